@@ -1,0 +1,226 @@
+"""Networks: the AH2AC2 LSTM policy and its critic.
+
+An actor is `embedding -> stacked LSTM -> decoder -> logits` (AH2AC2 section 4.2, Table 8); the critic is a small MLP that reads the last LSTM
+layer's output. The two are separate parameter sub-trees, `actor` and `critic`, so that a cloned policy is exactly the actor of a learner.
+
+Everything is time first: `T` timesteps of `B` rows. A row is one seat's whole observation history.
+"""
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+ILLEGAL_LOGIT = -1e10  # finite, so that 0 * log(0) terms stay 0 and gradients stay finite
+
+LSTMCarry = tuple[tuple[jax.Array, jax.Array], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """Widths of the LSTM actor and its critic; the defaults are AH2AC2's 1,000-game two-player baseline (Table 14)."""
+
+    embedding: tuple[int, ...] = (1024,)
+    """Dense + layer norm + GELU layers before the LSTM."""
+    lstm: tuple[int, ...] = (512,)
+    """Stacked LSTM layers."""
+    decoder: tuple[int, ...] = (256,)
+    """Dense + GELU + dropout layers between the LSTM and the logits."""
+    critic: tuple[int, ...] = (512,)
+    """Dense + ReLU layers between the LSTM and the value."""
+    dropout: float = 0.5
+    """Dropout after each decoder layer; used by behavioural cloning only, never in RL."""
+
+    def __post_init__(self) -> None:
+        for name in ("embedding", "lstm", "decoder", "critic"):
+            widths = tuple(int(w) for w in getattr(self, name))
+            object.__setattr__(self, name, widths)
+            if any(w < 1 for w in widths):
+                raise ValueError(f"network.{name}: expected positive widths, got {widths}")
+        if not self.lstm:
+            raise ValueError("network.lstm: expected at least one layer, got none")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
+
+
+def _lstm_gates(gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, ...]:
+    """The LSTM equations for one timestep. gates: [B, 4H] before activation (input, forget, candidate, output); cell: [B, H]."""
+    i, f, g, o = jnp.split(gates, 4, axis=-1)
+    i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+    new_cell = f * cell + i * g
+    return new_cell, o * jnp.tanh(new_cell), jnp.concatenate([i, f, g, o], axis=-1)
+
+
+def _lstm_forward(
+    inputs: jax.Array, kernel: jax.Array, carry: tuple[jax.Array, jax.Array], keep: jax.Array
+) -> tuple[tuple[tuple[jax.Array, jax.Array], jax.Array], tuple[jax.Array, ...]]:
+    def step(carry: tuple[jax.Array, jax.Array], x: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
+        x_t, keep_t = x
+        cell, hidden = carry[0] * keep_t[:, None], carry[1] * keep_t[:, None]
+        new_cell, new_hidden, activated = _lstm_gates(x_t + hidden @ kernel, cell)
+        return (new_cell, new_hidden), (new_hidden, activated, cell, hidden)
+
+    carry, (outputs, activated, cells, hiddens) = jax.lax.scan(step, carry, (inputs, keep))
+    return (carry, outputs), (activated, cells, hiddens)
+
+
+@jax.custom_vjp
+def lstm_scan(
+    inputs: jax.Array, kernel: jax.Array, carry: tuple[jax.Array, jax.Array], keep: jax.Array
+) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+    """An LSTM layer over time, given its inputs already projected to the four gates.
+
+    The input projection is one large product outside the scan, and the gradient of the recurrent kernel is one large product after the
+    backward scan (inside it, it would be a read-modify-write of the whole kernel at every timestep).
+
+    Args:
+        inputs: float32 [T, B, 4H], `x W_x + b`, gates in the order input, forget, candidate, output.
+        kernel: float32 [H, 4H], the recurrent kernel W_h.
+        carry: (cell, hidden), each float32 [B, H], before the first timestep.
+        keep: float32 [T, B], 0 where the carry is cleared before that timestep (a new game), else 1.
+
+    Returns:
+        The carry after the last timestep, and the hidden states [T, B, H].
+    """
+    return _lstm_forward(inputs, kernel, carry, keep)[0]
+
+
+def _lstm_scan_fwd(inputs: jax.Array, kernel: jax.Array, carry: Any, keep: jax.Array) -> tuple[Any, Any]:
+    out, saved = _lstm_forward(inputs, kernel, carry, keep)
+    return out, (kernel, keep, *saved)
+
+
+def _lstm_scan_bwd(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+    kernel, keep, activated, cells, hiddens = residuals
+    d_carry, d_outputs = cotangents
+
+    def step(d_carry: tuple[jax.Array, jax.Array], x: Any) -> tuple[Any, jax.Array]:
+        d_output, gates, cell, keep_t = x
+        i, f, g, o = jnp.split(gates, 4, axis=-1)
+        tanh_cell = jnp.tanh(f * cell + i * g)
+        d_hidden = d_carry[1] + d_output
+        d_cell = d_carry[0] + d_hidden * o * (1 - tanh_cell**2)
+        d_gates = jnp.concatenate(
+            [
+                d_cell * g * i * (1 - i),
+                d_cell * cell * f * (1 - f),
+                d_cell * i * (1 - g**2),
+                d_hidden * tanh_cell * o * (1 - o),
+            ],
+            axis=-1,
+        )
+        return (d_cell * f * keep_t[:, None], (d_gates @ kernel.T) * keep_t[:, None]), d_gates
+
+    d_carry, d_inputs = jax.lax.scan(step, d_carry, (d_outputs, activated, cells, keep), reverse=True)
+    d_kernel = jnp.einsum("tbh,tbg->hg", hiddens, d_inputs)
+    return d_inputs, d_kernel, d_carry, jnp.zeros_like(keep)
+
+
+lstm_scan.defvjp(_lstm_scan_fwd, _lstm_scan_bwd)
+
+
+def _gatewise_orthogonal(key: jax.Array, shape: tuple[int, int], dtype: Any = jnp.float32) -> jax.Array:
+    """One orthogonal [H, H] matrix a gate, side by side (flax's LSTM default), rather than one [H, 4H] matrix."""
+    init = nn.initializers.orthogonal()
+    hidden = shape[0]
+    return jnp.concatenate([init(k, (hidden, hidden), dtype) for k in jax.random.split(key, 4)], axis=1)
+
+
+class LSTMLayer(nn.Module):
+    """One LSTM layer over time whose carry is cleared where a game begins."""
+
+    features: int
+
+    @nn.compact
+    def __call__(
+        self, carry: tuple[jax.Array, jax.Array], x: jax.Array, reset: jax.Array
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        """carry: (cell, hidden) [B, H]; x: float32 [T, B, D]; reset: bool [T, B]. Returns (carry, hidden states [T, B, H])."""
+        inputs = nn.Dense(4 * self.features, name="input")(x)
+        kernel = self.param("recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features))
+        return lstm_scan(inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype))
+
+
+class LSTMActor(nn.Module):
+    """The policy network: embedding, stacked LSTM, decoder, logits over `num_actions` actions."""
+
+    config: NetworkConfig
+    num_actions: int
+
+    def setup(self) -> None:
+        self.embedding = [nn.Dense(w) for w in self.config.embedding]
+        self.norms = [nn.LayerNorm() for _ in self.config.embedding]
+        self.lstm = [LSTMLayer(w) for w in self.config.lstm]
+        self.decoder = [nn.Dense(w) for w in self.config.decoder]
+        self.dropout = nn.Dropout(self.config.dropout)
+        self.logits = nn.Dense(self.num_actions)
+
+    def features(self, carry: LSTMCarry, obs: jax.Array, reset: jax.Array) -> tuple[LSTMCarry, jax.Array]:
+        """obs: float32 [T, B, O]; reset: bool [T, B]. Returns (carry, last LSTM layer's hidden states [T, B, H])."""
+        x = obs
+        for dense, norm in zip(self.embedding, self.norms, strict=True):
+            x = nn.gelu(norm(dense(x)))
+        new_carry = []
+        for layer, layer_carry in zip(self.lstm, carry, strict=True):
+            layer_carry, x = layer(layer_carry, x, reset)
+            new_carry.append(layer_carry)
+        return tuple(new_carry), x
+
+    def head(self, features: jax.Array, legal: jax.Array, deterministic: bool = True) -> jax.Array:
+        """features: float32 [T, B, H]; legal: bool [T, B, A]. Returns logits [T, B, A], illegal actions at -1e10."""
+        x = features
+        for dense in self.decoder:
+            x = self.dropout(nn.gelu(dense(x)), deterministic=deterministic)
+        return jnp.where(legal, self.logits(x), ILLEGAL_LOGIT)
+
+    def __call__(
+        self, carry: LSTMCarry, obs: jax.Array, legal: jax.Array, reset: jax.Array, deterministic: bool = True
+    ) -> tuple[LSTMCarry, jax.Array]:
+        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A]). `deterministic=False` needs a `dropout` rng."""
+        carry, features = self.features(carry, obs, reset)
+        return carry, self.head(features, legal, deterministic)
+
+
+class Critic(nn.Module):
+    """A value head on features: Dense + ReLU layers, then one output."""
+
+    widths: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, features: jax.Array) -> jax.Array:
+        """features: float32 [..., H] -> value float32 [...]."""
+        x = features
+        for width in self.widths:
+            x = nn.relu(nn.Dense(width)(x))
+        return nn.Dense(1)(x)[..., 0]
+
+
+class LSTMActorCritic(nn.Module):
+    """`LSTMActor` and a critic that reads its LSTM output (and whose gradient flows into it)."""
+
+    config: NetworkConfig
+    num_actions: int
+
+    def setup(self) -> None:
+        self.actor = LSTMActor(self.config, self.num_actions)
+        self.critic = Critic(self.config.critic)
+
+    def __call__(
+        self, carry: LSTMCarry, obs: jax.Array, legal: jax.Array, reset: jax.Array
+    ) -> tuple[LSTMCarry, jax.Array, jax.Array]:
+        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A], value [T, B])."""
+        carry, features = self.actor.features(carry, obs, reset)
+        return carry, self.actor.head(features, legal), self.critic(features)
+
+
+def initial_carry(config: NetworkConfig, batch: int) -> LSTMCarry:
+    """The all-zero carry of `batch` rows: for each LSTM layer (cell, hidden), each float32 [batch, H]."""
+    return tuple((jnp.zeros((batch, w)), jnp.zeros((batch, w))) for w in config.lstm)
+
+
+def init_params(module: nn.Module, key: jax.Array, config: NetworkConfig, obs_size: int, num_actions: int) -> Any:
+    """Freshly initialised parameters of an `LSTMActor` or `LSTMActorCritic`."""
+    obs, legal, reset = jnp.zeros((1, 1, obs_size)), jnp.ones((1, 1, num_actions), bool), jnp.zeros((1, 1), bool)
+    return module.init(key, initial_carry(config, 1), obs, legal, reset)["params"]
