@@ -1,0 +1,108 @@
+"""Files that survive a kill: written beside, flushed to disk, renamed into place."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def to_json(value: Any) -> Any:
+    """The plain JSON form of `value`: NumPy and JAX arrays become numbers or lists, paths become text.
+
+    JSON has no NaN or infinity, so a float that is not finite becomes `None`.
+
+    Raises:
+        ValueError: for a type that JSON cannot hold.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return to_json(np.asarray(value).tolist())
+    raise ValueError(f"expected a value that JSON can hold, got {type(value).__name__}: {value!r}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one, never half of one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    fsync_path(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `to_json(value)` to `path` atomically, indented, keys in the order given."""
+    write_text(path, json.dumps(to_json(value), indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        ValueError: naming the file, where it is no JSON.
+        FileNotFoundError: where there is none.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # json's and unicode's own errors, which do not name the file
+        raise ValueError(f"{path} is not valid JSON: {error}") from error
+
+
+def fsync_path(path: Path) -> None:
+    """Flushes one file, or one folder's list of names, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Flushes every file and folder under `folder` to disk, and the name of `folder` in its parent."""
+    for root, _, names in os.walk(folder):
+        for name in names:
+            fsync_path(Path(root, name))
+        fsync_path(Path(root))
+    fsync_path(folder.parent)
+
+
+def _set_aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
+def committed_folder(folder: Path) -> Path:
+    """`folder`, or the older version of it that `replace_folder` had set aside when it was killed between its two renames."""
+    old = _set_aside(folder)
+    return old if not folder.exists() and old.exists() else folder
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Puts the finished folder `new` in the place of `folder`; `committed_folder(folder)` is whole at every instant.
+
+    POSIX cannot rename over a folder that has files in it, so the older one is first renamed aside.
+    """
+    fsync_tree(new)
+    old = _set_aside(folder)
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)  # what a kill left after its second rename
+        folder.rename(old)
+    new.rename(folder)
+    fsync_path(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)

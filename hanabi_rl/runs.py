@@ -1,0 +1,165 @@
+"""A run's folder: its name, config.json, summary.json, and how it stops.
+
+    runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>/
+        config.json  metrics.jsonl  tensorboard/  checkpoints/<step>/  policy/  policy-latest/  summary.json
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import signal
+import subprocess
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from hanabi_rl.files import read_json, to_json, write_json
+
+FORMAT_VERSION = 1
+_PACKAGES = ("hanabi-rl", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+
+def create_run(
+    algo: str, *, num_players: int, preset: str, seed: int, run_dir: Path | None = None, root: Path = Path("runs")
+) -> Path:
+    """Makes the folder of a new run, `run_dir` or a fresh name under `root`, and returns it.
+
+    Raises:
+        ValueError: where `run_dir` already holds a run.
+    """
+    if run_dir is not None:
+        if (run_dir / "config.json").exists():
+            raise ValueError(f"--run-dir {run_dir} already holds a run: add --resume to continue it, or name a new folder")
+        run_dir.mkdir(parents=True, exist_ok=True)
+        return run_dir
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    name = f"{algo}-{num_players}p-{Path(preset).stem}-s{seed}-{now}"
+    for attempt in range(1, 1000):  # runs that start within the same second
+        folder = root / (name if attempt == 1 else f"{name}-{attempt}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise ValueError(f"expected a free name for a run under {root}, got 999 folders named {name}")
+
+
+def write_config(run_dir: Path, config: Mapping[str, Any], *, algo: str, seed: int) -> None:
+    """Writes `config.json`: the resolved config and what it ran on."""
+    record = {
+        "format_version": FORMAT_VERSION,
+        "algorithm": algo,
+        "seed": seed,
+        "commit": source_commit(),
+        "versions": versions(),
+        "config": config,
+    }
+    write_json(run_dir / "config.json", record)
+
+
+def read_config(run_dir: Path) -> dict[str, Any]:
+    """The `config` that `write_config` stored in `run_dir`.
+
+    Raises:
+        ValueError: where `run_dir` holds no run, or one of another format.
+    """
+    path = run_dir / "config.json"
+    if not path.exists():
+        raise ValueError(f"expected a run's folder with a config.json in it, got {run_dir}")
+    record = read_json(path)
+    if record.get("format_version") != FORMAT_VERSION:
+        raise ValueError(f"{path}: expected format_version {FORMAT_VERSION}, got {record.get('format_version')}")
+    return dict(record["config"])
+
+
+def check_resumable(saved: Mapping[str, Any], given: Mapping[str, Any], *, may_differ: Collection[str]) -> None:
+    """Checks that a resumed run keeps its config; only the fields in `may_differ` (dots for nesting) may change.
+
+    Raises:
+        ValueError: naming each other field that differs, with both values.
+    """
+    old, new = _flatten(to_json(saved)), _flatten(to_json(given))
+    missing = object()
+    changed = [
+        f"{name}: the run has {old.get(name)!r}, got {new.get(name)!r}"
+        for name in sorted(old.keys() | new.keys())
+        if name not in may_differ and old.get(name, missing) != new.get(name, missing)
+    ]
+    if changed:
+        raise ValueError("--resume continues a run as it was configured, but " + "; ".join(changed))
+
+
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
+    """Writes `summary.json` atomically, with the format version last."""
+    write_json(run_dir / "summary.json", {**summary, "format_version": FORMAT_VERSION})
+
+
+def versions() -> dict[str, str]:
+    """Python's version and those of the packages that decide a result."""
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _PACKAGES}
+
+
+def source_commit() -> str | None:
+    """The commit of the checkout this package runs from, `-dirty` added where tracked files differ; None outside one."""
+    checkout = Path(__file__).resolve().parents[1]
+    if not (checkout / ".git").exists():  # installed: a repository further up would be somebody else's
+        return None
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+class GracefulStop:
+    """Turns the first Ctrl-C or SIGTERM into a flag, so that a training loop saves before it ends.
+
+        with GracefulStop() as stop:
+            while step < total and not stop.requested:
+                ...
+        checkpointer.save(...)
+        sys.exit(stop.exit_code)              # 0, 130 after Ctrl-C, 143 after SIGTERM
+
+    A second Ctrl-C raises KeyboardInterrupt at once. Main thread only, as Python's signals are.
+    """
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal came."""
+        return self._signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """What the process should exit with: 0, or 128 and the signal's number."""
+        return 0 if self._signal is None else 128 + self._signal
+
+    def __enter__(self) -> GracefulStop:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._signal = self._signal or number
+        # Not print: a signal may arrive while the same stream is being written.
+        os.write(2, b"\nStopping after this update and saving; Ctrl-C again stops at once without saving.\n")
