@@ -1,0 +1,93 @@
+"""Confidence intervals over games (or over decks, or over training seeds). NumPy on the host."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+_RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of one count per game
+
+
+class Interval(NamedTuple):
+    """An estimate with its two-sided confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+    std_error: float
+
+    @property
+    def bounds(self) -> list[float]:
+        """`[low, high]`, the form every `*_ci95` key of a JSON file has."""
+        return [self.low, self.high]
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def mean_interval(values: np.ndarray, level: float = 0.95) -> Interval:
+    """Student's t interval for the mean of independent `values` float[N].
+
+    A single value has an infinite interval. Raises ValueError for no values.
+    """
+    values = _games(values, "values")
+    count = len(values)
+    mean = float(values.mean())
+    if count == 1:
+        return Interval(mean=mean, low=-np.inf, high=np.inf, std_error=np.inf)
+    std_error = float(values.std(ddof=1) / np.sqrt(count))
+    reach = float(stdtrit(count - 1, _upper_tail(level))) * std_error
+    return Interval(mean=mean, low=mean - reach, high=mean + reach, std_error=std_error)
+
+
+def bootstrap_mean(values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0) -> Interval:
+    """Percentile bootstrap interval for the mean of `values` float[N], games resampled with replacement."""
+    values = _games(values, "values")
+    return bootstrap_ratio(values, np.ones_like(values), level, num_resamples, seed)
+
+
+def bootstrap_ratio(
+    numerators: np.ndarray, denominators: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`, whole games resampled together.
+
+    For figures per decision: the decisions of one game are not independent, the games are. `numerators` and
+    `denominators` are float[N], one entry a game. Raises ValueError when lengths differ or the denominators sum to 0.
+    """
+    numerators, denominators = _games(numerators, "numerators"), _games(denominators, "denominators")
+    if len(numerators) != len(denominators):
+        raise ValueError(f"expected one denominator a game, got {len(numerators)} numerators and {len(denominators)}")
+    if not denominators.sum() > 0:
+        raise ValueError("expected denominators with a positive sum, got no decision in any game")
+    tail = 1 - _upper_tail(level)
+    rng = np.random.default_rng(seed)
+    count = len(numerators)
+    ratios = []
+    for first in range(0, num_resamples, _RESAMPLES_AT_ONCE):
+        size = min(_RESAMPLES_AT_ONCE, num_resamples - first)
+        times_drawn = rng.multinomial(count, np.full(count, 1 / count), size=size)
+        drawn = times_drawn @ denominators
+        ratios.append((times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0])
+    resampled = np.concatenate(ratios)
+    low, high = np.quantile(resampled, [tail, 1 - tail])
+    return Interval(
+        mean=float(numerators.sum() / denominators.sum()),
+        low=float(low),
+        high=float(high),
+        std_error=float(resampled.std(ddof=1)),
+    )
+
+
+def _games(values: np.ndarray, name: str) -> np.ndarray:
+    values = np.asarray(values, np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"expected {name} float[N] with at least one game, got shape {values.shape}")
+    return values
+
+
+def _upper_tail(level: float) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"expected a confidence level between 0 and 1, got {level}")
+    return (1 + level) / 2
