@@ -128,7 +128,7 @@ class GracefulStop:
         with GracefulStop() as stop:
             while step < total and not stop.requested:
                 ...
-        checkpointer.save(...)
+            checkpointer.save(...)            # still inside: a signal here must not cut the save short
         sys.exit(stop.exit_code)              # 0, 130 after Ctrl-C, 143 after SIGTERM
 
     A second Ctrl-C raises KeyboardInterrupt at once. Main thread only, as Python's signals are.

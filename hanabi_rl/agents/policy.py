@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import LSTMActorCritic, NetworkConfig
+from hanabi_rl.networks import LSTMActor, NetworkConfig, initial_carry
 
 PyTree = Any
 
@@ -69,22 +69,18 @@ def act(
 
 @flax.struct.dataclass
 class NetworkPolicy:
-    """The actor of an `LSTMActorCritic` as a `Policy`; see `agents/loading.py` for its folder on disk."""
+    """A trained `LSTMActor` as a `Policy`; `agents/loading.py` says what its folder on disk is."""
 
-    params: PyTree  # float32 leaves
+    params: PyTree  # of the actor alone, float32 leaves
     rules: Rules = flax.struct.field(pytree_node=False)
     network: NetworkConfig = flax.struct.field(pytree_node=False)
 
-    @property
-    def module(self) -> LSTMActorCritic:
-        """The flax module that `params` belong to."""
-        return LSTMActorCritic(self.network, self.rules.num_moves)
-
     def init_carry(self, batch: int) -> PyTree:
-        """See `Policy.init_carry`."""
-        return self.module.initial_carry(batch)
+        """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch, H]`."""
+        return initial_carry(self.network, batch)
 
     def step(self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`: the network reads a sequence of one timestep."""
-        carry, logits, _ = self.module.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
+        actor = LSTMActor(self.network, self.rules.num_moves)
+        carry, logits = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
         return carry, logits[0]

@@ -1,0 +1,211 @@
+"""What a run tells the outside while it trains: metrics on disk, and stages and progress on the terminal. Host side only."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+import numpy as np
+from tensorboardX import SummaryWriter
+from tqdm import tqdm
+
+from hanabi_rl.files import to_json, write_text
+
+
+def announce_stage(index: int, total: int, title: str) -> None:
+    """Prints the start of one stage of a script to stderr: `[2/4] Behavioural cloning`."""
+    print(f"[{index}/{total}] {title}", file=sys.stderr, flush=True)
+
+
+class Tracker:
+    """Writes a run's metrics: `metrics.jsonl`, TensorBoard, and optionally Weights & Biases.
+
+    Each line of `metrics.jsonl` is one JSON object, `step` first, then `wall_s` (seconds this run has trained, earlier sessions
+    included), then the metrics; a value that is not finite is null. A line is on its way to disk before `log` returns.
+
+    Args:
+        run_dir: the run's folder.
+        resume_step: the step of the restored checkpoint, where the run continues: whatever was logged later is dropped.
+        wandb_project: the Weights & Biases project to log to as well.
+        config: what to show as the run's config there.
+
+    Raises:
+        ValueError: where W&B is asked for but not installed.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        resume_step: int | None = None,
+        wandb_project: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        path = run_dir / "metrics.jsonl"
+        kept = cut_metrics(path, resume_step) if resume_step is not None else []
+        self._wall_before = float(kept[-1]["wall_s"]) if kept else 0.0
+        self._started = time.monotonic()
+        self._wandb = _start_wandb(wandb_project, run_dir.name, config or {}) if wandb_project else None
+        self._file = path.open("w" if resume_step is None else "a", encoding="utf-8")
+        purge_step = None if resume_step is None else resume_step + 1
+        self._tensorboard = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge_step)
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds this run has trained, earlier sessions included."""
+        return self._wall_before + time.monotonic() - self._started
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Records scalar `metrics` at `step`, which must not be smaller than the last one.
+
+        Raises:
+            ValueError: for a metric that is not a scalar.
+        """
+        for name, value in metrics.items():
+            if np.shape(value) != ():
+                raise ValueError(f"metric {name!r}: expected a scalar, got shape {np.shape(value)}")
+        plain = to_json(metrics)
+        self._file.write(json.dumps({"step": int(step), "wall_s": round(self.wall_s, 3), **plain}) + "\n")
+        self._file.flush()
+        numbers = {name: value for name, value in plain.items() if isinstance(value, (int, float))}
+        for name, value in numbers.items():
+            self._tensorboard.add_scalar(name, value, int(step))
+        if self._wandb is not None:
+            self._wandb.log(numbers, step=int(step))
+
+    def close(self) -> None:
+        """Flushes and closes every sink."""
+        self._file.close()
+        self._tensorboard.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Reads a `metrics.jsonl`; a last line cut short by a kill is left out.
+
+    Raises:
+        ValueError: naming the file and line, where another line is no JSON object with a step.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            record["step"]
+        except (ValueError, TypeError, KeyError):
+            if number == len(lines) and not line.endswith("\n"):
+                break
+            raise ValueError(f"{path}, line {number}: expected a JSON object with a step, got {line.strip()[:80]!r}") from None
+        records.append(record)
+    return records
+
+
+def cut_metrics(path: Path, step: int) -> list[dict[str, Any]]:
+    """Drops the lines of a `metrics.jsonl` that were logged after `step`, atomically, and returns those kept."""
+    if not path.exists():
+        return []
+    kept = [record for record in read_metrics(path) if record["step"] <= step]
+    write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
+    return kept
+
+
+def _start_wandb(project: str, name: str, config: Mapping[str, Any]) -> Any:
+    try:
+        import wandb
+    except ImportError as error:
+        raise ValueError("--wandb-project needs the wandb package: pip install 'hanabi-rl[wandb]'") from error
+    return wandb.init(project=project, name=name, id=name, resume="allow", config=to_json(config))
+
+
+class Progress:
+    """A progress bar on stderr with rate and time left; a plain line every `interval_s` seconds where stderr is no terminal.
+
+        with Progress("BC", total=70, unit="epochs") as progress:
+            progress.update(epoch, accuracy=0.41)
+
+    Args:
+        title: what is progressing.
+        total: the position at which it is done.
+        unit: what is counted, in the plural.
+        initial: the position it starts from (a resumed run).
+        interval_s: least seconds between two plain lines.
+        stream: where to write; stderr by default.
+    """
+
+    def __init__(
+        self, title: str, *, total: int, unit: str, initial: int = 0, interval_s: float = 15.0, stream: TextIO | None = None
+    ) -> None:
+        self._title, self._total, self._unit, self._interval_s = title, total, unit, interval_s
+        self._stream = stream or sys.stderr
+        self._position = initial
+        self._first = self._last_line = (time.monotonic(), initial)
+        self._bar: tqdm | None = None
+        if self._stream.isatty():
+            self._bar = tqdm(
+                total=total, initial=initial, desc=title, unit=f" {unit}", unit_scale=total >= 10_000, dynamic_ncols=True,
+                file=self._stream, smoothing=0.1,
+            )  # fmt: skip
+
+    def update(self, position: int, **shown: float | str) -> None:
+        """Moves to `position` (not by it) and shows the given values beside it."""
+        position = int(position)
+        text = ", ".join(f"{name} {_brief(value)}" for name, value in shown.items())
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update(position - self._position)
+        self._position = position
+        now = time.monotonic()
+        if self._bar is None and (now - self._last_line[0] >= self._interval_s or position >= self._total):
+            self._last_line = (now, position)
+            print(self._line(now, text), file=self._stream, flush=True)
+
+    def _line(self, now: float, text: str) -> str:
+        started, initial = self._first
+        rate = (self._position - initial) / max(now - started, 1e-9)
+        parts = [f"{self._title}: {self._position:,}/{self._total:,} {self._unit}", f"{_brief(rate)} {self._unit}/s"]
+        if 0 < rate and self._position < self._total:
+            parts.append(f"{format_seconds((self._total - self._position) / rate)} left")
+        return ", ".join([*parts, text] if text else parts)
+
+    def close(self) -> None:
+        """Leaves the bar as it stands."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration to read: `45 s`, `3 min 20 s`, `5 h 07 min`, `2 d 03 h`."""
+    whole = round(seconds)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if whole < 60:
+        return f"{whole} s"
+    if hours < 1:
+        return f"{minutes} min {whole % 60:02d} s"
+    if days < 1:
+        return f"{hours} h {minutes % 60:02d} min"
+    return f"{days} d {hours % 24:02d} h"
+
+
+def _brief(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    number = float(value)
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
