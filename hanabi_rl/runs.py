@@ -24,7 +24,7 @@ _PACKAGES = ("hanabi-rl", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", 
 
 
 def create_run(
-    algo: str, *, num_players: int, preset: str, seed: int, run_dir: Path | None = None, root: Path = Path("runs")
+    algo: str, *, num_players: int, preset: str | None, seed: int, run_dir: Path | None = None, root: Path = Path("runs")
 ) -> Path:
     """Makes the folder of a new run, `run_dir` or a fresh name under `root`, and returns it.
 
@@ -37,7 +37,7 @@ def create_run(
         run_dir.mkdir(parents=True, exist_ok=True)
         return run_dir
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = f"{algo}-{num_players}p-{Path(preset).stem}-s{seed}-{now}"
+    name = f"{algo}-{num_players}p-{Path(preset or 'default').stem}-s{seed}-{now}"
     for attempt in range(1, 1000):  # runs that start within the same second
         folder = root / (name if attempt == 1 else f"{name}-{attempt}")
         try:

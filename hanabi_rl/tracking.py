@@ -31,7 +31,8 @@ class Tracker:
     Args:
         run_dir: the run's folder.
         resume_step: the step of the restored checkpoint, where the run continues: whatever was logged later is dropped.
-        wandb_project: the Weights & Biases project to log to as well.
+        tensorboard: whether to write TensorBoard's files.
+        wandb: whether to log to Weights & Biases as well (project `hanabi-rl`, the run's folder as its name).
         config: what to show as the run's config there.
 
     Raises:
@@ -43,17 +44,18 @@ class Tracker:
         run_dir: Path,
         *,
         resume_step: int | None = None,
-        wandb_project: str | None = None,
+        tensorboard: bool = True,
+        wandb: bool = False,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         path = run_dir / "metrics.jsonl"
         kept = cut_metrics(path, resume_step) if resume_step is not None else []
         self._wall_before = float(kept[-1]["wall_s"]) if kept else 0.0
         self._started = time.monotonic()
-        self._wandb = _start_wandb(wandb_project, run_dir.name, config or {}) if wandb_project else None
+        self._wandb = _start_wandb(run_dir.name, config or {}) if wandb else None
         self._file = path.open("w" if resume_step is None else "a", encoding="utf-8")
         purge_step = None if resume_step is None else resume_step + 1
-        self._tensorboard = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge_step)
+        self._tensorboard = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge_step) if tensorboard else None
 
     @property
     def wall_s(self) -> float:
@@ -73,15 +75,17 @@ class Tracker:
         self._file.write(json.dumps({"step": int(step), "wall_s": round(self.wall_s, 3), **plain}) + "\n")
         self._file.flush()
         numbers = {name: value for name, value in plain.items() if isinstance(value, (int, float))}
-        for name, value in numbers.items():
-            self._tensorboard.add_scalar(name, value, int(step))
+        if self._tensorboard is not None:
+            for name, value in numbers.items():
+                self._tensorboard.add_scalar(name, value, int(step))
         if self._wandb is not None:
             self._wandb.log(numbers, step=int(step))
 
     def close(self) -> None:
         """Flushes and closes every sink."""
         self._file.close()
-        self._tensorboard.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
         if self._wandb is not None:
             self._wandb.finish()
 
@@ -121,12 +125,12 @@ def cut_metrics(path: Path, step: int) -> list[dict[str, Any]]:
     return kept
 
 
-def _start_wandb(project: str, name: str, config: Mapping[str, Any]) -> Any:
+def _start_wandb(name: str, config: Mapping[str, Any]) -> Any:
     try:
         import wandb
     except ImportError as error:
-        raise ValueError("--wandb-project needs the wandb package: pip install 'hanabi-rl[wandb]'") from error
-    return wandb.init(project=project, name=name, id=name, resume="allow", config=to_json(config))
+        raise ValueError("--wandb needs the wandb package: pip install 'hanabi-rl[wandb]'") from error
+    return wandb.init(project="hanabi-rl", name=name, id=name, resume="allow", config=to_json(config))
 
 
 class Progress:

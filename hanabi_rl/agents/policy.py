@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Protocol, runtime_checkable
 
 import flax.struct
@@ -67,6 +68,16 @@ def act(
     return carry, action.astype(jnp.int32)
 
 
+@dataclasses.dataclass(frozen=True)
+class PolicyInfo:
+    """Where a trained policy comes from. All infos compare equal, so that policies of one shape share one compiled function."""
+
+    algorithm: str = dataclasses.field(default="", compare=False)
+    step: int = dataclasses.field(default=0, compare=False)  # environment steps of RL, epochs of BC
+    score: float | None = dataclasses.field(default=None, compare=False)  # of the evaluation that selected it
+    greedy: bool = dataclasses.field(default=True, compare=False)  # whether that evaluation was greedy
+
+
 @flax.struct.dataclass
 class NetworkPolicy:
     """A trained `LSTMActor` as a `Policy`; `agents/loading.py` says what its folder on disk is."""
@@ -74,6 +85,7 @@ class NetworkPolicy:
     params: PyTree  # of the actor alone, float32 leaves
     rules: Rules = flax.struct.field(pytree_node=False)
     network: NetworkConfig = flax.struct.field(pytree_node=False)
+    info: PolicyInfo = flax.struct.field(pytree_node=False, default=PolicyInfo())
 
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch, H]`."""

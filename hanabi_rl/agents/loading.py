@@ -1,0 +1,193 @@
+"""Trained policies on disk, and agents by name.
+
+A policy folder holds `policy.json` (what it plays and where it comes from), `params/` (Orbax) and `manifest.json` (what
+each parameter must be). It is only ever replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from hanabi_rl import trees
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo
+from hanabi_rl.checkpoint import read_documents
+from hanabi_rl.config import from_dict
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.files import committed_folder, read_json, replace_folder, to_json, write_json
+from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+
+FORMAT_VERSION = 1
+OBSERVATION_VERSION = 1  # of the layout that env/observe.py writes; a network trained on one cannot read another
+
+
+def save_policy(
+    folder: Path, policy: NetworkPolicy, *, algorithm: str, step: int, score: float | None, greedy: bool = True
+) -> None:
+    """Writes `policy` to `folder`, in the place of an older one if there is one; a kill at any moment leaves one of the two.
+
+    Args:
+        folder: the policy folder, e.g. `<run>/policy`.
+        policy: whose parameters to write.
+        algorithm: what trained it, e.g. `bc`.
+        step: environment steps of RL, epochs of BC.
+        score: the mean score of the evaluation that selected it, or None.
+        greedy: whether that evaluation was greedy.
+    """
+    policy = policy.replace(info=PolicyInfo(algorithm, int(step), None if score is None else float(score), greedy))
+    arrays, manifest = trees.to_host(policy.params)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save((beside / "params").resolve(), trees.storable(arrays))
+    description = describe(policy)
+    write_json(beside / "manifest.json", {"leaves": manifest, "sha256": trees.manifest_digest(manifest, description)})
+    write_json(beside / "policy.json", description)
+    replace_folder(beside, folder)
+
+
+def describe(policy: NetworkPolicy) -> dict[str, Any]:
+    """The content of `policy.json`."""
+    return to_json(
+        {
+            "format_version": FORMAT_VERSION,
+            "game": {"name": "hanabi", **dataclasses.asdict(policy.rules)},
+            "observation_version": OBSERVATION_VERSION,
+            "network": {"kind": "lstm", **dataclasses.asdict(policy.network)},
+            **dataclasses.asdict(policy.info),
+        }
+    )
+
+
+def checkpoint_policy(policy: NetworkPolicy, *, params_path: str) -> dict[str, Any]:
+    """What a `Checkpointer` stores so that `load_policy` can play from a checkpoint: `params_path` is where the actor's parameters are
+    in the state, e.g. `learner/params/actor`."""
+    return {"params_path": params_path, "description": describe(policy)}
+
+
+def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
+    """Loads an agent.
+
+    Args:
+        path_or_name: `bot:NAME`, a policy folder, a run's folder (its `policy/`), or one `checkpoints/<step>`.
+        rules: the game to play: a bot plays it (default: the standard 2-player game), a trained policy must have been trained on it.
+
+    Returns:
+        A `Policy`. Every stored parameter was verified with its SHA-256.
+
+    Raises:
+        ValueError: where there is no such agent, it plays another game, or its files are damaged or of another format.
+    """
+    name = str(path_or_name)
+    if name.startswith("bot:"):
+        from hanabi_rl.agents.bots import make_bot  # a trained policy needs no bot
+
+        return make_bot(name.removeprefix("bot:"), rules or Rules())
+    folder = Path(path_or_name)
+    if (policy_folder := _policy_folder(folder)) is not None:
+        policy = _read_policy(policy_folder)
+    elif (folder / "state").is_dir():
+        policy = _read_checkpoint(folder)
+    else:
+        raise ValueError(
+            f"expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder (with a policy/), or a checkpoints/<step>; "
+            f"got {name}{'' if folder.exists() else ', which does not exist'}"
+        )
+    if rules is not None and policy.rules != rules:
+        raise ValueError(f"{name}: expected a policy for {rules}, got one for {policy.rules}")
+    return policy
+
+
+def _policy_folder(folder: Path) -> Path | None:
+    for candidate in (committed_folder(folder), committed_folder(folder / "policy")):
+        if (candidate / "policy.json").exists():
+            return candidate
+    return None
+
+
+def _read_policy(folder: Path) -> NetworkPolicy:
+    description = read_json(folder / "policy.json")
+    rules, network, info = _parse(description, where=folder / "policy.json")
+    try:
+        manifest = read_json(folder / "manifest.json")
+        leaves, digest = manifest["leaves"], manifest["sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise trees.CorruptError(f"{folder / 'manifest.json'}: {type(error).__name__}: {error}") from error
+    if digest != trees.manifest_digest(leaves, description):
+        raise trees.CorruptError(f"{folder}: policy.json or manifest.json is not what was saved: the folder is damaged or was edited")
+    template = _params_template(rules, network)
+    trees.check_structure(leaves, template, where=str(folder))
+    params = trees.like(template, trees.read_leaves(folder / "params", leaves, leaves))
+    return NetworkPolicy(params=params, rules=rules, network=network, info=info)
+
+
+def _read_checkpoint(folder: Path) -> NetworkPolicy:
+    documents = read_documents(folder)
+    if documents.policy is None:
+        raise ValueError(f"{folder}: this checkpoint does not say which policy it holds; name a policy folder instead")
+    rules, network, info = _parse(documents.policy["description"], where=folder / "policy")
+    prefix = documents.policy["params_path"] + "/"
+    inside = {path: entry for path, entry in documents.leaves.items() if path.startswith(prefix)}
+    template = _params_template(rules, network)
+    trees.check_structure({path.removeprefix(prefix): entry for path, entry in inside.items()}, template, where=f"{folder}/{prefix}")
+    stored = trees.read_leaves(folder / "state", documents.leaves, inside)
+    params = trees.like(template, {path.removeprefix(prefix): leaf for path, leaf in stored.items()})
+    score = to_json(documents.metrics.get("score"))
+    info = dataclasses.replace(info, step=int(folder.resolve().name), score=score)
+    return NetworkPolicy(params=params, rules=rules, network=network, info=info)
+
+
+def _parse(description: Mapping[str, Any], *, where: Path) -> tuple[Rules, NetworkConfig, PolicyInfo]:
+    def expect(name: str, expected: Any, got: Any) -> None:
+        if got != expected:
+            raise ValueError(f"{where}: expected {name} {expected!r}, got {got!r}")
+
+    expect("format_version", FORMAT_VERSION, description.get("format_version"))
+    try:
+        expect("observation_version", OBSERVATION_VERSION, description["observation_version"])
+        game, network = dict(description["game"]), dict(description["network"])
+        expect("game.name", "hanabi", game.pop("name"))
+        expect("network.kind", "lstm", network.pop("kind"))
+        info = {field.name: description[field.name] for field in dataclasses.fields(PolicyInfo)}
+    except KeyError as error:
+        raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
+    return (
+        from_dict(Rules, game, where=f"{where}: game"),
+        from_dict(NetworkConfig, network, where=f"{where}: network"),
+        from_dict(PolicyInfo, info, where=str(where)),
+    )
+
+
+def _params_template(rules: Rules, network: NetworkConfig) -> trees.PyTree:
+    module = LSTMActor(network, rules.num_moves)
+    return jax.eval_shape(lambda: init_params(module, jax.random.key(0), network, rules.obs_size, rules.num_moves))
+
+
+def policy_hash(policy: Policy) -> str:
+    """What identifies a policy: for a trained one, SHA-256 over the canonical JSON of `policy.json` and each parameter's path, dtype,
+    shape and bytes, by path; for a bot, over its name and version (its `bot_name` and `bot_version`).
+
+    Raises:
+        ValueError: for a policy of a kind that has no hash.
+    """
+    if isinstance(policy, NetworkPolicy):
+        arrays, manifest = trees.to_host(policy.params)
+        digest = hashlib.sha256(trees.canonical_json(describe(policy)))
+        for path in sorted(arrays):
+            digest.update(trees.canonical_json([path, manifest[path]["dtype"], manifest[path]["shape"]]))
+            digest.update(arrays[path].tobytes())
+        return digest.hexdigest()
+    try:
+        identity = [policy.bot_name, policy.bot_version]  # type: ignore[attr-defined]
+    except AttributeError:
+        raise ValueError(f"expected a trained policy or a bot, got a {type(policy).__name__}, which has no hash") from None
+    return hashlib.sha256(trees.canonical_json(identity)).hexdigest()

@@ -1,0 +1,166 @@
+"""Pytrees on disk, verified: Orbax stores the arrays, a manifest of ours says what they must be.
+
+Orbax neither notices a flipped bit nor refuses another dtype, and some of its paths accept another shape. So every tree is saved with
+a manifest, `leaf path -> dtype, shape, SHA-256`, and compared with it leaf by leaf when it is read. On disk a tree is nested
+dicts of NumPy arrays, whatever its classes were: keys of a PRNG as their data, arrays without elements (which Orbax refuses) not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+
+PyTree = Any
+Manifest = dict[str, dict[str, Any]]  # leaf path -> {"dtype": str, "shape": list[int], "sha256": str}
+
+_KEY_IMPLS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+
+
+class IncompatibleError(ValueError):
+    """What is stored belongs to another model or format."""
+
+
+class CorruptError(ValueError):
+    """What is stored is not what was saved."""
+
+
+def leaf_paths(tree: PyTree) -> dict[str, Any]:
+    """The leaves of `tree` by path, e.g. `actor/lstm_0/input/kernel`, in the tree's own order.
+
+    Raises:
+        ValueError: naming the leaf, where one is no array (or `jax.ShapeDtypeStruct`).
+    """
+    leaves = {}
+    for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        path = jax.tree_util.keystr(keys, simple=True, separator="/")
+        if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
+            raise ValueError(f"leaf {path}: expected an array, got {type(leaf).__name__}")
+        leaves[path] = leaf
+    return leaves
+
+
+def to_host(tree: PyTree) -> tuple[dict[str, np.ndarray], Manifest]:
+    """Copies the leaves of `tree` to NumPy arrays by path (PRNG keys as their data), with the manifest that describes them."""
+    leaves = leaf_paths(tree)
+    data = {path: jax.random.key_data(leaf) if str(leaf.dtype) in _KEY_IMPLS else leaf for path, leaf in leaves.items()}
+    arrays = {path: np.asarray(array) for path, array in jax.device_get(data).items()}
+    manifest = {
+        path: {"dtype": str(leaves[path].dtype), "shape": list(leaves[path].shape), "sha256": _digest(array)}
+        for path, array in arrays.items()
+    }
+    return arrays, manifest
+
+
+def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"a/b": x}` as `{"a": {"b": x}}`: the form in which Orbax stores a tree."""
+    tree: dict[str, Any] = {}
+    for path, leaf in leaves.items():
+        *parents, name = path.split("/")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[name] = leaf
+    return tree
+
+
+def storable(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What to hand to Orbax for the arrays of `to_host`: nested, without those that have no elements (it refuses them)."""
+    return nested({path: array for path, array in arrays.items() if array.size})
+
+
+def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None:
+    """Checks that what `manifest` describes fits `template` (arrays or `jax.ShapeDtypeStruct`s): same leaves, dtypes and shapes.
+
+    Raises:
+        IncompatibleError: naming `where`, the first leaf that differs, and both sides.
+    """
+    expected = leaf_paths(template)
+    for path, leaf in expected.items():
+        if path not in manifest:
+            raise IncompatibleError(f"{where}: leaf {path} ({_kind(leaf.dtype, leaf.shape)}) is not stored there")
+        stored = manifest[path]
+        if stored["dtype"] != str(leaf.dtype) or tuple(stored["shape"]) != tuple(leaf.shape):
+            raise IncompatibleError(
+                f"{where}: leaf {path}: expected {_kind(leaf.dtype, leaf.shape)}, stored {_kind(stored['dtype'], stored['shape'])}"
+            )
+    for path, stored in manifest.items():
+        if path not in expected:
+            raise IncompatibleError(
+                f"{where}: leaf {path} ({_kind(stored['dtype'], stored['shape'])}) is stored but not part of the model"
+            )
+
+
+def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[str, Any]:
+    """Reads the leaves `paths` of the tree that Orbax stored in `folder`, and verifies each with its entry in `manifest`.
+
+    Returns:
+        Arrays by path: NumPy, PRNG keys wrapped again.
+
+    Raises:
+        CorruptError: naming the leaf whose bytes, dtype or shape are not those saved, or the folder Orbax cannot read.
+    """
+    entries = {path: manifest[path] for path in paths}
+    empty = {path: np.zeros(entry["shape"], entry["dtype"]) for path, entry in entries.items() if 0 in entry["shape"]}
+    wanted = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in entries if path not in empty}
+    leaves: dict[str, Any] = {}
+    for path, array in (_orbax_read(folder, wanted) | empty).items():
+        entry = entries[path]
+        is_key = entry["dtype"] in _KEY_IMPLS
+        dtype, shape = ("uint32", array.shape[:-1]) if is_key else (entry["dtype"], array.shape)
+        if str(array.dtype) != dtype or list(shape) != entry["shape"]:
+            raise CorruptError(
+                f"{folder}: leaf {path}: saved as {_kind(entry['dtype'], entry['shape'])}, read as {_kind(array.dtype, array.shape)}"
+            )
+        if _digest(array) != entry["sha256"]:
+            raise CorruptError(f"{folder}: leaf {path}: its SHA-256 is not the one it was saved with: the data is damaged")
+        leaves[path] = jax.random.wrap_key_data(jnp.asarray(array), impl=_KEY_IMPLS[entry["dtype"]]) if is_key else array
+    return leaves
+
+
+def _orbax_read(folder: Path, wanted: Mapping[str, ocp.RestoreArgs]) -> dict[str, np.ndarray]:
+    if not wanted:
+        return {}
+    restore_args = nested(wanted)
+    args = ocp.args.PyTreeRestore(item=restore_args, restore_args=restore_args, partial_restore=True)
+    try:
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            tree = checkpointer.restore(folder.resolve(), args=args)
+        return leaf_paths(tree)
+    except Exception as error:  # damaged bytes surface as whatever the layer that met them raises
+        raise CorruptError(f"{folder}: Orbax cannot read it: {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def like(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
+    """`leaves` (by path) in the structure of `template`: NumPy where the template's leaf is NumPy, else on JAX's default device."""
+    treedef = jax.tree.structure(template)
+    ordered = [
+        leaves[path] if isinstance(leaf, (np.ndarray, np.generic)) else jnp.asarray(leaves[path])
+        for path, leaf in leaf_paths(template).items()
+    ]
+    return jax.tree.unflatten(treedef, ordered)
+
+
+def manifest_digest(manifest: Manifest, *documents: Any) -> str:
+    """SHA-256 over the manifest and any JSON documents that belong to it."""
+    return hashlib.sha256(canonical_json([manifest, *documents])).hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON with sorted keys and no spaces: equal values give equal bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()
+
+
+def _kind(dtype: Any, shape: Iterable[int]) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"
