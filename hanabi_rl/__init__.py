@@ -1,0 +1,67 @@
+"""Human-like Hanabi partners in JAX: behavioural cloning, HDR-IPPO, and evaluation.
+
+The names below are the public face; they load on first use, so that `import hanabi_rl` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.loading import load_policy, policy_hash, save_policy
+    from hanabi_rl.agents.policy import NetworkPolicy, Policy, act
+    from hanabi_rl.data.games import Games, load_games, save_games
+    from hanabi_rl.env.check import check_env
+    from hanabi_rl.env.hanabi import HanabiEnv
+    from hanabi_rl.env.jaxmarl import make_jaxmarl
+    from hanabi_rl.env.rules import Rules
+    from hanabi_rl.evaluate.episodes import play_games
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Games": "data.games",
+    "HanabiEnv": "env.hanabi",
+    "NetworkPolicy": "agents.policy",
+    "Policy": "agents.policy",
+    "Rules": "env.rules",
+    "act": "agents.policy",
+    "check_env": "env.check",
+    "load_games": "data.games",
+    "load_policy": "agents.loading",
+    "make_jaxmarl": "env.jaxmarl",
+    "play_games": "evaluate.episodes",
+    "policy_hash": "agents.loading",
+    "save_games": "data.games",
+    "save_policy": "agents.loading",
+}
+
+__all__ = [
+    "Games",
+    "HanabiEnv",
+    "NetworkPolicy",
+    "Policy",
+    "Rules",
+    "act",
+    "check_env",
+    "load_games",
+    "load_policy",
+    "make_jaxmarl",
+    "play_games",
+    "policy_hash",
+    "save_games",
+    "save_policy",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hanabi_rl' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"hanabi_rl.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
