@@ -1,0 +1,42 @@
+"""Hanabi in JAX: the rules, the canonical observation, colour symmetries, and batched environments with auto-reset.
+
+Importing this package does not import jaxmarl; `hanabi_rl.env.jaxmarl` does.
+"""
+
+from hanabi_rl.env.decks import DeckPool, shuffled_decks
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.hanabi import EnvState, HanabiEnv, TimeStep
+from hanabi_rl.env.observe import observe, observe_seat
+from hanabi_rl.env.rules import (
+    State,
+    current_player,
+    deal,
+    finished,
+    legal_actions,
+    legal_for_mover,
+    legal_for_seat,
+    points,
+    score,
+    step,
+)
+
+__all__ = [
+    "DeckPool",
+    "EnvState",
+    "HanabiEnv",
+    "Rules",
+    "State",
+    "TimeStep",
+    "current_player",
+    "deal",
+    "finished",
+    "legal_actions",
+    "legal_for_mover",
+    "legal_for_seat",
+    "observe",
+    "observe_seat",
+    "points",
+    "score",
+    "shuffled_decks",
+    "step",
+]

@@ -1,0 +1,111 @@
+"""Shuffled decks, and the pool of them behind auto-reset.
+
+The deck of an environment's game depends on two things only: the environment's own key and the number of the game. When the
+pool is refilled, how many environments there are and how they are sharded change nothing.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.words import CARD_MASK, any_of, pack_deck
+
+POOL_SIZE = 4
+"""Decks kept ready for each environment: large enough that refills are rare, small enough that few decks go unused."""
+
+
+@struct.dataclass
+class DeckPool:
+    """The next decks of ``N`` environments."""
+
+    decks: jax.Array
+    """uint32[N, K, W]: K decks an environment, packed by `words.pack_deck`."""
+    first: jax.Array
+    """int32[N]: the number of the game that the environment's first deck here is for."""
+    keys: jax.Array | None
+    """uint32[N, 2]: the environments' own keys; None where the decks are given, and dealt again from the first after the last."""
+
+
+def shuffled_decks(rules: Rules, key: jax.Array, num_decks: int) -> jax.Array:
+    """Uniformly shuffled decks of card ids, uint8[num_decks, deck_size], top card first."""
+    return _shuffle(rules, jax.random.bits(key, (num_decks, rules.deck_size), jnp.uint32)).astype(jnp.uint8)
+
+
+def _shuffle(rules: Rules, bits: jax.Array) -> jax.Array:
+    """Shuffle by sorting: random ``uint32[..., deck_size]`` -> card ids of the same shape.
+
+    The card id sits in the low bits of its own sort key, so one array is sorted and nothing gathered. Two cards tie on the other
+    27 bits in about one deck in 100,000; the tie goes to the lower card id, a bias far below what games could show.
+    """
+    cards = jnp.array(
+        [
+            color * rules.num_ranks + rank
+            for color in range(rules.num_colors)
+            for rank, copies in enumerate(rules.num_cards_of_rank)
+            for _ in range(copies)
+        ],
+        jnp.uint32,
+    )
+    return jax.lax.sort((bits & ~jnp.uint32(CARD_MASK)) | cards, is_stable=False) & CARD_MASK
+
+
+def environment_keys(key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> jax.Array:
+    """The keys uint32[num_envs, 2] of environments ``first_index ..``: ``fold_in(key, index)``, for raw and typed keys."""
+    indices = first_index + jnp.arange(num_envs)
+    own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, indices)
+    return jax.vmap(lambda k: jax.random.bits(k, (2,), jnp.uint32))(own)
+
+
+def new_pool(rules: Rules, keys: jax.Array) -> DeckPool:
+    """The pool of environments about to play their game 0, from their keys uint32[N, 2]."""
+    first = jnp.zeros(keys.shape[0], jnp.int32)
+    return DeckPool(decks=_decks_from(rules, keys, first), first=first, keys=keys)
+
+
+def given_pool(rules: Rules, decks: jax.Array) -> DeckPool:
+    """A pool that deals the given card ids ``[N, K, deck_size]``, each environment its own K decks round and round.
+
+    Raises:
+        ValueError: decks of another shape.
+    """
+    if decks.ndim != 3 or decks.shape[2] != rules.deck_size:
+        raise ValueError(f"decks must have shape [N, K, {rules.deck_size}], got {list(decks.shape)}")
+    return DeckPool(decks=pack_deck(decks), first=jnp.zeros(decks.shape[0], jnp.int32), keys=None)
+
+
+def deck_of_game(rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Array) -> tuple[jax.Array, DeckPool]:
+    """The packed deck of each environment's game number `game` int32[N], and the pool afterwards.
+
+    The whole pool is refilled at once as soon as one environment `needed` bool[N] a deck that is not there; the deck returned is
+    only meaningful where `needed`.
+    """
+    size = pool.decks.shape[1]
+    if pool.keys is None:
+        place = game % size
+    else:
+        keys = pool.keys
+        missing = jnp.any(needed & (game - pool.first >= size))
+        decks, first = jax.lax.cond(
+            missing,
+            lambda: (_decks_from(rules, keys, game), game),
+            lambda: (pool.decks, pool.first),
+        )
+        pool = pool.replace(decks=decks, first=first)
+        place = game - first
+    deck = any_of([jnp.where((place == k)[:, None], pool.decks[:, k], 0) for k in range(size)])
+    return deck, pool
+
+
+def _decks_from(rules: Rules, keys: jax.Array, game: jax.Array) -> jax.Array:
+    """The packed decks uint32[N, POOL_SIZE, W] of the games ``game ..`` of environments with the given keys."""
+
+    def random_bits(key: jax.Array, number: jax.Array) -> jax.Array:
+        own = jax.random.fold_in(jax.random.wrap_key_data(key, impl="threefry2x32"), number)
+        return jax.random.bits(own, (rules.deck_size,), jnp.uint32)
+
+    numbers = game[:, None] + jnp.arange(POOL_SIZE)
+    bits = jax.vmap(jax.vmap(random_bits, in_axes=(None, 0)))(keys, numbers)
+    return pack_deck(_shuffle(rules, bits))

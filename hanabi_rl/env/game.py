@@ -1,0 +1,134 @@
+"""`Rules`: which game of Hanabi is played, and the numbers that follow from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """A game of Hanabi: how many players, cards and tokens. Hashable, so static under `jax.jit`.
+
+    `hand_size` and `num_cards_of_rank` are resolved when left out: 5 cards for 2 or 3 players, else 4; three copies of the
+    lowest rank, one of the highest, two of the others.
+
+    Raises:
+        ValueError: the numbers do not make a game.
+    """
+
+    num_players: int = 2
+    num_colors: int = 5
+    num_ranks: int = 5
+    hand_size: int = None  # type: ignore[assignment]  # never None after __post_init__
+    max_info_tokens: int = 8
+    max_life_tokens: int = 3
+    num_cards_of_rank: tuple[int, ...] = None  # type: ignore[assignment]  # never None after __post_init__
+
+    def __post_init__(self) -> None:
+        if self.hand_size is None:
+            object.__setattr__(self, "hand_size", 5 if self.num_players < 4 else 4)
+        copies = self.num_cards_of_rank
+        if copies is None:
+            last = self.num_ranks - 1
+            copies = tuple(3 if rank == 0 else 1 if rank == last else 2 for rank in range(self.num_ranks))
+        object.__setattr__(self, "num_cards_of_rank", tuple(int(n) for n in copies))
+        self._check()
+
+    def _check(self) -> None:
+        for field, low, high in (
+            ("num_players", 2, 5),
+            ("num_colors", 1, 15),
+            ("num_ranks", 1, 15),
+            ("hand_size", 1, 8),
+            ("max_info_tokens", 1, 32),
+            ("max_life_tokens", 1, 32),
+        ):
+            value = getattr(self, field)
+            if not low <= value <= high:
+                raise ValueError(f"{field} must be {low} to {high}, got {value}")
+        colors, ranks, copies = self.num_colors, self.num_ranks, self.num_cards_of_rank
+        if colors * ranks > 32 or colors + ranks > 16:
+            raise ValueError(
+                f"num_colors={colors} and num_ranks={ranks} must multiply to at most 32 and add to at most 16"
+            )
+        if len(copies) != ranks or min(copies) < 1:
+            raise ValueError(f"num_cards_of_rank must have {ranks} entries of at least 1, got {copies}")
+        if not self.num_players * self.hand_size <= self.deck_size <= 255:
+            raise ValueError(
+                f"the deck must have {self.num_players * self.hand_size} to 255 cards "
+                f"({self.num_players} hands of {self.hand_size} at least), got {self.deck_size}"
+            )
+
+    @cached_property
+    def deck_size(self) -> int:
+        """Cards in the game: 50 in the standard one."""
+        return self.num_colors * sum(self.num_cards_of_rank)
+
+    @property
+    def num_cards(self) -> int:
+        """Different cards, which is one more than the highest card id."""
+        return self.num_colors * self.num_ranks
+
+    @property
+    def max_score(self) -> int:
+        """The score of a perfect game: 25 in the standard one."""
+        return self.num_cards
+
+    @property
+    def num_moves(self) -> int:
+        """Actions, the no-op included: 21, 31, 39 and 49 for 2 to 5 players."""
+        return 2 * self.hand_size + (self.num_players - 1) * (self.num_colors + self.num_ranks) + 1
+
+    @property
+    def noop(self) -> int:
+        """The last action: what a seat does when it is not its turn."""
+        return self.num_moves - 1
+
+    @property
+    def max_turns(self) -> int:
+        """An upper bound on the moves of a legal game: 89 in the standard 2-player one.
+
+        Every draw but the last can be a discard that pays for one more hint; after the last draw each player moves once.
+        """
+        draws = self.deck_size - self.num_players * self.hand_size
+        return self.max_info_tokens + 2 * draws - 1 + self.num_players if draws else self.num_players + 1
+
+    @cached_property
+    def obs_size(self) -> int:
+        """Numbers in one seat's observation: 658, 956, 1041 and 1280 for 2 to 5 players (see `observe`)."""
+        players, hand = self.num_players, self.hand_size
+        hands = (players - 1) * hand * self.num_cards + players
+        board = self.deck_size - players * hand + self.num_cards + self.max_info_tokens + self.max_life_tokens
+        last_action = 2 * players + 4 + self.num_colors + self.num_ranks + 2 * hand + self.num_cards + 2
+        return hands + board + self.deck_size + last_action + players * hand * self.card_features
+
+    @property
+    def card_features(self) -> int:
+        """Numbers about one card in the belief part of an observation: 35 in the standard game."""
+        return self.num_cards + self.num_colors + self.num_ranks
+
+    @cached_property
+    def all_cards(self) -> int:
+        """The set of all different cards, as a word of bits."""
+        return (1 << self.num_cards) - 1
+
+    @cached_property
+    def color_cards(self) -> tuple[int, ...]:
+        """For each colour, the set of its cards."""
+        one_color = (1 << self.num_ranks) - 1
+        return tuple(one_color << (color * self.num_ranks) for color in range(self.num_colors))
+
+    @cached_property
+    def rank_cards(self) -> tuple[int, ...]:
+        """For each rank, the set of its cards."""
+        lowest = sum(1 << (color * self.num_ranks) for color in range(self.num_colors))
+        return tuple(lowest << rank for rank in range(self.num_ranks))
+
+    @cached_property
+    def full_planes(self) -> tuple[int, ...]:
+        """Plane j is the set of cards of which the deck has at least j + 1 copies."""
+        return tuple(
+            sum(cards for cards, copies in zip(self.rank_cards, self.num_cards_of_rank, strict=True) if copies > plane)
+            for plane in range(max(self.num_cards_of_rank))
+        )

@@ -1,0 +1,97 @@
+"""`HanabiEnv`: many games of Hanabi at once, each starting again from a fresh deck when it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from hanabi_rl.env import rules as game_rules
+from hanabi_rl.env.decks import DeckPool, deck_of_game, environment_keys, given_pool, new_pool
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.rules import State
+
+
+@struct.dataclass
+class EnvState:
+    """``N`` environments; every leaf has a leading environment axis, so it can be sharded, indexed and saved as it is."""
+
+    game: State
+    """The games in progress, fresh ones where the last step ended a game."""
+    pool: DeckPool
+    """The decks of the next games."""
+    games: jax.Array
+    """int32[N]: the number of each environment's current game, from 0."""
+
+
+@struct.dataclass
+class TimeStep:
+    """What one move did in each environment."""
+
+    reward: jax.Array
+    """float32[N]: points gained; all of them taken back when the last life is lost."""
+    done: jax.Array
+    """bool[N]: the move ended the game."""
+    score: jax.Array
+    """int32[N]: the score of the game after the move, before auto-reset; 0 without lives."""
+    points: jax.Array
+    """int32[N]: cards on the fireworks after the move, lives left or not."""
+
+
+class HanabiEnv:
+    """Hanabi for `num_envs` environments at once, with auto-reset. Holds nothing but its rules: all state is in `EnvState`.
+
+    Args:
+        num_players: 2 to 5.
+        **game: other fields of `Rules`, for smaller games.
+    """
+
+    def __init__(self, num_players: int = 2, **game: Any) -> None:
+        self.rules = Rules(num_players=num_players, **game)
+
+    def reset(self, key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> EnvState:
+        """Start `num_envs` environments, raw or typed key.
+
+        Environment ``i`` deals from ``fold_in(key, first_index + i)``: shards of a larger set pass their first global index and
+        play exactly what the whole set would.
+        """
+        return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_index)))
+
+    def reset_from_decks(self, decks: jax.Array) -> EnvState:
+        """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn, the first again after the last."""
+        return self._start(given_pool(self.rules, decks))
+
+    def _start(self, pool: DeckPool) -> EnvState:
+        game = game_rules.deal_packed(self.rules, pool.decks[:, 0])
+        return EnvState(game=game, pool=pool, games=jnp.zeros_like(pool.first))
+
+    def step(self, env_state: EnvState, action: jax.Array) -> tuple[EnvState, TimeStep]:
+        """Play one move ``int32[N]`` in every environment, and deal a new game where it ended one."""
+        rules = self.rules
+        after, reward, done = game_rules.step(rules, env_state.game, action)
+        deck, pool = deck_of_game(rules, env_state.pool, env_state.games + 1, needed=done)
+        game = _select(done, game_rules.deal_packed(rules, deck), after)
+        timestep = TimeStep(
+            reward=reward, done=done, score=game_rules.score(rules, after), points=game_rules.points(rules, after)
+        )
+        return EnvState(game=game, pool=pool, games=env_state.games + done), timestep
+
+    def observe(self, env_state: EnvState) -> jax.Array:
+        """What every seat sees, float32[N, P, O]."""
+        return observe(self.rules, env_state.game)
+
+    def legal_actions(self, env_state: EnvState) -> jax.Array:
+        """Every seat's legal actions, bool[N, P, A]."""
+        return game_rules.legal_actions(self.rules, env_state.game)
+
+
+def _select(which: jax.Array, yes: State, no: State) -> State:
+    """Per game: `yes` where `which` bool[N], else `no`."""
+
+    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes, no)
