@@ -1,0 +1,97 @@
+"""How well different policies play together, over every way of seating them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from hanabi_rl.evaluate.episodes import (
+    DEFAULT_CHUNK,
+    GameRecords,
+    Purpose,
+    evaluation_decks,
+    group_identical,
+    play_games,
+)
+from hanabi_rl.evaluate.selfplay import ScoreSummary, summarise
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossPlayResult:
+    """Every seating of one line-up on the same decks. `seatings[s][i]` is the seat of line-up position i in `records[s]`."""
+
+    summary: ScoreSummary
+    seatings: tuple[tuple[int, ...], ...]
+    records: tuple[GameRecords, ...]
+
+    @property
+    def score_per_deck(self) -> np.ndarray:
+        """float64[N]: the mean over seatings, the independent values behind the interval."""
+        return np.stack([r.score for r in self.records]).mean(axis=0)
+
+
+def evaluate_pair(
+    single: Policy,
+    others: Policy,
+    num_games: int = 5000,
+    seed: int = 0,
+    *,
+    sample: bool = False,
+    purpose: Purpose = "report",
+    chunk_size: int = DEFAULT_CHUNK,
+) -> CrossPlayResult:
+    """One `single` agent among copies of `others`: one cell of the cross-play matrix (row `single`, column `others`).
+
+    `num_games` decks, each played once with `single` at every seat: P times.
+    """
+    lineup = (single, *(others,) * (single.rules.num_players - 1))
+    return evaluate_lineup(lineup, num_games, seed, sample=sample, purpose=purpose, chunk_size=chunk_size)
+
+
+def evaluate_lineup(
+    lineup: tuple[Policy, ...],
+    num_games: int = 5000,
+    seed: int = 0,
+    *,
+    sample: bool = False,
+    purpose: Purpose = "report",
+    chunk_size: int = DEFAULT_CHUNK,
+) -> CrossPlayResult:
+    """Plays the same `num_games` decks with every distinct seating of `lineup`, one policy a seat.
+
+    Scores are averaged over the seatings of a deck first; the standard error is taken over decks. Sampled seatings share
+    their keys as they share their decks.
+    """
+    rules = lineup[0].rules
+    decks = evaluation_decks(rules, num_games, seed, purpose)
+    key = jax.random.key(seed) if sample else None
+    seatings = distinct_seatings(lineup)
+    records = tuple(
+        play_games(lineup, rules, decks, key, seating=seating, chunk_size=chunk_size) for seating in seatings
+    )
+    scores, points = np.stack([r.score for r in records]), np.stack([r.points for r in records])
+    return CrossPlayResult(
+        summary=summarise(scores, points, rules.max_score), seatings=seatings, records=records
+    )
+
+
+def distinct_seatings(lineup: tuple[Policy, ...]) -> tuple[tuple[int, ...], ...]:
+    """The seatings (`seating[i]` is the seat of position i) that differ in which policy sits where.
+
+    Exchanging two seats held by one policy object changes nothing, and every arrangement stands for equally many of the
+    P! permutations, so that the mean over these is the mean over all.
+    """
+    _, slots = group_identical(lineup)
+    owner = {position: group for group, held in enumerate(slots) for position in held}
+    chosen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for seating in itertools.permutations(range(len(lineup))):
+        at_seat = tuple(owner[seating.index(seat)] for seat in range(len(lineup)))
+        chosen.setdefault(at_seat, seating)
+    return tuple(chosen.values())

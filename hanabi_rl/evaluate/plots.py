@@ -1,0 +1,132 @@
+"""Learning curves as PNG files, drawn from the lines of `metrics.jsonl`. Matplotlib is imported when a figure is drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Metrics = Sequence[Mapping[str, Any]]
+
+# Okabe and Ito's palette: told apart with any colour vision; dashes repeat the difference for print.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+_DASHES = ("-", "--", "-.", ":")
+_REFERENCE_COLOR = "#555555"
+_MARKERS_BELOW = 30  # points in a series: few evaluations are shown as points, many as a line
+_NOISY_POINTS = 200  # from here on a series is smoothed
+_PANEL_INCHES = (4.6, 3.4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One set of axes: which metrics it draws (key -> label) and what they are measured in."""
+
+    title: str
+    unit: str
+    series: Mapping[str, str]
+    reference: tuple[float, str] | None = None  # a horizontal line and its label
+
+
+def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
+    """Draws a behavioural-cloning run: loss, accuracy and greedy self-play against the epoch.
+
+    Raises ValueError where none of these were logged.
+    """
+    panels = [
+        Panel("Cross-entropy", "nats per decision", {"train_loss": "training games", "val_loss": "validation games"}),
+        Panel("Accuracy", "share of decisions", {"train_accuracy": "training games", "val_accuracy": "validation games"}),
+        _selfplay_panel(max_score, None),
+    ]
+    draw_panels(metrics, panels, path, x_key="step", x_label="epoch")
+
+
+def plot_hdr_ippo(metrics: Metrics, path: Path, bc_selfplay: float | None = None, max_score: int = 25) -> None:
+    """Draws an HDR-IPPO run: greedy self-play (the clone's as a line), with the clone, KL and entropy, against steps.
+
+    Raises ValueError where none of these were logged.
+    """
+    panels = [
+        _selfplay_panel(max_score, None if bc_selfplay is None else (bc_selfplay, f"BC self-play {bc_selfplay:.2f}")),
+        Panel(f"Cross-play with BC (of {max_score})", "points a game", {"crossplay_with_bc_mean": "mean score"}),
+        Panel("Distance from BC", "KL(BC || policy), nats", {"kl_to_bc": "on training games"}),
+        Panel("Entropy", "nats", {"entropy": "on training games"}),
+    ]
+    draw_panels(metrics, panels, path, x_key="env_steps", x_label="environment steps")
+
+
+def _selfplay_panel(max_score: int, reference: tuple[float, str] | None) -> Panel:
+    series = {"selfplay_mean": "mean score", "selfplay_points": "points before the last life was lost"}
+    return Panel(f"Greedy self-play (of {max_score})", "points a game", series, reference)
+
+
+def draw_panels(metrics: Metrics, panels: Sequence[Panel], path: Path, x_key: str, x_label: str) -> None:
+    """Draws the panels of which something was logged, three or (for four) two a row, and writes them to `path`.
+
+    `metrics` are dictionaries with `x_key`; a line without a metric, or with null or NaN for it, is skipped for that metric.
+    """
+    drawn = [(panel, lines) for panel in panels if (lines := _lines(metrics, panel, x_key))]
+    if not drawn:
+        wanted = ", ".join(key for panel in panels for key in panel.series)
+        raise ValueError(f"{path}: expected metrics with {x_key!r} and one of {wanted}, found none in {len(metrics)} lines")
+
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    columns = 2 if len(drawn) == 4 else min(3, len(drawn))
+    rows = -(-len(drawn) // columns)
+    figure = Figure(figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows), layout="constrained")
+    FigureCanvasAgg(figure)  # a file, never a window, whatever the user's backend
+    for position, (panel, lines) in enumerate(drawn, start=1):
+        axes = figure.add_subplot(rows, columns, position)
+        _draw(axes, panel, lines)
+        axes.set_xlabel(x_label)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 10M, not 1e7
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+Line = tuple[list[float], list[float]]
+
+
+def _lines(metrics: Metrics, panel: Panel, x_key: str) -> dict[str, Line]:
+    """label -> (x, y) of the panel's metrics that were logged at all."""
+    lines: dict[str, Line] = {}
+    for key, label in panel.series.items():
+        points = [(line[x_key], line.get(key)) for line in metrics if line.get(x_key) is not None]
+        points = [(x, y) for x, y in points if y is not None and y == y]
+        if points:
+            xs, ys = zip(*points, strict=True)
+            lines[label] = (list(xs), list(ys))
+    return lines
+
+
+def _draw(axes: Axes, panel: Panel, lines: Mapping[str, Line]) -> None:
+    import numpy as np
+
+    for index, (label, (x, y)) in enumerate(lines.items()):
+        color, dash = _COLORS[index % len(_COLORS)], _DASHES[index % len(_DASHES)]
+        marker = "o" if len(x) <= _MARKERS_BELOW else None
+        if len(y) >= _NOISY_POINTS:
+            axes.plot(x, y, color=color, alpha=0.25, linewidth=0.8)
+            width = len(y) // 50
+            y = list(np.convolve(y, np.ones(width) / width, mode="valid"))
+            x = x[width - 1 :]  # a point is the mean of what came before it
+            label = f"{label} (mean of {width})"
+        axes.plot(x, y, color=color, linestyle=dash, marker=marker, markersize=3.5, linewidth=1.6, label=label)
+    if panel.reference is not None:
+        value, label = panel.reference
+        axes.axhline(value, color=_REFERENCE_COLOR, linestyle=(0, (4, 3)), linewidth=1.2, label=label)
+    axes.set_title(panel.title, fontsize=11)
+    axes.set_ylabel(panel.unit)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.02)
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if min(min(y) for _, y in lines.values()) >= 0 else None)
+    if len(lines) > 1 or panel.reference is not None:
+        axes.legend(frameon=False, fontsize=8)

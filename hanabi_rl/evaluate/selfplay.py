@@ -1,0 +1,112 @@
+"""How well a policy plays with copies of itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.hanab_live import encode_link
+from hanabi_rl.evaluate.episodes import DEFAULT_CHUNK, GameRecords, Purpose, evaluation_decks, play_games
+from hanabi_rl.evaluate.intervals import Interval, mean_interval
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreSummary:
+    """What is reported of a set of games. `mean` is over decks (the seatings of a deck averaged first), the rest over games."""
+
+    mean: Interval
+    points: Interval  # cards played before the last life was lost: still moves when every game is bombed
+    median: float
+    zero_share: float
+    perfect_share: float
+    num_games: int
+
+
+def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSummary:
+    """Summary of `scores` and `points`, int[S, N]: S seatings of the same N decks."""
+    return ScoreSummary(
+        mean=mean_interval(scores.mean(axis=0)),
+        points=mean_interval(points.mean(axis=0)),
+        median=float(np.median(scores)),
+        zero_share=float((scores == 0).mean()),
+        perfect_share=float((scores == max_score).mean()),
+        num_games=int(scores.size),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfPlayResult:
+    """Games of a policy with itself and their summary."""
+
+    summary: ScoreSummary
+    records: GameRecords
+    rules: Rules
+
+    def best_median_worst(self) -> dict[str, int]:
+        """Indices of three games, ordered by score, then points; of equal games the first on the deck list."""
+        order = np.lexsort((np.arange(len(self.records.score)), self.records.points, self.records.score))
+        ranked = self.records.score[order], self.records.points[order]
+
+        def first_like(position: int) -> int:
+            same = (ranked[0] == ranked[0][position]) & (ranked[1] == ranked[1][position])
+            return int(order[same].min())
+
+        return {"best": first_like(-1), "median": first_like((len(order) - 1) // 2), "worst": first_like(0)}
+
+    def links(self) -> dict[str, str]:
+        """hanab.live replay links of the best, the median and the worst game; none for a game the site does not have."""
+        if self.rules != Rules(num_players=self.rules.num_players):
+            return {}
+        return {name: game_link(self.rules, self.records, i) for name, i in self.best_median_worst().items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready figures; every `*_ci95` is `[low, high]`."""
+        return {**summary_dict(self.summary), "links": self.links()}
+
+
+def evaluate_selfplay(
+    policy: Policy,
+    num_games: int = 5000,
+    seed: int = 0,
+    *,
+    sample: bool = False,
+    purpose: Purpose = "report",
+    chunk_size: int = DEFAULT_CHUNK,
+) -> SelfPlayResult:
+    """Plays `num_games` games of `policy` with itself: greedy, or with `sample` drawn from its distribution.
+
+    `purpose="selection"` for choosing a model, `"report"` for a figure that is shown: their decks never coincide.
+    """
+    rules = policy.rules
+    decks = evaluation_decks(rules, num_games, seed, purpose)
+    key = jax.random.key(seed) if sample else None
+    records = play_games((policy,) * rules.num_players, rules, decks, key, chunk_size=chunk_size)
+    summary = summarise(records.score[None], records.points[None], rules.max_score)
+    return SelfPlayResult(summary=summary, records=records, rules=rules)
+
+
+def game_link(rules: Rules, records: GameRecords, index: int) -> str:
+    """hanab.live replay link of one recorded game."""
+    return encode_link(rules, records.decks[index], records.actions[index, : records.length[index]])
+
+
+def summary_dict(summary: ScoreSummary) -> dict[str, Any]:
+    """JSON-ready figures of a summary."""
+    return {
+        "mean": summary.mean.mean,
+        "ci95": summary.mean.bounds,
+        "std_error": summary.mean.std_error,
+        "median": summary.median,
+        "zero_share": summary.zero_share,
+        "perfect_share": summary.perfect_share,
+        "points_mean": summary.points.mean,
+        "points_ci95": summary.points.bounds,
+        "games": summary.num_games,
+    }

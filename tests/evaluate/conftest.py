@@ -1,0 +1,93 @@
+"""Small policies with memory, for tests that need play but no training."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import pytest
+
+from hanabi_rl.env.game import Rules
+
+
+@flax.struct.dataclass
+class RecurrentPolicy:
+    """Random weights and a hidden state that every observation since the game's start has moved."""
+
+    weights: dict[str, jax.Array]
+    rules: Rules = flax.struct.field(pytree_node=False)
+    traces: ClassVar[list[str]] = []  # one entry each time jit traces `step`
+
+    def init_carry(self, batch: int) -> jax.Array:
+        return jnp.zeros((batch, 16))
+
+    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
+        self.traces.append("step")
+        carry = jnp.where(reset[:, None], 0, carry)
+        carry = jnp.tanh(carry @ self.weights["hidden"] + obs @ self.weights["obs"])
+        return carry, jnp.where(legal, carry @ self.weights["logits"], -1e10)
+
+
+@flax.struct.dataclass
+class ClockPolicy:
+    """Plays slot `t % hand_size` at timestep t by its own clock, which only runs right if it is stepped on idle turns too."""
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch: int) -> jax.Array:
+        return jnp.full((batch,), 99)
+
+    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
+        clock = jnp.where(reset, 0, carry)
+        play = self.rules.hand_size + clock % self.rules.hand_size
+        return clock + 1, jnp.where(legal, 5.0 * jax.nn.one_hot(play, self.rules.num_moves), -1e10)
+
+
+@flax.struct.dataclass
+class OldestPolicy:
+    """Always plays the oldest card."""
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch: int) -> jax.Array:
+        return jnp.zeros((batch, 0))
+
+    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
+        wanted = jnp.arange(self.rules.num_moves) == self.rules.hand_size
+        return carry, jnp.where(legal, 5.0 * wanted, -1e10)
+
+
+def recurrent_policy(rules: Rules, seed: int, scale: float = 2.0) -> RecurrentPolicy:
+    hidden_key, obs_key, logits_key = jax.random.split(jax.random.key(seed), 3)
+    weights = {
+        "hidden": jax.random.normal(hidden_key, (16, 16)) / 4,
+        "obs": jax.random.normal(obs_key, (rules.obs_size, 16)) / 4,
+        "logits": scale * jax.random.normal(logits_key, (16, rules.num_moves)),
+    }
+    return RecurrentPolicy(weights=weights, rules=rules)
+
+
+@pytest.fixture(scope="session")
+def small_rules() -> Rules:
+    return Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+
+
+@pytest.fixture(scope="session")
+def small_rules_3p() -> Rules:
+    return Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+
+
+@pytest.fixture(scope="session")
+def make_policy() -> Callable[..., RecurrentPolicy]:
+    return recurrent_policy
+
+
+@pytest.fixture(scope="session")
+def make_clock() -> type[ClockPolicy]:
+    return ClockPolicy
+
+
+@pytest.fixture(scope="session")
+def make_oldest() -> type[OldestPolicy]:
+    return OldestPolicy

@@ -1,0 +1,178 @@
+"""Whole games: against games worked out by hand, a plain-Python table, and a loop that calls each seat's policy by itself."""
+
+import jax
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.policy import act
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.table import Table
+from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
+
+
+def assert_same(first, second):
+    for name, a, b in zip(first._fields, first, second, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+def deck_played_in_order(cards):
+    """A 2-player deck whose cards come up in the order `cards` when both seats always play their oldest card."""
+    first_hands = [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]  # seat 0 was dealt cards 0-4, seat 1 cards 5-9; then they draw in turn
+    deck = np.zeros(50, np.uint8)
+    deck[first_hands + list(range(10, 50))] = cards
+    return deck
+
+
+def test_oldest_card_games_score_what_they_do_by_hand(make_oldest):
+    rules = Rules()
+    ascending = list(range(25))  # R1..R5, Y1.., each exactly when it is playable
+    spare = [0, 0, 1, 2, 3, 5, 5, 6, 7, 8, 10, 10, 11, 12, 13, 15, 15, 16, 17, 18, 20, 20, 21, 22, 23]
+    perfect = deck_played_in_order(ascending + spare)
+    bombed = deck_played_in_order([0, 1, 0, 2, 0, 1, *ascending[3:], *spare[3:]])  # R1 R2 (R1) R3 (R1) (R2)
+    policy = make_oldest(rules)
+    records = play_games((policy, policy), rules, np.stack([perfect, bombed]))
+    np.testing.assert_array_equal(records.score, [25, 0])
+    np.testing.assert_array_equal(records.points, [25, 3])
+    np.testing.assert_array_equal(records.lives, [3, 0])
+    np.testing.assert_array_equal(records.length, [25, 6])
+    np.testing.assert_array_equal(records.actions[0], [5] * 25 + [20] * 64)
+    np.testing.assert_array_equal(records.actions[1], [5] * 6 + [20] * 83)
+
+
+def test_policies_are_stepped_on_idle_turns_too(make_clock):
+    rules = Rules(num_players=3)
+    policy = make_clock(rules)
+    records = play_games((policy,) * 3, rules, evaluation_decks(rules, 8, 0))
+    for actions, length in zip(records.actions, records.length, strict=True):
+        np.testing.assert_array_equal(actions[:length], rules.hand_size + np.arange(length) % rules.hand_size)
+        assert (actions[length:] == rules.noop).all()
+
+
+@pytest.mark.parametrize("key", [None, 3])
+def test_records_are_games_that_a_table_replays(small_rules_3p, make_policy, key):
+    rules = small_rules_3p
+    lineup = tuple(make_policy(rules, seed) for seed in (1, 2, 1))
+    records = play_games(lineup, rules, evaluation_decks(rules, 32, 1), None if key is None else jax.random.key(key))
+    for i, length in enumerate(records.length):
+        table = Table(rules, records.decks[i])
+        for action in records.actions[i, :length]:
+            assert not table.over
+            table.apply(action)  # raises where the move is illegal
+        assert table.over
+        assert (records.actions[i, length:] == rules.noop).all()
+        assert (table.score, table.points, table.life_tokens) == (records.score[i], records.points[i], records.lives[i])
+
+
+def play_seat_by_seat(policies, rules, decks):
+    """The plain loop that `play_games` must equal: one call for each seat and turn, no grouping, no batching of seats."""
+    state = game.deal(rules, decks)
+    carries = [policy.init_carry(len(decks)) for policy in policies]
+    actions = []
+    for turn in range(rules.max_turns):
+        obs, legal = observe(rules, state), game.legal_actions(rules, state)
+        reset = np.full(len(decks), turn == 0)
+        chosen = []
+        for seat, policy in enumerate(policies):
+            carries[seat], action = act(policy, carries[seat], obs[:, seat], legal[:, seat], reset)
+            chosen.append(np.asarray(action))
+        mover = np.asarray(game.current_player(state))
+        action = np.stack(chosen, axis=1)[np.arange(len(decks)), mover]
+        actions.append(np.where(np.asarray(game.finished(rules, state)), rules.noop, action))
+        state, _, _ = jax.jit(game.step, static_argnums=0)(rules, state, actions[-1])
+    return np.stack(actions, axis=1), np.asarray(game.score(rules, state))
+
+
+def test_grouped_seats_equal_one_call_a_seat(small_rules_3p, make_policy):
+    rules, decks = small_rules_3p, evaluation_decks(small_rules_3p, 16, 2)
+    one, two = make_policy(rules, 1), make_policy(rules, 2)
+    for lineup in [(one, one, one), (one, two, one)]:
+        records = play_games(lineup, rules, decks)
+        actions, score = play_seat_by_seat(lineup, rules, decks)
+        np.testing.assert_array_equal(records.actions, actions)
+        np.testing.assert_array_equal(records.score, score)
+        copies = tuple(policy.replace(weights=dict(policy.weights)) for policy in lineup)
+        assert_same(play_games(copies, rules, decks), records)  # equal but distinct objects: three calls instead of one
+
+
+def test_seating_moves_policies_between_seats(small_rules_3p, make_policy):
+    rules, decks = small_rules_3p, evaluation_decks(small_rules_3p, 16, 3)
+    one, two, three = (make_policy(rules, seed) for seed in (1, 2, 3))
+    moved = play_games((one, two, three), rules, decks, seating=(2, 0, 1))
+    assert_same(moved, play_games((two, three, one), rules, decks))
+
+
+def test_sampling_is_a_function_of_the_key_and_greedy_play_of_the_decks(small_rules, make_policy):
+    rules, decks = small_rules, evaluation_decks(small_rules, 24, 4)
+    lineup = (make_policy(rules, 1),) * 2
+    first, again, other = (play_games(lineup, rules, decks, jax.random.key(k)) for k in (5, 5, 6))
+    assert_same(first, again)
+    assert (first.actions != other.actions).any()
+    greedy = play_games(lineup, rules, decks)
+    assert_same(greedy, play_games(lineup, rules, decks))
+    assert (first.actions != greedy.actions).any()
+
+
+@pytest.mark.parametrize("key", [None, 7])
+def test_records_do_not_depend_on_the_chunk_size(small_rules, make_policy, key):
+    rules, decks = small_rules, evaluation_decks(small_rules, 11, 5)
+    policy = make_policy(rules, 1)
+    key = None if key is None else jax.random.key(key)
+    whole = play_games((policy, policy), rules, decks, key)
+    for size in (4, 11, 100):
+        assert_same(play_games((policy, policy), rules, decks, key, chunk_size=size), whole)
+
+
+def test_sampled_actions_follow_the_policy(small_rules, make_policy):
+    """First moves of many games on one deck come out at the policy's own probabilities."""
+    rules, policy = small_rules, make_policy(small_rules, 1, scale=0.5)
+    decks = np.repeat(evaluation_decks(rules, 1, 6), 4000, axis=0)
+    records = play_games((policy, policy), rules, decks, jax.random.key(0), chunk_size=4000)
+    state = game.deal(rules, decks[:1])
+    _, logits = policy.step(
+        policy.init_carry(1), observe(rules, state)[:, 0], game.legal_actions(rules, state)[:, 0], np.array([True])
+    )
+    counts = np.bincount(records.actions[:, 0], minlength=rules.num_moves)
+    np.testing.assert_allclose(counts / 4000, jax.nn.softmax(logits[0]), atol=0.03)
+
+
+def test_new_parameters_and_seatings_do_not_recompile(small_rules, make_policy):
+    rules, decks = small_rules, evaluation_decks(small_rules, 6, 7)
+    one, two = make_policy(rules, 1), make_policy(rules, 2)
+    play_games((one, two), rules, decks)
+    traced = len(one.traces)
+    for seed in (3, 4):
+        play_games((make_policy(rules, seed), two), rules, decks, seating=(1, 0))
+    assert len(one.traces) == traced
+
+
+def test_evaluation_decks_are_whole_decks_apart_for_each_purpose(small_rules):
+    for rules in (Rules(), small_rules):
+        report, selection = (evaluation_decks(rules, 40, 0, purpose) for purpose in ("report", "selection"))
+        copies = np.bincount(report[0], minlength=rules.num_cards).reshape(rules.num_colors, rules.num_ranks)
+        np.testing.assert_array_equal(copies, np.tile(rules.num_cards_of_rank, (rules.num_colors, 1)))
+        np.testing.assert_array_equal(np.sort(report, axis=1), np.tile(np.sort(report[0]), (40, 1)))
+        np.testing.assert_array_equal(report[:7], evaluation_decks(rules, 7, 0))
+    everything = [
+        evaluation_decks(Rules(), 1000, seed, purpose) for seed in (0, 1) for purpose in ("report", "selection", "kl")
+    ]
+    assert len(np.unique(np.concatenate(everything), axis=0)) == 6000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(policies=1), "expected 2 policies, one a seat, got 1"),
+        (dict(seating=(0, 0)), "permutes the 2 seats"),
+        (dict(decks=np.zeros((0, 12))), r"expected decks \[N, 12\]"),
+        (dict(rules=Rules()), "policy 0 plays"),
+    ],
+)
+def test_errors_say_what_was_expected(small_rules, make_policy, arguments, message):
+    policies = (make_policy(small_rules, 1),) * arguments.get("policies", 2)
+    decks = arguments.get("decks", evaluation_decks(small_rules, 2, 0))
+    with pytest.raises(ValueError, match=message):
+        play_games(policies, arguments.get("rules", small_rules), decks, seating=arguments.get("seating"))
+    with pytest.raises(ValueError, match="purpose"):
+        evaluation_decks(small_rules, 2, 0, "training")
