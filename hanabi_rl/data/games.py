@@ -1,0 +1,150 @@
+"""Recorded games: the `Games` record, and `load_games`/`save_games`, which choose the format by the file's suffix.
+
+`.safetensors` is the AH2AC2 layout (`layout.py`); `.json` and `.jsonl` hold hanab.live games (`site_files.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hanabi_rl.env.game import Rules
+
+
+class GameDataError(ValueError):
+    """Recorded games that are not what they should be: names file, game, turn and field, what was expected and got."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        source: str = "games",
+        field: str | None = None,
+        game: int | None = None,
+        game_id: int | None = None,
+        turn: int | None = None,
+    ) -> None:
+        self.source, self.field, self.game, self.game_id, self.turn = source, field, game, game_id, turn
+        where = [source]
+        if game is not None:
+            where.append(f"game {game}" + ("" if game_id is None else f" (game_id {game_id})"))
+        if turn is not None:
+            where.append(f"turn {turn}")
+        if field is not None:
+            where.append(field)
+        super().__init__(f"{', '.join(where)}: {problem}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Games:
+    """N games of one set of rules, as NumPy arrays. Seat 0 moves first; turns, games and slots count from 0.
+
+    `unfinished` games stop, legally, before the rules end them. `human_seats` says whose moves are worth cloning (None:
+    everyone's).
+    """
+
+    rules: Rules
+    decks: np.ndarray  # uint8[N, deck_size] card ids, top card first
+    actions: np.ndarray  # int32[N, T] the mover's action; the no-op after the end
+    num_actions: np.ndarray  # int32[N]
+    scores: np.ndarray  # int32[N], 0 when all lives were lost
+    game_ids: np.ndarray  # int32|int64[N]
+    unfinished: np.ndarray  # bool[N]
+    human_seats: np.ndarray | None = None  # bool[N, P]
+
+    def __len__(self) -> int:
+        return len(self.decks)
+
+    def select(self, index: Sequence[int] | np.ndarray | slice) -> Games:
+        """The games at `index` (integers, booleans or a slice), in that order."""
+        index = index if isinstance(index, slice) else np.asarray(index)
+        return dataclasses.replace(
+            self,
+            decks=self.decks[index],
+            actions=self.actions[index],
+            num_actions=self.num_actions[index],
+            scores=self.scores[index],
+            game_ids=self.game_ids[index],
+            unfinished=self.unfinished[index],
+            human_seats=None if self.human_seats is None else self.human_seats[index],
+        )
+
+    def moves(self, game: int) -> np.ndarray:
+        """int32[num_actions]: the actions of one game, without the padding."""
+        return self.actions[game, : self.num_actions[game]]
+
+
+def join_games(parts: Sequence[Games]) -> Games:
+    """All games of several records of one set of rules, in order, padded to the longest; unmarked seats count as human.
+
+    Raises ValueError where there is nothing to join or the rules differ.
+    """
+    if not parts:
+        raise ValueError("expected games to join, got none")
+    first = parts[0]
+    for part in parts:
+        if part.rules != first.rules:
+            raise ValueError(f"expected games of one set of rules, got {first.rules} and {part.rules}")
+    longest = max(part.actions.shape[1] for part in parts)
+    noop, players = first.rules.noop, first.rules.num_players
+    padded = [
+        np.pad(part.actions, ((0, 0), (0, longest - part.actions.shape[1])), constant_values=noop) for part in parts
+    ]
+    seats = [np.ones((len(part), players), bool) if part.human_seats is None else part.human_seats for part in parts]
+    return Games(
+        rules=first.rules,
+        decks=np.concatenate([part.decks for part in parts]),
+        actions=np.concatenate(padded),
+        num_actions=np.concatenate([part.num_actions for part in parts]),
+        scores=np.concatenate([part.scores for part in parts]),
+        game_ids=np.concatenate([part.game_ids for part in parts]),
+        unfinished=np.concatenate([part.unfinished for part in parts]),
+        human_seats=None if all(part.human_seats is None for part in parts) else np.concatenate(seats),
+    )
+
+
+def load_games(path: str | Path, validate: bool = True) -> Games:
+    """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live) and validate by full replay.
+
+    `validate=False` skips every check of the content but those the layout needs; `unfinished` is computed all the same.
+    Raises GameDataError; FileNotFoundError where there is no such file.
+    """
+    from hanabi_rl.data import layout, site_files, validation
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"expected a file of games, got {path}, which does not exist")
+    read = layout.read if _is_safetensors(path) else site_files.read
+    games = read(path, validate)
+    outcomes = validation.replay_outcomes(games)
+    games = dataclasses.replace(games, unfinished=validation.stops_early(games, outcomes))
+    if validate:
+        validation.validate_games(games, source=str(path), outcomes=outcomes)
+    return games
+
+
+def save_games(path: str | Path, games: Games) -> None:
+    """Write the games in the format of the suffix, atomically. Raises ValueError where the format cannot hold them."""
+    from hanabi_rl.data import layout, site_files
+
+    path = Path(path)
+    write = layout.write if _is_safetensors(path) else site_files.write
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, games)
+
+
+def validate_games(games: Games, source: str = "games") -> None:
+    """Check the structure, then replay every game: see `validation.validate_games`."""
+    from hanabi_rl.data import validation
+
+    validation.validate_games(games, source=source)
+
+
+def _is_safetensors(path: Path) -> bool:
+    suffixes = (".safetensors", ".json", ".jsonl")
+    if path.suffix not in suffixes:
+        raise ValueError(f"expected a file ending in {', '.join(suffixes)}, got {path}")
+    return path.suffix == ".safetensors"

@@ -1,0 +1,172 @@
+"""The AH2AC2 safetensors layout, read and written.
+
+`actions [N, T, P]`, `decks [N, 50, 2]`, `game_ids [N]`, `num_actions [N]`, `num_players []`, `scores [N]`, optionally
+`human_seats bool[N, P]`. A game that is not the standard one has its `Rules` as JSON in the file's metadata.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from hanabi_rl.data.games import GameDataError, Games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.files import fsync_path
+
+TURNS = 89  # AH2AC2 pads the games of every file to this length
+DIMENSIONS = {"actions": 3, "decks": 3, "game_ids": 1, "num_actions": 1, "num_players": 0, "scores": 1}
+OPTIONAL = {"human_seats": 2}
+
+
+def read(path: Path, validate: bool = True) -> Games:
+    """The games in the file, `unfinished` not yet known. Raises GameDataError where the layout is not the expected one.
+
+    With `validate`, also where a card or action is out of range, or a seat acts out of turn.
+    """
+    source = str(path)
+    tensors, metadata = _open(path)
+    _check_tensors(tensors, source, validate)
+    rules = _rules(int(tensors["num_players"]), metadata, source)
+    _check_shapes(tensors, rules, source)
+    if validate:
+        _check_ranges(tensors, rules, source)
+        _check_idle(tensors["actions"], tensors["game_ids"], rules, source)
+    actions = tensors["actions"]
+    turns = np.arange(actions.shape[1])
+    decks = tensors["decks"]
+    return Games(
+        rules=rules,
+        decks=(decks[..., 0] * rules.num_ranks + decks[..., 1]).astype(np.uint8),
+        actions=actions[:, turns, turns % rules.num_players].astype(np.int32),
+        num_actions=tensors["num_actions"].astype(np.int32),
+        scores=tensors["scores"].astype(np.int32),
+        game_ids=tensors["game_ids"],
+        unfinished=np.zeros(len(decks), bool),
+        human_seats=tensors.get("human_seats"),
+    )
+
+
+def write(path: Path, games: Games) -> None:
+    """Write the file atomically: beside its place, flushed, then renamed."""
+    rules, (num_games, num_turns) = games.rules, games.actions.shape
+    turns = np.arange(num_turns)
+    actions = np.full((num_games, num_turns, rules.num_players), rules.noop, np.int32)
+    actions[:, turns, turns % rules.num_players] = games.actions
+    tensors = {
+        "actions": actions,
+        "decks": np.stack(np.divmod(games.decks.astype(np.int32), rules.num_ranks), axis=-1),
+        "game_ids": games.game_ids,
+        "num_actions": games.num_actions,
+        "num_players": np.array(rules.num_players, np.int32),
+        "scores": games.scores,
+    }
+    if games.human_seats is not None:
+        tensors["human_seats"] = games.human_seats
+    standard = rules == Rules(num_players=rules.num_players)
+    metadata = None if standard else {"rules": json.dumps(dataclasses.asdict(rules))}
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, beside, metadata)
+    fsync_path(beside)
+    beside.replace(path)
+    fsync_path(path.parent)
+
+
+def pad_moves(rules: Rules, moves: list[np.ndarray]) -> np.ndarray:
+    """int32[N, T]: the games' moves, no-op padded to the layout's 89 turns or to a longer game's length."""
+    longest = max((len(game) for game in moves), default=0)
+    padded = np.full((len(moves), max(TURNS, longest)), rules.noop, np.int32)
+    for row, game in zip(padded, moves, strict=True):
+        row[: len(game)] = game
+    return padded
+
+
+def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise GameDataError(
+            f"expected a safetensors file, got one that cannot be read: {error}", source=str(path)
+        ) from error
+
+
+def _check_tensors(tensors: dict[str, np.ndarray], source: str, validate: bool) -> None:
+    known = DIMENSIONS | OPTIONAL
+    missing = sorted(set(DIMENSIONS) - set(tensors))
+    if missing:
+        raise GameDataError(f"expected the tensor {missing[0]!r}, got only {sorted(tensors)}", source=source)
+    unknown = sorted(set(tensors) - set(known))
+    if unknown and validate:
+        raise GameDataError(f"expected no tensors but {sorted(known)}, got {unknown[0]!r}", source=source)
+    for name in known.keys() & tensors.keys():
+        tensor, kinds = tensors[name], "b" if name == "human_seats" else "iu"
+        expected = "bool" if kinds == "b" else "integers"
+        if tensor.dtype.kind not in kinds:
+            raise GameDataError(f"expected {expected}, got dtype {tensor.dtype}", source=source, field=name)
+        if tensor.ndim != known[name]:
+            raise GameDataError(f"expected {known[name]} axes, got shape {tensor.shape}", source=source, field=name)
+
+
+def _rules(num_players: int, metadata: dict[str, str], source: str) -> Rules:
+    try:
+        fields: dict[str, Any] = json.loads(metadata.get("rules", "{}"))
+        rules = Rules(**{"num_players": num_players} | fields)
+    except (TypeError, ValueError) as error:
+        raise GameDataError(
+            f"expected rules that can be played, got: {error}", source=source, field="num_players"
+        ) from error
+    if rules.num_players != num_players:
+        raise GameDataError(
+            f"expected {rules.num_players} as in the file's rules, got {num_players}",
+            source=source,
+            field="num_players",
+        )
+    return rules
+
+
+def _check_shapes(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> None:
+    num_games = len(tensors["game_ids"])
+    num_turns = tensors["actions"].shape[1]
+    expected = {
+        "actions": (num_games, num_turns, rules.num_players),
+        "decks": (num_games, rules.deck_size, 2),
+        "num_actions": (num_games,),
+        "scores": (num_games,),
+        "human_seats": (num_games, rules.num_players),
+    }
+    for name, shape in expected.items():
+        if name in tensors and tensors[name].shape != shape:
+            raise GameDataError(f"expected shape {shape}, got {tensors[name].shape}", source=source, field=name)
+
+
+def _check_ranges(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> None:
+    game_ids = tensors["game_ids"]
+    for axis, (name, limit) in enumerate((("colour", rules.num_colors), ("rank", rules.num_ranks))):
+        values = tensors["decks"][..., axis]
+        for game, index in np.argwhere((values < 0) | (values >= limit))[:1]:
+            problem = f"card {index}: expected a {name} in 0..{limit - 1}, got {values[game, index]}"
+            raise GameDataError(problem, source=source, field="decks", game=int(game), game_id=int(game_ids[game]))
+    actions = tensors["actions"]
+    for game, turn, seat in np.argwhere((actions < 0) | (actions >= rules.num_moves))[:1]:
+        problem = f"seat {seat}: expected an action in 0..{rules.num_moves - 1}, got {actions[game, turn, seat]}"
+        place = {"game": int(game), "game_id": int(game_ids[game]), "turn": int(turn)}
+        raise GameDataError(problem, source=source, field="actions", **place)
+
+
+def _check_idle(actions: np.ndarray, game_ids: np.ndarray, rules: Rules, source: str) -> None:
+    turns, seats = np.ogrid[: actions.shape[1], : rules.num_players]
+    out_of_turn = (actions != rules.noop) & (seats != turns % rules.num_players)
+    for game, turn, seat in np.argwhere(out_of_turn)[:1]:
+        problem = (
+            f"seat {seat}: expected the no-op {rules.noop} while seat {turn % rules.num_players} moves, "
+            f"got {actions[game, turn, seat]}"
+        )
+        place = {"game": int(game), "game_id": int(game_ids[game]), "turn": int(turn)}
+        raise GameDataError(problem, source=source, field="actions", **place)

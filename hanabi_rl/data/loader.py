@@ -1,0 +1,87 @@
+"""The order in which games are seen: every game once an epoch, in an order that depends on (seed, epoch) alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Batch:
+    """Games of one minibatch. An epoch's last one is filled up with game 0 at weight 0, so that shapes stay static."""
+
+    epoch: int
+    index: np.ndarray  # int32[B]
+    weight: np.ndarray  # float32[B], 1 for a game and 0 for filling
+
+
+class BatchLoader:
+    """Endless batches of game indices, whose position can be saved and restored.
+
+    Raises ValueError where there are no games or the batch size is not positive.
+    """
+
+    def __init__(self, num_games: int, batch_size: int, seed: int) -> None:
+        if num_games < 1 or batch_size < 1:
+            raise ValueError(f"expected at least one game and a batch of one, got {num_games=} and {batch_size=}")
+        self.num_games, self.batch_size, self.seed = num_games, batch_size, seed
+        self.epoch = 0
+        self.batch = 0
+        self._order = self.epoch_order(0)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """The last, partly filled one included."""
+        return -(-self.num_games // self.batch_size)
+
+    def epoch_order(self, epoch: int) -> np.ndarray:
+        """int64[num_games]: the order of that epoch."""
+        return np.random.default_rng([self.seed, epoch]).permutation(self.num_games)
+
+    def next_batch(self) -> Batch:
+        """The batch at the current position, which moves on by one."""
+        chosen = self._order[self.batch * self.batch_size : (self.batch + 1) * self.batch_size]
+        index = np.zeros(self.batch_size, np.int32)
+        index[: len(chosen)] = chosen
+        result = Batch(self.epoch, index, (np.arange(self.batch_size) < len(chosen)).astype(np.float32))
+        self.batch += 1
+        if self.batch == self.batches_per_epoch:
+            self.epoch, self.batch = self.epoch + 1, 0
+            self._order = self.epoch_order(self.epoch)
+        return result
+
+    def rest_of_epoch(self) -> Iterator[Batch]:
+        """The batches from the current position to the end of its epoch."""
+        for _ in range(self.batches_per_epoch - self.batch):
+            yield self.next_batch()
+
+    def state_dict(self) -> dict[str, int]:
+        """The position and what it belongs to, as plain numbers (JSON)."""
+        return {
+            "num_games": self.num_games,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "batch": self.batch,
+        }
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go to a saved position: the batches from there on are those that would have followed.
+
+        Raises ValueError where the position was saved for other games, batches or another seed, or does not exist.
+        """
+        missing = sorted(self.state_dict().keys() - state.keys())
+        if missing:
+            raise ValueError(f"expected {missing[0]!r} in the loader's saved position, got only {sorted(state)}")
+        for key in ("num_games", "batch_size", "seed"):
+            if state[key] != getattr(self, key):
+                raise ValueError(
+                    f"the loader's saved position is for {key}={state[key]}, expected {getattr(self, key)}"
+                )
+        epoch, batch, last = int(state["epoch"]), int(state["batch"]), self.batches_per_epoch - 1
+        if epoch < 0 or not 0 <= batch <= last:
+            raise ValueError(f"expected epoch >= 0 and batch in 0..{last}, got {epoch} and {batch}")
+        self.epoch, self.batch = epoch, batch
+        self._order = self.epoch_order(self.epoch)
