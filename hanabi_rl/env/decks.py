@@ -17,8 +17,7 @@ POOL_SIZE = 4
 """Decks kept ready for each environment: large enough that refills are rare, small enough that few decks go unused."""
 
 
-@struct.dataclass
-class DeckPool:
+class DeckPool(struct.PyTreeNode):
     """The next decks of ``N`` environments."""
 
     decks: jax.Array

@@ -15,8 +15,7 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import State
 
 
-@struct.dataclass
-class EnvState:
+class EnvState(struct.PyTreeNode):
     """``N`` environments; every leaf has a leading environment axis, so it can be sharded, indexed and saved as it is."""
 
     game: State
@@ -27,8 +26,7 @@ class EnvState:
     """int32[N]: the number of each environment's current game, from 0."""
 
 
-@struct.dataclass
-class TimeStep:
+class TimeStep(struct.PyTreeNode):
     """What one move did in each environment."""
 
     reward: jax.Array

@@ -29,6 +29,35 @@ Rotate = Callable[[Sequence[jax.Array], int], jax.Array]
 """``rotate(by_seat, k)``: of arrays ``[N]`` or ``[N, F]``, one a seat, the one belonging to the k-th player after each observer."""
 
 
+def sections(rules: Rules) -> dict[str, slice]:
+    """Where each part of an observation lies along its last axis, in order."""
+    players, hand, cards = rules.num_players, rules.hand_size, rules.num_cards
+    widths = {
+        "hands": (players - 1) * hand * cards,
+        "missing": players,
+        "deck": rules.deck_size - players * hand,
+        "fireworks": cards,
+        "info_tokens": rules.max_info_tokens,
+        "life_tokens": rules.max_life_tokens,
+        "discards": rules.deck_size,
+        "last_player": players,
+        "last_kind": 4,
+        "last_target": players,
+        "last_color": rules.num_colors,
+        "last_rank": rules.num_ranks,
+        "last_touched": hand,
+        "last_slot": hand,
+        "last_card": cards,
+        "last_outcome": 2,
+        "beliefs": players * hand * rules.card_features,
+    }
+    parts, start = {}, 0
+    for name, width in widths.items():
+        parts[name] = slice(start, start + width)
+        start += width
+    return parts
+
+
 def observe(rules: Rules, state: State) -> jax.Array:
     """What every seat sees: float32[N, P, O], ``O = rules.obs_size``, seats in absolute order."""
     players = rules.num_players

@@ -38,8 +38,7 @@ __all__ = [
 ]
 
 
-@struct.dataclass
-class State:
+class State(struct.PyTreeNode):
     """``N`` games in progress: ``P`` seats, hands of ``H`` cards. A few hundred bytes a game, no hidden Python state.
 
     An observation is a function of one State alone, so the fields ``last_*`` keep what the last move did.

@@ -1,0 +1,120 @@
+"""Colour symmetry: the same game with its colours renamed.
+
+Colours are interchangeable in Hanabi (ranks are not). A permutation ``perm`` ``int32[..., C]`` gives each old colour its new one:
+``perm[n, c]`` is the new colour of old colour ``c``. Its leading axes broadcast against the thing permuted, so one permutation
+a game is ``perm[:, None]`` for observations ``[N, P, O]``.
+
+Renaming commutes with playing and with seeing:
+``step(permute_state(s), permute_actions(a)) == permute_state(step(s, a))`` and
+``observe(permute_state(s)) == permute_obs(observe(s))``. Where both are at hand, permuting the compact state is the faster way.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import sections
+from hanabi_rl.env.rules import State
+from hanabi_rl.env.words import any_of, pack_deck, unpack_deck
+
+
+def random_color_permutations(key: jax.Array, num: int, num_colors: int) -> jax.Array:
+    """Independent uniform permutations, int32[num, num_colors]."""
+    colors = jnp.broadcast_to(jnp.arange(num_colors, dtype=jnp.int32), (num, num_colors))
+    return jax.random.permutation(key, colors, axis=1, independent=True)
+
+
+def invert_permutations(perm: jax.Array) -> jax.Array:
+    """The permutations that undo `perm` int32[..., C]."""
+    return jnp.argsort(perm, axis=-1).astype(jnp.int32)
+
+
+def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
+    """`N` games with renamed colours, `perm` int32[N, C]; the hidden deck too, where the state has one."""
+    ranks, colors = rules.num_ranks, rules.num_colors
+
+    def cards(word: jax.Array) -> jax.Array:
+        return _move_fields(word, perm, ranks)
+
+    color_hints = _move_fields(state.hints & ((1 << colors) - 1), perm, 1)
+    return state.replace(
+        deck=pack_deck(permute_decks(rules, unpack_deck(state.deck, rules.deck_size), perm)),
+        hands=cards(state.hands),
+        knowledge=cards(state.knowledge),
+        hints=color_hints | (state.hints >> colors << colors),
+        fireworks=cards(state.fireworks),
+        discards=cards(state.discards),
+        last_action=permute_actions(rules, state.last_action, perm),
+        last_card=cards(state.last_card),
+    )
+
+
+def _move_fields(word: jax.Array, perm: jax.Array, width: int) -> jax.Array:
+    """Words [N, ...] with one `width`-bit field a colour: move each colour's field to its new place."""
+    field = (1 << width) - 1
+    moved = []
+    for color in range(perm.shape[-1]):
+        new_place = (perm[:, color] * width).astype(word.dtype).reshape(-1, *(1,) * (word.ndim - 1))
+        moved.append(((word >> (color * width)) & field) << new_place)
+    return any_of(moved)
+
+
+def permute_actions(rules: Rules, action: jax.Array, perm: jax.Array) -> jax.Array:
+    """Actions ``[...]`` (any integer dtype) with their colour hints renamed by `perm` int32[..., C]."""
+    colors = rules.num_colors
+    hint = action.astype(jnp.int32) - 2 * rules.hand_size
+    is_color_hint = (hint >= 0) & (hint < (rules.num_players - 1) * colors)
+    new_color = _lookup(perm, hint % colors)
+    return jnp.where(is_color_hint, 2 * rules.hand_size + hint - hint % colors + new_color, action).astype(action.dtype)
+
+
+def permute_legal(rules: Rules, legal: jax.Array, perm: jax.Array) -> jax.Array:
+    """Anything over the action axis ``[..., A]`` (legal masks, logits) with its colour hints renamed."""
+    segments = [(2 * rules.hand_size + k * rules.num_colors, 1) for k in range(rules.num_players - 1)]
+    return _permute_segments(legal, perm, segments)
+
+
+def permute_decks(rules: Rules, decks: jax.Array, perm: jax.Array) -> jax.Array:
+    """Decks of card ids ``[..., D]`` (any integer dtype) with colours renamed by `perm` int32[..., C]."""
+    color = decks // rules.num_ranks
+    return (_lookup(perm[..., None, :], color) * rules.num_ranks + decks % rules.num_ranks).astype(decks.dtype)
+
+
+def permute_obs(rules: Rules, obs: jax.Array, perm: jax.Array) -> jax.Array:
+    """Observations ``[..., O]`` as they would be with colours renamed by `perm` int32[..., C]."""
+    part = sections(rules)
+    card = rules.num_ranks
+    segments = [(start, card) for start in range(part["hands"].start, part["hands"].stop, rules.num_cards)]
+    segments.append((part["fireworks"].start, card))
+    segments.append((part["discards"].start, sum(rules.num_cards_of_rank)))
+    segments.append((part["last_color"].start, 1))
+    segments.append((part["last_card"].start, card))
+    for start in range(part["beliefs"].start, part["beliefs"].stop, rules.card_features):
+        segments.append((start, card))
+        segments.append((start + rules.num_cards, 1))
+    return _permute_segments(obs, perm, segments)
+
+
+def _lookup(perm: jax.Array, color: jax.Array) -> jax.Array:
+    """``perm[..., color]`` as a sum over the few colours, which is faster than a gather."""
+    return sum((jnp.where(color == c, perm[..., c], 0) for c in range(perm.shape[-1])), jnp.int32(0))
+
+
+def _permute_segments(values: jax.Array, perm: jax.Array, segments: list[tuple[int, int]]) -> jax.Array:
+    """Permute the colours of each segment ``(start, width)``, which is C fields of `width` along the last axis."""
+    colors = perm.shape[-1]
+    # Feature f of new colour d is taken from origin[f] + width[f] * (the old colour of d).
+    origin = np.arange(values.shape[-1])
+    width = np.zeros_like(origin)
+    new_color = np.zeros_like(origin)
+    for start, size in segments:
+        inside = np.arange(colors * size)
+        origin[start + inside] = start + inside % size
+        width[start + inside] = size
+        new_color[start + inside] = inside // size
+    old_color = invert_permutations(perm)[..., new_color]
+    source = jnp.asarray(origin) + jnp.asarray(width) * old_color
+    return jnp.take_along_axis(values, jnp.broadcast_to(source, values.shape), axis=-1)
