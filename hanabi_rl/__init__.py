@@ -9,14 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.loading import load_policy, policy_hash, save_policy
-    from hanabi_rl.agents.policy import NetworkPolicy, Policy, act
-    from hanabi_rl.data.games import Games, load_games, save_games
-    from hanabi_rl.env.check import check_env
-    from hanabi_rl.env.hanabi import HanabiEnv
-    from hanabi_rl.env.jaxmarl import make_jaxmarl
-    from hanabi_rl.env.rules import Rules
-    from hanabi_rl.evaluate.episodes import play_games
+    from hanabi_rl.agents.loading import load_policy as load_policy
+    from hanabi_rl.agents.loading import policy_hash as policy_hash
+    from hanabi_rl.agents.loading import save_policy as save_policy
+    from hanabi_rl.agents.policy import NetworkPolicy as NetworkPolicy
+    from hanabi_rl.agents.policy import Policy as Policy
+    from hanabi_rl.agents.policy import act as act
+    from hanabi_rl.data.games import Games as Games
+    from hanabi_rl.data.games import load_games as load_games
+    from hanabi_rl.data.games import save_games as save_games
+    from hanabi_rl.env.check import check_env as check_env
+    from hanabi_rl.env.hanabi import HanabiEnv as HanabiEnv
+    from hanabi_rl.env.jaxmarl import make_jaxmarl as make_jaxmarl
+    from hanabi_rl.env.rules import Rules as Rules
+    from hanabi_rl.evaluate.episodes import play_games as play_games
 
 __version__ = "0.1.0"
 
@@ -37,22 +43,7 @@ _HOME = {
     "save_policy": "agents.loading",
 }
 
-__all__ = [
-    "Games",
-    "HanabiEnv",
-    "NetworkPolicy",
-    "Policy",
-    "Rules",
-    "act",
-    "check_env",
-    "load_games",
-    "load_policy",
-    "make_jaxmarl",
-    "play_games",
-    "policy_hash",
-    "save_games",
-    "save_policy",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -154,7 +154,9 @@ class Progress:
         self._title, self._total, self._unit, self._interval_s = title, total, unit, interval_s
         self._stream = stream or sys.stderr
         self._position = initial
-        self._first = self._last_line = (time.monotonic(), initial)
+        self._since = (time.monotonic(), initial)  # what the rate is measured from
+        self._updated = False
+        self._line_at = self._since[0]
         self._bar: tqdm | None = None
         if self._stream.isatty():
             self._bar = tqdm(
@@ -171,13 +173,15 @@ class Progress:
             self._bar.update(position - self._position)
         self._position = position
         now = time.monotonic()
-        if self._bar is None and (now - self._last_line[0] >= self._interval_s or position >= self._total):
-            self._last_line = (now, position)
+        if self._bar is None and (now - self._line_at >= self._interval_s or position >= self._total):
+            self._line_at = now
             print(self._line(now, text), file=self._stream, flush=True)
+        if not self._updated:  # the first update compiled: it would spoil the rate
+            self._updated, self._since = True, (now, position)
 
     def _line(self, now: float, text: str) -> str:
-        started, initial = self._first
-        rate = (self._position - initial) / max(now - started, 1e-9)
+        since, position = self._since
+        rate = (self._position - position) / max(now - since, 1e-9)
         parts = [f"{self._title}: {self._position:,}/{self._total:,} {self._unit}", f"{_brief(rate)} {self._unit}/s"]
         if 0 < rate and self._position < self._total:
             parts.append(f"{format_seconds((self._total - self._position) / rate)} left")

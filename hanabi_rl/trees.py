@@ -105,37 +105,39 @@ def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[
         Arrays by path: NumPy, PRNG keys wrapped again.
 
     Raises:
-        CorruptError: naming the leaf whose bytes, dtype or shape are not those saved, or the folder Orbax cannot read.
+        CorruptError: naming the leaf that Orbax cannot read, or whose bytes, dtype or shape are not those saved.
     """
-    entries = {path: manifest[path] for path in paths}
-    empty = {path: np.zeros(entry["shape"], entry["dtype"]) for path, entry in entries.items() if 0 in entry["shape"]}
-    wanted = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in entries if path not in empty}
     leaves: dict[str, Any] = {}
-    for path, array in (_orbax_read(folder, wanted) | empty).items():
-        entry = entries[path]
-        is_key = entry["dtype"] in _KEY_IMPLS
-        dtype, shape = ("uint32", array.shape[:-1]) if is_key else (entry["dtype"], array.shape)
-        if str(array.dtype) != dtype or list(shape) != entry["shape"]:
-            raise CorruptError(
-                f"{folder}: leaf {path}: saved as {_kind(entry['dtype'], entry['shape'])}, read as {_kind(array.dtype, array.shape)}"
-            )
-        if _digest(array) != entry["sha256"]:
-            raise CorruptError(f"{folder}: leaf {path}: its SHA-256 is not the one it was saved with: the data is damaged")
-        leaves[path] = jax.random.wrap_key_data(jnp.asarray(array), impl=_KEY_IMPLS[entry["dtype"]]) if is_key else array
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        for path in paths:
+            entry = manifest[path]
+            empty = 0 in entry["shape"]
+            array = np.zeros(entry["shape"], entry["dtype"]) if empty else _read_array(checkpointer, folder, path)
+            leaves[path] = _verified(array, entry, where=f"{folder}: leaf {path}")
     return leaves
 
 
-def _orbax_read(folder: Path, wanted: Mapping[str, ocp.RestoreArgs]) -> dict[str, np.ndarray]:
-    if not wanted:
-        return {}
-    restore_args = nested(wanted)
-    args = ocp.args.PyTreeRestore(item=restore_args, restore_args=restore_args, partial_restore=True)
+def _read_array(checkpointer: ocp.Checkpointer, folder: Path, path: str) -> np.ndarray:
+    # One leaf a call: where one of many concurrent reads fails, Orbax closes the event loop under the others, which then
+    # complain on stderr from their own threads.
+    one = nested({path: ocp.RestoreArgs(restore_type=np.ndarray)})
+    args = ocp.args.PyTreeRestore(item=one, restore_args=one, partial_restore=True)
     try:
-        with ocp.PyTreeCheckpointer() as checkpointer:
-            tree = checkpointer.restore(folder.resolve(), args=args)
-        return leaf_paths(tree)
+        (array,) = leaf_paths(checkpointer.restore(folder.resolve(), args=args)).values()
     except Exception as error:  # damaged bytes surface as whatever the layer that met them raises
-        raise CorruptError(f"{folder}: Orbax cannot read it: {type(error).__name__}: {str(error)[:300]}") from error
+        reason = f"{type(error).__name__}: {str(error)[:300]}"
+        raise CorruptError(f"{folder}: leaf {path}: Orbax cannot read it: {reason}") from error
+    return array
+
+
+def _verified(array: np.ndarray, entry: Mapping[str, Any], *, where: str) -> Any:
+    impl = _KEY_IMPLS.get(entry["dtype"])
+    dtype, shape = (entry["dtype"], array.shape) if impl is None else ("uint32", array.shape[:-1])
+    if str(array.dtype) != dtype or list(shape) != entry["shape"]:
+        raise CorruptError(f"{where}: saved as {_kind(entry['dtype'], entry['shape'])}, read as {_kind(array.dtype, array.shape)}")
+    if _digest(array) != entry["sha256"]:
+        raise CorruptError(f"{where}: its SHA-256 is not the one it was saved with: the data is damaged")
+    return array if impl is None else jax.random.wrap_key_data(jnp.asarray(array), impl=impl)
 
 
 def like(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:

@@ -1,0 +1,157 @@
+"""Policy folders, checkpoints as agents, and hashes."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.loading import checkpoint_policy, load_policy, policy_hash, save_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.checkpoint import Checkpointer
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.trees import CorruptError, IncompatibleError
+
+RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
+NETWORK = NetworkConfig(embedding=(12,), lstm=(8,), decoder=(8,), critic=(8,), dropout=0.25)
+
+
+@jax.jit
+def make_params(key: jax.Array) -> Any:
+    return init_params(LSTMActor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves)
+
+
+def make_policy(seed: int) -> NetworkPolicy:
+    return NetworkPolicy(params=make_params(jax.random.key(seed)), rules=RULES, network=NETWORK)
+
+
+def assert_same_params(left: Any, right: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, left, right)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run's folder with a policy; tests that damage it copy it first."""
+    folder = tmp_path_factory.mktemp("run")
+    save_policy(folder / "policy", make_policy(1), algorithm="bc", step=7, score=1.25)
+    return folder
+
+
+@pytest.fixture
+def damaged(run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run / "policy", tmp_path / "policy"))
+
+
+def test_a_policy_folder_round_trips(run: Path) -> None:
+    policy = load_policy(run / "policy", RULES)
+    assert isinstance(policy, NetworkPolicy)
+    assert (policy.rules, policy.network) == (RULES, NETWORK)
+    assert (policy.info.algorithm, policy.info.step, policy.info.score, policy.info.greedy) == ("bc", 7, 1.25, True)
+    assert_same_params(policy.params, make_policy(1).params)
+    assert sorted(path.name for path in (run / "policy").iterdir()) == ["manifest.json", "params", "policy.json"]
+
+
+def test_a_run_folder_and_a_string_name_its_policy(run: Path) -> None:
+    assert policy_hash(load_policy(str(run))) == policy_hash(load_policy(run / "policy"))
+
+
+def test_saving_again_replaces(damaged: Path) -> None:
+    save_policy(damaged, make_policy(2), algorithm="bc", step=8, score=None)
+    policy = load_policy(damaged)
+    assert isinstance(policy, NetworkPolicy)
+    assert (policy.info.step, policy.info.score) == (8, None)
+    assert_same_params(policy.params, make_policy(2).params)
+    assert [path.name for path in damaged.parent.iterdir()] == ["policy"]
+
+
+def test_a_kill_while_replacing_leaves_the_old_one(damaged: Path) -> None:
+    damaged.rename(damaged.with_name(".policy.old"))  # between the two renames of replace_folder
+    for name in (damaged, damaged.parent):
+        policy = load_policy(name)
+        assert isinstance(policy, NetworkPolicy) and policy.info.step == 7
+
+
+def test_the_hash_tells_policies_apart(run: Path, tmp_path: Path) -> None:
+    hashes = {policy_hash(load_policy(run))}
+    for i, (seed, step, score) in enumerate([(2, 7, 1.25), (1, 8, 1.25), (1, 7, 1.5)]):
+        save_policy(tmp_path / str(i), make_policy(seed), algorithm="bc", step=step, score=score)
+        hashes.add(policy_hash(load_policy(tmp_path / str(i))))
+    assert len(hashes) == 4
+    save_policy(tmp_path / "same", make_policy(1), algorithm="bc", step=7, score=1.25)
+    assert policy_hash(load_policy(tmp_path / "same")) in hashes
+
+
+def test_a_flipped_bit_in_the_parameters_names_the_leaf(damaged: Path) -> None:
+    path = max((damaged / "params" / "d").iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 16
+    path.write_bytes(content)
+    with pytest.raises(CorruptError, match=r"params: leaf \S+: (its SHA-256|Orbax cannot read it)"):
+        load_policy(damaged)
+
+
+def edit(path: Path, change: Any) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("policy.json", lambda d: d.update(format_version=9), "expected format_version 1, got 9"),
+        ("policy.json", lambda d: d.update(observation_version=9), "expected observation_version 1, got 9"),
+        ("policy.json", lambda d: d.pop("network"), "expected a key 'network'"),
+        ("policy.json", lambda d: d["game"].update(variant=2), "unknown field 'variant'"),
+        ("policy.json", lambda d: d.update(step=8), "damaged or was edited"),
+        ("manifest.json", lambda d: d.update(sha256=""), "damaged or was edited"),
+        ("manifest.json", lambda d: d.pop("leaves"), r"manifest\.json"),
+    ],
+)
+def test_edited_documents_are_refused(damaged: Path, file: str, change: Any, message: str) -> None:
+    edit(damaged / file, change)
+    with pytest.raises(ValueError, match=message):
+        load_policy(damaged)
+
+
+def test_a_network_that_does_not_fit_names_the_leaf(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hanabi_rl.trees.manifest_digest", lambda *documents: "")  # let the edit pass the digest
+    edit(damaged / "manifest.json", lambda d: d.update(sha256=""))
+    edit(damaged / "policy.json", lambda d: d["network"].update(decoder=[9]))
+    with pytest.raises(IncompatibleError, match=r"leaf decoder_0/bias: expected float32\[9\], stored float32\[8\]"):
+        load_policy(damaged)
+
+
+def test_other_rules_and_missing_agents_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected a policy for Rules.num_players=2"):
+        load_policy(run, Rules())
+    with pytest.raises(ValueError, match="expected an agent: bot:NAME.*which does not exist"):
+        load_policy(tmp_path / "nowhere")
+
+
+def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
+    policy = make_policy(3)
+    state = {"learner": {"params": {"actor": policy.params, "critic": {"bias": jnp.zeros(4)}}}, "key": jax.random.key(0)}
+    with Checkpointer(tmp_path, policy=checkpoint_policy(policy, params_path="learner/params/actor")) as checkpointer:
+        checkpointer.save(40, state, metrics={"score": 2.5})
+    loaded = load_policy(tmp_path / "40", RULES)
+    assert isinstance(loaded, NetworkPolicy)
+    assert (loaded.info.step, loaded.info.score) == (40, 2.5)
+    assert_same_params(loaded.params, policy.params)
+
+
+def test_a_checkpoint_without_a_policy_says_so(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"x": jnp.zeros(3)})
+    with pytest.raises(ValueError, match="does not say which policy it holds"):
+        load_policy(tmp_path / "1")
+
+
+def test_only_policies_have_a_hash() -> None:
+    with pytest.raises(ValueError, match="got a object, which has no hash"):
+        policy_hash(object())  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""A run's folder, and how it stops."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hanabi_rl import runs
+from hanabi_rl.files import read_json
+
+
+def test_create_run_names_the_folder_after_the_run(tmp_path: Path) -> None:
+    first = runs.create_run("bc", num_players=3, preset="quick", seed=7, root=tmp_path)
+    second = runs.create_run("bc", num_players=3, preset="quick", seed=7, root=tmp_path)
+    assert re.fullmatch(r"bc-3p-quick-s7-\d{8}T\d{6}Z", first.name)
+    assert first != second and first.is_dir() and second.is_dir()
+    from_file = runs.create_run("bc", num_players=3, preset="my/own.toml", seed=7, root=tmp_path)
+    assert from_file.name.startswith("bc-3p-own-s7-")
+
+
+def test_create_run_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:
+    folder = runs.create_run("bc", num_players=2, preset=None, seed=0, run_dir=tmp_path / "mine")
+    assert folder == tmp_path / "mine" and folder.is_dir()
+    runs.write_config(folder, {"lr": 0.1}, algo="bc", seed=0)
+    with pytest.raises(ValueError, match="already holds a run.*--resume"):
+        runs.create_run("bc", num_players=2, preset=None, seed=0, run_dir=folder)
+
+
+def test_config_round_trips_with_what_it_ran_on(tmp_path: Path) -> None:
+    config = {"lr": 1e-3, "bc": {"epochs": 3, "hidden": [512, 256]}, "preset": None}
+    runs.write_config(tmp_path, config, algo="bc", seed=5)
+    assert runs.read_config(tmp_path) == config
+    record = read_json(tmp_path / "config.json")
+    assert (record["algorithm"], record["seed"], record["format_version"]) == ("bc", 5, 1)
+    assert {"python", "jax", "hanabi-rl"} <= record["versions"].keys()
+
+
+def test_read_config_names_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected a run's folder with a config\.json"):
+        runs.read_config(tmp_path)
+    (tmp_path / "config.json").write_text('{"format_version": 99}')
+    with pytest.raises(ValueError, match="expected format_version 1, got 99"):
+        runs.read_config(tmp_path)
+
+
+def test_check_resumable_names_each_field_that_changed() -> None:
+    saved = {"lr": 1e-3, "total_steps": 10, "bc": {"epochs": 3}}
+    runs.check_resumable(saved, {**saved, "total_steps": 20}, may_differ={"total_steps"})
+    with pytest.raises(ValueError, match=r"bc\.epochs: the run has 3, got 4; lr: the run has 0\.001, got 0\.1"):
+        runs.check_resumable(saved, {"lr": 0.1, "total_steps": 10, "bc": {"epochs": 4}}, may_differ={"total_steps"})
+
+
+def test_summary_carries_the_format_version(tmp_path: Path) -> None:
+    runs.write_summary(tmp_path, {"selfplay_mean": 20.5, "kl_to_bc": float("nan")})
+    assert read_json(tmp_path / "summary.json") == {"selfplay_mean": 20.5, "kl_to_bc": None, "format_version": 1}
+
+
+LOOP = """
+import sys, time
+from hanabi_rl.runs import GracefulStop
+with GracefulStop() as stop:
+    print("started", flush=True)
+    while not stop.requested:
+        time.sleep(0.01)
+    if "hang" in sys.argv:
+        print("saving", flush=True)
+        time.sleep(60)
+    print("saved", flush=True)
+sys.exit(stop.exit_code)
+"""
+
+
+def start_loop(*args: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOOP, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    return process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_lets_the_loop_save_and_sets_the_exit_code(number: signal.Signals, code: int) -> None:
+    process = start_loop()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (code, "saved\n"), err
+    assert "Stopping after this update" in err
+
+
+def test_a_second_ctrl_c_stops_at_once() -> None:
+    process = start_loop("hang")
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None and process.stdout.readline() == "saving\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT and out == "" and "KeyboardInterrupt" in err
+
+
+def test_graceful_stop_gives_the_signals_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with runs.GracefulStop() as stop:
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before
+    assert not stop.requested and stop.exit_code == 0

@@ -1,0 +1,122 @@
+"""Metrics on disk, and progress on the terminal."""
+
+import io
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from hanabi_rl.tracking import Progress, Tracker, announce_stage, format_seconds, read_metrics
+
+
+def test_each_line_is_one_json_object_with_the_step_first(tmp_path: Path) -> None:
+    with Tracker(tmp_path) as tracker:
+        tracker.log(10, {"loss": jnp.float32(0.5), "score": float("nan"), "games": 3})
+        on_disk = (tmp_path / "metrics.jsonl").read_text()  # before close: a kill loses no line
+        tracker.log(20, {"loss": float("inf")})
+    first = json.loads(on_disk)
+    assert list(first)[:2] == ["step", "wall_s"]
+    assert (first["step"], first["loss"], first["score"], first["games"]) == (10, 0.5, None, 3)
+    assert [record["step"] for record in read_metrics(tmp_path / "metrics.jsonl")] == [10, 20]
+    assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_resume_cuts_what_was_logged_after_the_restored_step(tmp_path: Path) -> None:
+    with Tracker(tmp_path, tensorboard=False) as tracker:
+        for step in (10, 20, 30):
+            tracker.log(step, {"loss": step})
+    path = tmp_path / "metrics.jsonl"
+    with path.open("a") as file:
+        file.write('{"step": 40, "lo')  # a kill in the middle of a line
+    earlier = read_metrics(path)[1]["wall_s"]
+    with Tracker(tmp_path, tensorboard=False, resume_step=20) as tracker:
+        assert tracker.wall_s >= earlier
+        tracker.log(25, {"loss": 25})
+    records = read_metrics(path)
+    assert [(record["step"], record["loss"]) for record in records] == [(10, 10), (20, 20), (25, 25)]
+    assert records[-1]["wall_s"] >= earlier
+    assert not (tmp_path / "tensorboard").exists()
+
+
+def test_a_new_run_starts_its_metrics_afresh(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
+    with Tracker(tmp_path, tensorboard=False) as tracker:
+        tracker.log(5, {})
+    assert [record["step"] for record in read_metrics(tmp_path / "metrics.jsonl")] == [5]
+
+
+def test_read_metrics_names_a_damaged_line(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"ste\n{"step": 3}\n')
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: expected a JSON object with a step"):
+        read_metrics(path)
+
+
+def test_a_metric_must_be_a_scalar(tmp_path: Path) -> None:
+    with Tracker(tmp_path, tensorboard=False) as tracker, pytest.raises(ValueError, match=r"'loss': expected a scalar.*\(3,\)"):
+        tracker.log(1, {"loss": jnp.zeros(3)})
+
+
+def test_wandb_is_told_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    fake = types.ModuleType("wandb")
+    run = types.SimpleNamespace(log=lambda numbers, step: seen.append((step, numbers)), finish=lambda: seen.append("done"))
+    monkeypatch.setattr(fake, "init", lambda **kwargs: seen.append(kwargs) or run, raising=False)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    with Tracker(tmp_path, tensorboard=False, wandb=True, config={"lr": 0.1}) as tracker:
+        tracker.log(3, {"loss": 0.5, "score": float("nan")})
+    name = tmp_path.name
+    assert seen[0] == {"project": "hanabi-rl", "name": name, "id": name, "resume": "allow", "config": {"lr": 0.1}}
+    assert seen[1:] == [(3, {"loss": 0.5}), "done"]
+
+
+def test_wandb_missing_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ValueError, match=r"pip install 'hanabi-rl\[wandb\]'"):
+        Tracker(tmp_path, wandb=True)
+
+
+def test_progress_without_a_terminal_prints_plain_lines() -> None:
+    stream = io.StringIO()
+    with Progress("BC", total=4, unit="epochs", interval_s=0.0, stream=stream) as progress:
+        progress.update(2, accuracy=0.41234)
+        progress.update(4, accuracy=0.5)
+    first, last = stream.getvalue().splitlines()
+    assert first.startswith("BC: 2/4 epochs, ") and "epochs/s" in first and " left" in first and first.endswith("accuracy 0.412")
+    assert last.startswith("BC: 4/4 epochs, ") and "left" not in last
+
+
+def test_progress_without_a_terminal_is_quiet_between_lines() -> None:
+    stream = io.StringIO()
+    with Progress("PPO", total=1000, unit="steps", interval_s=3600.0, stream=stream) as progress:
+        for position in range(1, 1001):
+            progress.update(position)
+    assert len(stream.getvalue().splitlines()) == 1  # the last one
+
+
+def test_progress_on_a_terminal_is_a_bar() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with Progress("PPO", total=10, unit="steps", initial=5, stream=stream) as progress:
+        progress.update(10, score=21.5)
+    assert "PPO: 100%" in stream.getvalue() and "score 21.5" in stream.getvalue()
+
+
+def test_stages_are_numbered(capsys: pytest.CaptureFixture[str]) -> None:
+    announce_stage(2, 4, "Behavioural cloning")
+    assert capsys.readouterr().err == "[2/4] Behavioural cloning\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.6, "1 min 00 s"), (200, "3 min 20 s"), (18420, "5 h 07 min"), (2 * 86400 + 3 * 3600, "2 d 03 h")],
+)
+def test_format_seconds(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
