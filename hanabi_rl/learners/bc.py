@@ -1,0 +1,144 @@
+"""Behavioural cloning (AH2AC2 section 4.2 and A.3): an LSTM predicts each player's actions from its own observation history."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from hanabi_rl import losses, parallel
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.config import BCTraining
+from hanabi_rl.data.games import Games
+from hanabi_rl.data.loader import Batch
+from hanabi_rl.data.trajectories import colour_permutations, replay
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.symmetry import permute_actions, permute_decks
+from hanabi_rl.networks import LSTMActor, init_params, initial_carry
+
+PyTree = Any
+
+
+@flax.struct.dataclass
+class BCState:
+    """The training state; replicated over devices."""
+
+    params: PyTree  # of the actor
+    opt_state: PyTree
+    step: jax.Array  # int32 [], minibatches done
+    key: jax.Array  # of the run; only folded into
+
+
+@flax.struct.dataclass
+class GameBatch:
+    """A minibatch of B games; every leaf has the game axis first, so it shards."""
+
+    decks: jax.Array  # uint8 [B, D]
+    actions: jax.Array  # int32 [B, T], the mover's action, no-op after the end
+    cloned: jax.Array  # bool [B, P], seats to clone; all false in a padding row
+    permutation: jax.Array  # int32 [B, C], new colour of each colour
+
+
+@dataclasses.dataclass(frozen=True)
+class BC:
+    """The learner. `update` is written against the device axis; `compile_update` runs it on all local devices."""
+
+    config: BCTraining
+    rules: Rules
+    num_updates: int
+    """Minibatches in the whole run, for the learning-rate schedule."""
+
+    @property
+    def module(self) -> LSTMActor:
+        """The network."""
+        return LSTMActor(self.config.network, self.rules.num_moves)
+
+    def init(self, key: jax.Array) -> BCState:
+        """A state with fresh parameters."""
+        param_key, run_key = jax.random.split(key)
+        params = init_params(self.module, param_key, self.config.network, self.rules.obs_size, self.rules.num_moves)
+        return BCState(params=params, opt_state=self.optimizer().init(params), step=jnp.zeros((), jnp.int32), key=run_key)
+
+    def policy(self, state: BCState) -> NetworkPolicy:
+        """The policy as it stands."""
+        return NetworkPolicy(params=state.params, rules=self.rules, network=self.config.network)
+
+    def learning_rate(self, step: jax.Array) -> jax.Array:
+        """Linear from `lr` to `final_lr` over the first 90% of training, then constant (AH2AC2 A.4)."""
+        progress = jnp.minimum(step / (0.9 * self.num_updates), 1.0)
+        return self.config.lr + (self.config.final_lr - self.config.lr) * progress
+
+    def optimizer(self) -> optax.GradientTransformation:
+        """AdamW; with weight_decay 0 it is Adam."""
+        return optax.adamw(self.learning_rate, weight_decay=self.config.weight_decay)
+
+    def compile_update(self) -> Callable[[BCState, GameBatch], tuple[BCState, losses.Metrics]]:
+        """`update` on all local devices: (state, sharded batch) -> (state, metrics)."""
+        if self.config.batch_size % parallel.num_devices():
+            raise ValueError(
+                f"batch_size={self.config.batch_size} must be divisible by the {parallel.num_devices()} local devices"
+            )
+        return parallel.data_parallel(self.update, in_axes=(None, 0), out_axes=(None, None), donate_argnums=(0,))
+
+    def update(self, state: BCState, batch: GameBatch) -> tuple[BCState, losses.Metrics]:
+        """One gradient step on the mean cross-entropy over the minibatch's decisions."""
+        obs, legal, action, decision = self.examples(batch)
+        decisions = parallel.psum(jnp.sum(decision))
+        weight = decision / jnp.maximum(decisions, 1)
+        dropout_key = jax.random.fold_in(jax.random.fold_in(state.key, state.step), parallel.device_index())
+        reset = jnp.broadcast_to((jnp.arange(obs.shape[0]) == 0)[:, None], obs.shape[:2])
+        carry = initial_carry(self.config.network, obs.shape[1])
+
+        def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
+            _, logits = self.module.apply(
+                {"params": params}, carry, obs, legal, reset, deterministic=False, rngs={"dropout": dropout_key}
+            )
+            return losses.bc_loss(logits, action, weight)
+
+        gradient, metrics = parallel.psum(jax.grad(loss, has_aux=True)(state.params))
+        changes, opt_state = self.optimizer().update(gradient, state.opt_state, state.params)
+        state = state.replace(
+            params=optax.apply_updates(state.params, changes), opt_state=opt_state, step=state.step + 1
+        )
+        return state, metrics | {"decisions": decisions, "gradient_norm": optax.global_norm(gradient)}
+
+    def examples(self, batch: GameBatch) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Replays a minibatch under its colour permutations.
+
+        Returns:
+            obs float32 [T, B * P, O], legal bool [T, B * P, A], action int32 [T, B * P], decision bool [T, B * P].
+        """
+        decks = permute_decks(self.rules, batch.decks, batch.permutation)
+        actions = permute_actions(self.rules, batch.actions, batch.permutation)
+        games = replay(self.rules, decks, actions)
+        steps, size = games.valid.shape
+        state = jax.tree.map(lambda x: x.reshape(steps * size, *x.shape[2:]), games.state)
+        obs = observe(self.rules, state)
+
+        def rows(x: jax.Array, *trailing: int) -> jax.Array:
+            return x.reshape(steps, size * self.rules.num_players, *trailing)
+
+        decision = games.decision & batch.cloned
+        return rows(obs, -1), rows(games.legal, -1), rows(games.action), rows(decision)
+
+
+def game_batch(games: Games, batch: Batch, key: jax.Array, permute_colors: bool) -> GameBatch:
+    """The games of one loader batch; rows of weight 0 are cloned nowhere.
+
+    A game's colour permutation depends on (key, epoch, game) alone, not on the minibatch it falls in.
+    """
+    rules, size = games.rules, len(batch.index)
+    seats = np.ones((len(games), rules.num_players), bool) if games.human_seats is None else games.human_seats
+    identity = np.broadcast_to(np.arange(rules.num_colors, dtype=np.int32), (size, rules.num_colors))
+    length = int(games.num_actions.max())  # of all games, so that every batch has one shape
+    return GameBatch(
+        decks=games.decks[batch.index],
+        actions=games.actions[batch.index, :length],
+        cloned=seats[batch.index] & (batch.weight > 0)[:, None],
+        permutation=colour_permutations(key, batch.epoch, batch.index, rules.num_colors) if permute_colors else identity,
+    )

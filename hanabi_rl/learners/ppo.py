@@ -1,0 +1,232 @@
+"""The PPO core: collect, estimate returns, and epochs of minibatches, recurrent and sharded over devices.
+
+One core serves every learner: what differs is the `objective`, the `reference` policy it reads, and the initial parameters.
+
+Recurrent PPO splits actors (seats of environments) into minibatches, never time, and unrolls each from the carry it was collected with. Minibatches
+are defined on the global batch: actors are shuffled within fixed blocks of environments, so the number of devices does not change them.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+
+from hanabi_rl import losses, parallel
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.config import PPOConfig
+from hanabi_rl.env.hanabi import HanabiEnv
+from hanabi_rl.env.rules import current_player
+from hanabi_rl.networks import LSTMActorCritic, NetworkConfig, init_params, initial_carry
+from hanabi_rl.returns import gae
+from hanabi_rl.rollout import ActorState, Rollout, collect, encode, initial_actors
+
+PyTree = Any
+Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
+
+
+def ippo_objective(ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch) -> tuple[jax.Array, losses.Metrics]:
+    """IPPO: nothing is added to the PPO loss."""
+    del logits, batch
+    return ippo_loss, {}
+
+
+@flax.struct.dataclass
+class LearnerState:
+    """The replicated half of the training state."""
+
+    params: PyTree
+    opt_state: PyTree
+    update: jax.Array  # int32 [], updates done
+    key: jax.Array  # of the run; never consumed, only folded into
+
+
+@flax.struct.dataclass
+class Experience:
+    """A rollout with its returns, and the carries it began from."""
+
+    rollout: Rollout
+    advantage: jax.Array  # float32 [T, N, P]
+    target: jax.Array  # float32 [T, N, P]
+    carry: PyTree  # [N, P, ...], before the first timestep
+
+
+@dataclasses.dataclass(frozen=True)
+class PPO:
+    """A learner. `update` is written against the device axis; `compile_update` runs it on all local devices."""
+
+    config: PPOConfig
+    network: NetworkConfig
+    objective: Objective = ippo_objective
+
+    @property
+    def env(self) -> HanabiEnv:
+        """The environment that the learner plays in."""
+        return HanabiEnv(**dataclasses.asdict(self.config.game))
+
+    @property
+    def module(self) -> nn.Module:
+        """The actor-critic."""
+        return LSTMActorCritic(self.network, self.env.rules.num_moves)
+
+    def init(self, key: jax.Array, reference: Policy | None = None) -> tuple[LearnerState, ActorState]:
+        """A learner with fresh parameters, and actors at the start of fresh games (not yet sharded)."""
+        param_key, env_key, run_key = jax.random.split(key, 3)
+        rules = self.env.rules
+        params = init_params(self.module, param_key, self.network, rules.obs_size, rules.num_moves)
+        learner = LearnerState(
+            params=params, opt_state=self.optimizer().init(params), update=jnp.zeros((), jnp.int32), key=run_key
+        )
+        actors = initial_actors(
+            self.env, env_key, self.config.num_envs, lambda rows: initial_carry(self.network, rows), reference
+        )
+        return learner, actors
+
+    def optimizer(self) -> optax.GradientTransformation:
+        """Adam (eps 1e-5) after clipping by global norm; the linear rate falls to 0, constant within an update."""
+        config = self.config
+        steps_per_update = config.epochs * config.num_minibatches
+
+        def linear(count: jax.Array) -> jax.Array:
+            return config.lr * (1.0 - (count // steps_per_update) / config.num_updates)
+
+        rate = linear if config.lr_schedule == "linear" else config.lr
+        return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+
+    def compile_update(self) -> Callable[..., tuple[LearnerState, ActorState, losses.Metrics]]:
+        """`update` on all local devices: (learner, sharded actors, reference) -> (learner, sharded actors, metrics)."""
+        if self.config.num_blocks % parallel.num_devices():
+            raise ValueError(
+                f"num_blocks={self.config.num_blocks} must be divisible by the {parallel.num_devices()} local devices"
+            )
+        return parallel.data_parallel(self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1))
+
+    def update(
+        self, learner: LearnerState, actors: ActorState, reference: Policy | None
+    ) -> tuple[LearnerState, ActorState, losses.Metrics]:
+        """One PPO update: collect, returns, epochs. All shapes are one device's share."""
+        update_key = jax.random.fold_in(learner.key, learner.update)
+        collect_key, epoch_key = jax.random.split(update_key)
+        next_actors, rollout, last_value = collect(
+            self.env, self.module, learner.params, reference, actors, collect_key, self.config.num_steps
+        )
+        experience = self.returns(rollout, last_value, actors.carry)
+        learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
+        return learner, next_actors, metrics | game_metrics(rollout)
+
+    def returns(self, rollout: Rollout, last_value: jax.Array, carry: PyTree) -> Experience:
+        """Advantages and targets: every seat receives the team's reward."""
+        estimate = jax.vmap(gae, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
+        estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # seats
+        reward, done = rollout.transition.reward, rollout.transition.done
+        advantage, target = estimate(reward, rollout.value, done, last_value, self.config.gamma, self.config.gae_lambda)
+        return Experience(rollout=rollout, advantage=advantage, target=target, carry=carry)
+
+    def learn(
+        self, learner: LearnerState, experience: Experience, index: jax.Array, key: jax.Array
+    ) -> tuple[LearnerState, losses.Metrics]:
+        """Epochs of minibatches over one stored rollout. index: int32 [N], the environments' global numbers."""
+        config = self.config
+        epoch_keys = jax.random.split(key, config.epochs)
+        actors = jax.vmap(lambda k: self.shuffled_actors(k, index))(epoch_keys)  # (env, seat) [epochs, M, B]
+        actors = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), actors)
+        warming_up = learner.update < config.critic_warmup_updates
+
+        def step(carry: tuple[PyTree, PyTree], actor: tuple[jax.Array, jax.Array]) -> tuple[Any, losses.Metrics]:
+            params, opt_state = carry
+            gradient, metrics = self.gradient(params, experience, *actor)
+            gradient["actor"] = jax.tree.map(lambda g: jnp.where(warming_up, 0.0, g), gradient["actor"])
+            metrics["gradient_norm"] = optax.global_norm(gradient)
+            changes, opt_state = self.optimizer().update(gradient, opt_state, params)
+            return (optax.apply_updates(params, changes), opt_state), metrics
+
+        (params, opt_state), metrics = jax.lax.scan(step, (learner.params, learner.opt_state), actors)
+        first_log_ratio = metrics.pop("max_log_ratio")[0]
+        metrics = {name: jnp.mean(value) for name, value in metrics.items()}
+        learner = learner.replace(params=params, opt_state=opt_state, update=learner.update + 1)
+        return learner, metrics | {"first_max_log_ratio": first_log_ratio}
+
+    def shuffled_actors(self, key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The minibatches of one epoch: (environment, seat), each int32 [M, B], environments numbered locally."""
+        players, minibatches = self.env.rules.num_players, self.config.num_minibatches
+        envs_per_block = self.config.num_envs // self.config.num_blocks
+        first_env = jnp.arange(0, index.shape[0], envs_per_block, dtype=jnp.int32)
+        block = index[first_env] // envs_per_block
+        block_keys = jax.vmap(lambda b: jax.random.fold_in(key, b))(block)
+        order = jax.vmap(lambda k: jax.random.permutation(k, envs_per_block * players))(block_keys)
+        env, seat = first_env[:, None] + order // players, order % players
+
+        def split(x: jax.Array) -> jax.Array:
+            return x.reshape(x.shape[0], minibatches, -1).swapaxes(0, 1).reshape(minibatches, -1)
+
+        return split(env), split(seat)
+
+    def gradient(
+        self, params: PyTree, experience: Experience, env: jax.Array, seat: jax.Array
+    ) -> tuple[PyTree, losses.Metrics]:
+        """The global gradient of the objective on one minibatch of actors: env, seat int32 [B]."""
+        config, rules, rollout = self.config, self.env.rules, experience.rollout
+        state = jax.tree.map(lambda x: x[:, env], rollout.state)
+        obs, legal = encode(rules, state, seat)
+        carry = jax.tree.map(lambda x: x[env, seat], experience.carry)
+        decision = current_player(state) == seat
+        batch = self.batch(experience, decision, env, seat)
+
+        def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
+            _, logits, value = self.module.apply({"params": params}, carry, obs, legal, rollout.reset[:, env])
+            ippo, metrics = losses.ppo_loss(
+                logits, value, batch,
+                clip_eps=config.clip_eps, value_coef=config.value_coef, entropy_coef=config.entropy_coef,
+            )  # fmt: skip
+            total, more = self.objective(ippo, logits, batch)
+            return total, metrics | more | {"loss": total}
+
+        gradient, metrics = jax.grad(loss, has_aux=True)(params)
+        largest = metrics.pop("max_log_ratio")
+        gradient, metrics = parallel.psum((gradient, metrics))
+        return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
+
+    def batch(self, experience: Experience, decision: jax.Array, env: jax.Array, seat: jax.Array) -> losses.PPOBatch:
+        """One minibatch with weights that sum to one, and normalised advantages, over the global minibatch."""
+        rollout = experience.rollout
+
+        def pick(x: jax.Array) -> jax.Array:
+            return x[:, env, seat]
+
+        everywhere = jnp.ones(decision.shape)
+        value_weight = everywhere / parallel.psum(jnp.sum(everywhere))
+        decided = decision.astype(jnp.float32)
+        counted = everywhere if self.config.loss_average == "timesteps" else decided
+        statistics_weight = counted / parallel.psum(jnp.sum(counted))
+        return losses.PPOBatch(
+            action=pick(rollout.action),
+            log_prob=pick(rollout.log_prob),
+            value=pick(rollout.value),
+            advantage=normalised(pick(experience.advantage), statistics_weight),
+            target=pick(experience.target),
+            actor_weight=decided * statistics_weight if self.config.loss_average == "timesteps" else statistics_weight,
+            value_weight=value_weight,
+            reference_logits=None if rollout.reference_logits is None else pick(rollout.reference_logits),
+        )
+
+
+def normalised(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """x shifted and scaled to mean 0 and standard deviation 1 under weights that sum to one over the devices."""
+    mean = parallel.psum(jnp.sum(weight * x))
+    variance = parallel.psum(jnp.sum(weight * (x - mean) ** 2))
+    return (x - mean) / (jnp.sqrt(variance) + 1e-8)
+
+
+def game_metrics(rollout: Rollout) -> losses.Metrics:
+    """Means over the games that ended in a rollout (nan where none did): sampled play, as training sees it."""
+    done = rollout.transition.done.astype(jnp.float32)
+    games = parallel.psum(jnp.sum(done))
+    sums = {
+        "train_score": jnp.sum(done * rollout.transition.score),
+        "train_points": jnp.sum(done * rollout.transition.points),
+    }
+    return {name: total / games for name, total in parallel.psum(sums).items()} | {"train_games": games}

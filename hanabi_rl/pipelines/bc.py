@@ -1,0 +1,189 @@
+"""The behavioural-cloning run: games in, two policies out (best self-play, best validation accuracy)."""
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from hanabi_rl import parallel
+from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.config import BCConfig, BCTraining, GameConfig
+from hanabi_rl.data.demos import demo_games
+from hanabi_rl.data.games import Games, join_games, load_games
+from hanabi_rl.data.loader import BatchLoader
+from hanabi_rl.data.split import split_games
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.evaluate.plots import plot_bc
+from hanabi_rl.evaluate.prediction import predict
+from hanabi_rl.evaluate.report import link_lines, score_table
+from hanabi_rl.evaluate.selfplay import evaluate_selfplay, summary_dict
+from hanabi_rl.learners.bc import BC, BCState, game_batch
+from hanabi_rl.pipelines.session import Session, open_run_dir, open_session
+from hanabi_rl.runs import write_summary
+from hanabi_rl.tracking import Progress, read_metrics
+
+BEST_SELFPLAY, BEST_ACCURACY = "policy", "policy-accuracy"
+VALIDATION_SHARE = 0.1
+
+
+def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
+    """The games to clone and those to validate on.
+
+    Without data, the games are our own convention bot's, generated once and cached. Without validation files, a tenth of the games, split by
+    deck, is held out.
+
+    Raises:
+        GameDataError: a file's games are not what they should be.
+        ValueError: files of different games.
+    """
+    if config.data:
+        games = join_games([load_games(path) for path in config.data])
+    else:
+        print(f"No --data: cloning {config.demo_games:,} games of our own convention bot.", file=sys.stderr)
+        games = demo_games(rules, "convention", config.demo_games, seed=0)
+    if config.val:
+        validation = join_games([load_games(path) for path in config.val])
+        if validation.rules != games.rules:
+            raise ValueError(f"--val: expected games of {games.rules}, got {validation.rules}")
+        return games, validation
+    train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
+    return train, validation
+
+
+def run_bc(config: BCConfig) -> dict[str, Any]:
+    """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported again, not repeated."""
+    train, validation = training_games(config, config.game.rules(), config.seed)
+    config = dataclasses.replace(config, game=game_config(train.rules))
+    run_dir = open_run_dir("bc", config, train.rules.num_players)
+    train_bc(config, run_dir, train, validation)
+    summary = report(config, run_dir, validation)
+    print(f"\nResults: {run_dir}")
+    return summary
+
+
+def game_config(rules: Rules) -> GameConfig:
+    """The config of a game that data decided."""
+    names = [f.name for f in dataclasses.fields(GameConfig)]
+    return GameConfig(**{name: getattr(rules, name) for name in names})
+
+
+def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
+    """The training loop: epochs of minibatches, validation, self-play, model selection, checkpoints."""
+    loader = BatchLoader(len(train), config.batch_size, config.seed)
+    learner = BC(config=config, rules=train.rules, num_updates=config.epochs * loader.batches_per_epoch)
+    state = learner.init(jax.random.key(config.seed))
+    with open_session(
+        "bc", config, run_dir, state, learner.policy(state), params_path="params", best_metric="val_accuracy"
+    ) as session:
+        trainer = _Trainer(session, config, learner, state, loader, train, validation)
+        with Progress("BC", total=learner.num_updates, unit="minibatches", initial=int(trainer.state.step)) as progress:
+            while loader.epoch < config.epochs:
+                trainer.epoch(progress)
+    plot_bc(read_metrics(run_dir / "metrics.jsonl"), run_dir / "learning-curve.png", train.rules.max_score)
+
+
+class _Trainer:
+    """The state of a BC run between minibatches, and what an epoch does with it."""
+
+    def __init__(
+        self, session: Session, config: BCConfig, learner: BC, state: BCState, loader: BatchLoader, train: Games, val: Games
+    ) -> None:
+        self.session, self.config, self.learner, self.state, self.loader = session, config, learner, state, loader
+        self.train, self.val = train, val
+        self.update = learner.compile_update()
+        self.color_key = jax.random.fold_in(jax.random.key(config.seed), 1)
+        self.best_selfplay = (-math.inf, -math.inf)  # mean score, then validation accuracy
+        self.best_accuracy = -math.inf
+        if session.restored is not None:
+            self.state = session.restored.state
+            position = session.restored.loader or {}
+            loader.load_state_dict(position["batches"])
+            self.best_selfplay = tuple(position["best_selfplay"])
+            self.best_accuracy = position["best_accuracy"]
+
+    def epoch(self, progress: Progress) -> None:
+        """Trains to the end of the current epoch, measures, keeps the best policies and saves."""
+        sums: dict[str, float] = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}
+        for batch in self.loader.rest_of_epoch():
+            shard = parallel.shard(game_batch(self.train, batch, self.color_key, self.config.permute_colors))
+            self.state, metrics = self.update(self.state, shard)
+            decisions = float(metrics["decisions"])
+            sums["decisions"] += decisions
+            for name in ("loss", "accuracy"):
+                sums[name] += decisions * float(metrics[name])
+            progress.update(int(self.state.step), loss=sums["loss"] / sums["decisions"])
+            if self.session.stop.requested and self.loader.batch > 0:  # mid-epoch: save and leave
+                self.save({})
+        measured = {f"train_{name}": sums[name] / sums["decisions"] for name in ("loss", "accuracy")}
+        measured |= self.measure()
+        self.session.tracker.log(self.loader.epoch, measured)
+        self.save(measured)
+
+    def measure(self) -> dict[str, float]:
+        """Validation after an epoch, self-play on every `selfplay_every`-th and the last; keeps the best policies."""
+        policy, epoch = self.learner.policy(self.state), self.loader.epoch
+        prediction = predict(policy, self.val)
+        accuracy = prediction.accuracy().mean
+        measured = {
+            "val_accuracy": accuracy,
+            "val_loss": prediction.cross_entropy().mean,
+            "val_loss_per_timestep": prediction.cross_entropy_per_timestep().mean,
+            "learning_rate": float(self.learner.learning_rate(self.state.step)),
+        }
+        if accuracy > self.best_accuracy:
+            self.best_accuracy = accuracy
+            self.keep(policy, BEST_ACCURACY, accuracy)
+        if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:
+            summary = evaluate_selfplay(policy, self.config.selfplay_games, self.config.seed, purpose="selection").summary
+            measured |= {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
+            if (summary.mean.mean, accuracy) > self.best_selfplay:  # ties, all-zero included, go to accuracy
+                self.best_selfplay = (summary.mean.mean, accuracy)
+                self.keep(policy, BEST_SELFPLAY, summary.mean.mean)
+        return measured
+
+    def keep(self, policy: NetworkPolicy, name: str, score: float) -> None:
+        """Writes a policy folder of the run."""
+        save_policy(
+            self.session.run_dir / name, policy, algorithm="bc", step=int(self.state.step), score=score, greedy=True
+        )
+
+    def save(self, metrics: dict[str, float]) -> None:
+        """Writes a checkpoint; raises `Stopped` where a signal asked for the end."""
+        position = {
+            "batches": self.loader.state_dict(),
+            "best_selfplay": self.best_selfplay,
+            "best_accuracy": self.best_accuracy,
+        }
+        self.session.checkpoints.save(int(self.state.step), self.state, loader=position, metrics=metrics)
+        self.session.stop_if_asked()
+
+
+def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]:
+    """Measures both kept policies, prints the table, and writes `summary.json`."""
+    summary: dict[str, Any] = {"num_players": validation.rules.num_players, "preset": config.preset, "eval_games": config.report_games}
+    rows = []
+    for name, folder in (("best self-play", BEST_SELFPLAY), ("best accuracy", BEST_ACCURACY)):
+        policy = load_policy(run_dir / folder)
+        played = evaluate_selfplay(policy, config.report_games, config.seed)
+        read = predict(policy, validation)
+        rows.append((name, played.summary))
+        prefix = folder.replace("-", "_")
+        summary |= {f"{prefix}_selfplay_{key}": value for key, value in summary_dict(played.summary).items()}
+        for key, interval in {
+            "val_accuracy": read.accuracy(),
+            "val_loss": read.cross_entropy(),
+            "val_loss_per_timestep": read.cross_entropy_per_timestep(),
+        }.items():
+            summary |= {f"{prefix}_{key}": interval.mean, f"{prefix}_{key}_ci95": interval.bounds}
+        print(
+            f"BC, {name}: validation accuracy {read.accuracy():.3f}, loss {read.cross_entropy():.3f} per decision, "
+            f"{read.cross_entropy_per_timestep():.3f} per timestep"
+        )
+    print(score_table(rows))
+    print("\n".join(link_lines(played)))
+    write_summary(run_dir, summary)
+    return summary

@@ -1,0 +1,57 @@
+"""The body of every script in train/: preset and flags in, runs out, one clear line on a user's error."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+
+from hanabi_rl.config import RunConfig, parse_args
+from hanabi_rl.data.games import load_games
+from hanabi_rl.pipelines.session import per_seed
+
+C = TypeVar("C", bound=RunConfig)
+
+
+def main(configs: Path, algo: str, cls: type[C], run: Callable[[C], dict[str, Any]], shown: dict[str, str]) -> None:
+    """Parses the command line, runs every seed, and exits with the run's code.
+
+    Args:
+        configs: the folder of presets.
+        algo: its sub-folder for this script.
+        cls: the script's config class.
+        run: one seed's run.
+        shown: summary key -> column of the table over seeds.
+    """
+    try:
+        config = parse_args(cls, algo, configs, default_preset(sys.argv[1:]))
+        code = per_seed(config, run, shown)
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+    sys.exit(code)
+
+
+def default_preset(args: list[str]) -> str:
+    """The preset where none is named: the paper's 1,000-game baseline for the number of players in --data or --num-players where
+    there is data to clone or an accelerator, else `quick`; says which on stderr."""
+    data = _value_of("--data", args)
+    players = int(_value_of("--num-players", args) or 2) if data is None else load_games(data).rules.num_players
+    accelerator = jax.default_backend() != "cpu"
+    if data is None and not accelerator:
+        why, preset = "no accelerator", "quick"
+    else:
+        why, preset = "an accelerator" if data is None else f"{players}-player games", f"{players}p-1k"
+    if not {"--preset", "--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
+        print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
+    return preset
+
+
+def _value_of(flag: str, args: list[str]) -> str | None:
+    """The first value of a flag on a command line."""
+    for i, arg in enumerate(args):
+        if arg == flag and i + 1 < len(args):
+            return args[i + 1]
+        if arg.startswith(f"{flag}="):
+            return arg.split("=", 1)[1]
+    return None

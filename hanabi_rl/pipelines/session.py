@@ -1,0 +1,139 @@
+"""What every training script does around its learner: the run folder, metrics, checkpoints, and stopping."""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hanabi_rl.agents.loading import checkpoint_policy
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
+from hanabi_rl.checkpoint import Checkpointer, Restored
+from hanabi_rl.config import RunConfig, to_dict
+from hanabi_rl.runs import GracefulStop, create_run, write_config
+from hanabi_rl.tracking import Tracker
+
+C = TypeVar("C", bound=RunConfig)
+
+
+class Stopped(Exception):
+    """A signal asked for the run to end; its state is saved. Carries the exit code."""
+
+    def __init__(self, run_dir: Path, exit_code: int) -> None:
+        super().__init__(f"Stopped and saved in {run_dir}; continue with --resume --run-dir {run_dir}")
+        self.exit_code = exit_code
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """An open run."""
+
+    run_dir: Path
+    tracker: Tracker
+    checkpoints: Checkpointer
+    stop: GracefulStop
+    restored: Restored | None
+    """What a resumed run continues from."""
+
+    def stop_if_asked(self) -> None:
+        """Raises `Stopped` where a signal came; call it right after saving."""
+        if self.stop.requested:
+            raise Stopped(self.run_dir, self.stop.exit_code)
+
+
+def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Path:
+    """The run's folder: a new one with its config.json, or with --resume the one that is there."""
+    if config.resume:
+        assert config.run_dir is not None, "parse_args checks it"
+        return Path(config.run_dir)
+    run_dir = create_run(
+        algo,
+        num_players=num_players,
+        preset=config.preset or "default",
+        seed=config.seed,
+        run_dir=Path(config.run_dir) if config.run_dir else None,
+    )
+    write_config(run_dir, to_dict(config), algo=algo, seed=config.seed)
+    return run_dir
+
+
+@contextmanager
+def open_session(
+    algo: str, config: RunConfig, run_dir: Path, template: Any, policy: NetworkPolicy, *, params_path: str, best_metric: str
+) -> Iterator[Session]:
+    """Metrics, checkpoints and signals of a training loop, restored where `run_dir` already holds checkpoints.
+
+    Args:
+        algo: the algorithm's name, for the policies in the checkpoints.
+        config: the run's config.
+        run_dir: its folder.
+        template: the training state's structure; arrays or shapes.
+        policy: a policy of the network being trained.
+        params_path: where its parameters are in the training state.
+        best_metric: the checkpoint metric whose best is kept.
+    """
+    trained = policy.replace(info=PolicyInfo(algorithm=algo))
+    with ExitStack() as stack:
+        checkpoints = stack.enter_context(
+            Checkpointer(
+                run_dir / "checkpoints",
+                best_metric=best_metric,
+                policy=checkpoint_policy(trained, params_path=params_path),
+            )
+        )
+        restored = checkpoints.restore(template) if checkpoints.latest_step() is not None else None
+        tracker = stack.enter_context(
+            Tracker(
+                run_dir,
+                resume_step=None if restored is None else restored.step,
+                tensorboard=config.tensorboard,
+                wandb_project="hanabi-rl" if config.wandb else None,
+                config=to_dict(config),
+            )
+        )
+        stop = stack.enter_context(GracefulStop())
+        yield Session(run_dir=run_dir, tracker=tracker, checkpoints=checkpoints, stop=stop, restored=restored)
+
+
+def per_seed(config: C, run: Callable[[C], dict[str, Any]], shown: dict[str, str]) -> int:
+    """Runs every seed of a config, one after another, and prints a table over them. Returns the exit code.
+
+    Args:
+        config: with `seeds`, or one `seed`.
+        run: one seed's run; returns its summary.
+        shown: summary key -> column title of the table.
+    """
+    try:
+        summaries = [run(one) for one in _seed_configs(config)]
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return stopped.exit_code
+    if len(summaries) > 1:
+        print(_seed_table(config.seeds, summaries, shown))
+    return 0
+
+
+def _seed_configs(config: C) -> Iterator[C]:
+    if not config.seeds:
+        yield config
+        return
+    for seed in config.seeds:
+        run_dir = None if config.run_dir is None else f"{config.run_dir}/s{seed}"
+        yield dataclasses.replace(config, seed=seed, seeds=(), run_dir=run_dir)
+
+
+def _seed_table(seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: dict[str, str]) -> str:
+    """One line a seed, then the mean and its standard error over seeds."""
+    columns = {title: [float(s[key]) for s in summaries] for key, title in shown.items()}
+    width = max(len(t) for t in columns) + 2
+    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in columns)]
+    for i, seed in enumerate(seeds):
+        lines.append(str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values()))
+    means = {title: sum(v) / len(v) for title, v in columns.items()}
+    lines.append("mean".ljust(8) + "".join(f"{m:{width}.4g}" for m in means.values()))
+    errors = [
+        (sum((x - means[title]) ** 2 for x in v) / (len(v) - 1) / len(v)) ** 0.5 for title, v in columns.items()
+    ]
+    lines.append("s.e.".ljust(8) + "".join(f"{e:{width}.2g}" for e in errors))
+    return "\n".join(lines)
