@@ -16,8 +16,11 @@ import tyro
 
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.runs import check_resumable, read_config
 
 T = TypeVar("T")
+
+MAY_DIFFER_ON_RESUME = ("resume", "run_dir", "total_steps", "tensorboard", "wandb", "log_every")
 
 _SCIENTIFIC_INT = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
@@ -273,21 +276,32 @@ def _read_preset(algo: str, name: str, configs: Path) -> dict[str, Any]:
             raise ValueError(f"{path}: not a TOML file: {error}") from error
 
 
-def preset_argument(args: Sequence[str]) -> str | None:
-    """The value of --preset on a command line, or None."""
+def parse_args(cls: type[T], algo: str, configs: Path, default_preset: str, args: Sequence[str] | None = None) -> T:
+    """A training script's config: the preset (`default_preset` where --preset is not given), then the flags.
+
+    With --resume the config is the run's own; only its length and its logging may be changed.
+
+    Raises:
+        ValueError: --resume without --run-dir, or with a flag that changes what the run computes.
+    """
+    args = sys.argv[1:] if args is None else args
+    if "--resume" not in args:
+        default = load_preset(cls, algo, flag_value("--preset", args) or default_preset, configs)
+        return tyro.cli(cls, default=default, args=args, description=cls.__doc__)
+    run_dir = flag_value("--run-dir", args)
+    if run_dir is None:
+        raise ValueError("--resume: expected the run to continue in --run-dir, got none")
+    saved = read_config(Path(run_dir))
+    config = tyro.cli(cls, default=from_dict(cls, saved), args=args, description=cls.__doc__)
+    check_resumable(saved, to_dict(config), may_differ=MAY_DIFFER_ON_RESUME)
+    return config
+
+
+def flag_value(flag: str, args: Sequence[str]) -> str | None:
+    """The first value of a flag on a command line, or None."""
     for i, arg in enumerate(args):
-        if arg == "--preset" and i + 1 < len(args):
+        if arg == flag and i + 1 < len(args):
             return args[i + 1]
-        if arg.startswith("--preset="):
+        if arg.startswith(f"{flag}="):
             return arg.split("=", 1)[1]
     return None
-
-
-def parse_args(
-    cls: type[T], algo: str, configs: Path, default_preset: str | None, args: Sequence[str] | None = None
-) -> T:
-    """A training script's config: the preset (`default_preset` where --preset is not given), then the flags."""
-    args = sys.argv[1:] if args is None else args
-    name = preset_argument(args) or default_preset
-    default = load_preset(cls, algo, name, configs) if name else cls()
-    return tyro.cli(cls, default=default, args=args, description=f"{cls.__doc__} (preset: {name or 'none'})")

@@ -85,6 +85,7 @@ class Tracker:
         """Flushes and closes every sink."""
         self._file.close()
         if self._tensorboard is not None:
+            if self._tensorboard is not None:
             self._tensorboard.close()
         if self._wandb is not None:
             self._wandb.finish()

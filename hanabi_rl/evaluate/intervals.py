@@ -11,7 +11,7 @@ _RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of 
 
 
 class Interval(NamedTuple):
-    """An estimate with its two-sided confidence interval."""
+    """An estimate with its two-sided confidence interval; `f"{interval:.3f}"` reads `0.412 [0.398, 0.426]`."""
 
     mean: float
     low: float
@@ -23,8 +23,9 @@ class Interval(NamedTuple):
         """`[low, high]`, the form every `*_ci95` key of a JSON file has."""
         return [self.low, self.high]
 
-    def __str__(self) -> str:
-        return f"{self.mean:.2f} [{self.low:.2f}, {self.high:.2f}]"
+    def __format__(self, spec: str) -> str:
+        spec = spec or ".2f"
+        return f"{self.mean:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
 
 
 def mean_interval(values: np.ndarray, level: float = 0.95) -> Interval:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from hanabi_rl.config import RunConfig, parse_args
+from hanabi_rl.config import RunConfig, flag_value, parse_args
 from hanabi_rl.data.games import load_games
 from hanabi_rl.pipelines.session import per_seed
 
@@ -35,8 +35,8 @@ def main(configs: Path, algo: str, cls: type[C], run: Callable[[C], dict[str, An
 def default_preset(args: list[str]) -> str:
     """The preset where none is named: the paper's 1,000-game baseline for the number of players in --data or --num-players where
     there is data to clone or an accelerator, else `quick`; says which on stderr."""
-    data = _value_of("--data", args)
-    players = int(_value_of("--num-players", args) or 2) if data is None else load_games(data).rules.num_players
+    data = flag_value("--data", args)
+    players = int(flag_value("--num-players", args) or 2) if data is None else load_games(data).rules.num_players
     accelerator = jax.default_backend() != "cpu"
     if data is None and not accelerator:
         why, preset = "no accelerator", "quick"
@@ -46,12 +46,3 @@ def default_preset(args: list[str]) -> str:
         print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
     return preset
 
-
-def _value_of(flag: str, args: list[str]) -> str | None:
-    """The first value of a flag on a command line."""
-    for i, arg in enumerate(args):
-        if arg == flag and i + 1 < len(args):
-            return args[i + 1]
-        if arg.startswith(f"{flag}="):
-            return arg.split("=", 1)[1]
-    return None

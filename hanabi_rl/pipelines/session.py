@@ -45,8 +45,7 @@ class Session:
 def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Path:
     """The run's folder: a new one with its config.json, or with --resume the one that is there."""
     if config.resume:
-        assert config.run_dir is not None, "parse_args checks it"
-        return Path(config.run_dir)
+        return Path(config.run_dir or "")  # parse_args makes sure that it is given
     run_dir = create_run(
         algo,
         num_players=num_players,
