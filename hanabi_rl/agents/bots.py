@@ -1,0 +1,79 @@
+"""The bots that come with the package, by name: `bot:random` and `bot:convention`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.convention import ILLEGAL, ConventionBot
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.env.rules import Rules
+
+
+@flax.struct.dataclass
+class RandomBot:
+    """Plays uniformly among the legal actions; its carry is a PRNG key for each game and seat, ``uint32[B, 2]``.
+
+    The choice is drawn here, so that greedy play is random too, and is the same again for the same `seed` and batch.
+    """
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+    seed: int = flax.struct.field(pytree_node=False, default=0)
+
+    def init_carry(self, batch: int) -> jax.Array:
+        """See `Policy.init_carry`."""
+        return jax.random.key_data(jax.random.split(jax.random.key(self.seed, impl="threefry2x32"), batch))
+
+    def step(self, carry: jax.Array, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """See `Policy.step`: logit 0 for the action drawn, -30 for the other legal ones. A new game goes on with the same key."""
+        del obs, reset
+
+        def draw(key: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
+            key, choice_key = jax.random.split(jax.random.wrap_key_data(key, impl="threefry2x32"))
+            noise = jax.random.uniform(choice_key, allowed.shape)
+            return jax.random.key_data(key), jnp.argmax(jnp.where(allowed, noise, -1.0))
+
+        carry, action = jax.vmap(draw)(carry, legal)
+        logits = jnp.where(jnp.arange(self.rules.num_moves) == action[:, None], 0.0, -30.0)
+        return carry, jnp.where(legal, logits, ILLEGAL)
+
+
+class Bot(NamedTuple):
+    """A bot that `make_bot` can make."""
+
+    version: str
+    """Changes whenever its play does: caches of its games and results are keyed by it."""
+    make: Callable[[Rules], Policy]
+
+
+BOTS = {
+    "random": Bot(version="1", make=RandomBot),
+    "convention": Bot(version="1", make=ConventionBot),
+}
+
+
+def make_bot(name: str, rules: Rules) -> Policy:
+    """The bot ``random`` or ``convention`` (with or without the prefix ``bot:``) for a game.
+
+    Raises:
+        ValueError: no bot of that name.
+    """
+    return _find(name).make(rules)
+
+
+def bot_version(name: str) -> str:
+    """``NAME-vVERSION``, which changes whenever the bot's play does; raises ValueError as `make_bot`."""
+    return f"{name.removeprefix('bot:')}-v{_find(name).version}"
+
+
+def _find(name: str) -> Bot:
+    bot = BOTS.get(name.removeprefix("bot:"))
+    if bot is None:
+        raise ValueError(
+            f"the name of a bot must be one of {', '.join(f'bot:{known}' for known in BOTS)}, got {name!r}"
+        )
+    return bot

@@ -1,0 +1,199 @@
+"""`bot:convention`: a human-style convention player for 2 to 5 players, from its own observations alone.
+
+Its conventions (`hanabi_rl.agents.inference` reads them):
+
+- *Chop.* Everyone discards known trash first, else the oldest card without a hint.
+- *Focus.* A hint is about one card: the chop if it is newly touched, else the newest newly touched card. Off the chop it can be
+  played, now or after cards already known; on the chop it may also have to be saved (5s and 2s by rank, last copies by either).
+- *Good touch.* Hinted cards are useful and not known elsewhere, unless their owner can tell.
+
+On its turn a seat plays a card it knows to be playable, unless a hint is urgent: the next player would discard a card worth saving
+or play a wrong one, or has nothing to do and a hint would change that. Otherwise it gives the hint worth most, when that is worth
+a token, and else discards. A hint is judged by reading it as its receiver will and comparing with the cards it sees. Colours are
+treated alike: permuting the colours of an observation permutes the logits.
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.hints import judge_hints
+from hanabi_rl.agents.inference import (
+    Board,
+    Public,
+    Reading,
+    copies_left,
+    last_true,
+    read_board,
+    read_hands,
+    read_hint,
+)
+from hanabi_rl.agents.obs_view import ObsView, to_set, view
+from hanabi_rl.env.rules import Rules
+
+ILLEGAL = -1e10
+
+
+@flax.struct.dataclass
+class ConventionBot:
+    """The convention player as a `hanabi_rl.agents.policy.Policy`; the carry is the `Public` knowledge, `[B, P, H]`."""
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch: int) -> Public:
+        """See `Policy.init_carry`."""
+        return _nothing_known(self.rules, (batch,))
+
+    def step(self, carry: Public, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Public, jax.Array]:
+        """See `Policy.step`: one action has logit 0, the other legal ones -30."""
+        rules = self.rules
+        seen = jax.vmap(lambda o: view(rules, o))(obs)
+        start = _nothing_known(rules, reset.shape)
+        carry = jax.tree.map(lambda old, new: jnp.where(reset[:, None, None], new, old), carry, start)
+        public = jax.vmap(lambda p, s: observe_move(rules, p, s))(carry, seen)
+        my_turn = ~legal[:, rules.noop]
+
+        def choose(_: None) -> jax.Array:
+            return jax.vmap(lambda p, s: choose_action(rules, p, s))(public, seen)
+
+        # Seats are mostly called in step, all idle or all to move: do not think for idle ones.
+        action = jax.lax.cond(jnp.any(my_turn), choose, lambda _: jnp.full(reset.shape, rules.noop), None)
+        action = jnp.where(my_turn, action, rules.noop)
+        logits = jnp.where(jnp.arange(rules.num_moves) == action[:, None], 0.0, -30.0)
+        return public, jnp.where(legal, logits, ILLEGAL)
+
+
+def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> Public:
+    shape = (*batch, rules.num_players, rules.hand_size)
+    everything = jnp.full(shape, rules.all_cards, jnp.uint32)
+    return Public(knowledge=everything, inferred=everything, clued=jnp.zeros(shape, jnp.bool_))
+
+
+def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
+    """Common knowledge after the last move, from that before it."""
+    last = seen.last
+    board = read_board(rules, seen)
+    touched = last.touched & last.target[:, None]
+    hinted = read_hint(
+        rules, board, public, read_hands(board, public), last.target, touched, last.hinted, last.is_rank_hint
+    )
+    # A card leaves, younger ones move down a slot and a new one comes last.
+    moved_down = jnp.cumsum(last.slot) > 0
+    younger = jnp.concatenate([public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1)
+    drawn = jnp.where(last.actor[:, None] & moved_down, younger, public.inferred)
+    return Public(knowledge=seen.knowledge, inferred=jnp.where(last.is_hint, hinted.inferred, drawn), clued=seen.clued)
+
+
+class _Thresholds:
+    """When to act, in the units of `hanabi_rl.agents.hints.Values`; tuned with them."""
+
+    URGENT_DANGER = 5.0  # what the next player would lose, from which a hint goes before a play ...
+    URGENT = 6.0  # ... if it is worth this
+    IDLE = 15.0  # a hint worth this goes before a play when the next player has nothing to do
+    NEVER = 60.0  # no other hint does
+    TOKEN = 7.0  # what a hint must be worth without a play, at half the information tokens
+    PER_TOKEN = 1.0  # less for each token more
+    SPARE = 2  # from this many spare discards down ...
+    STALL = 7.0  # ... this much less
+    LOCKED = -43.0  # what a hint must be worth when every card is clued and none is trash
+    NO_GUESS = 11.0  # a hint worth this is better than a guess
+    GUESS = 0.05  # the least chance at which a last guess is tried
+    WAITED_FOR = 3.0  # how many ranks a card goes ahead for each clued card of others that waits for it
+
+
+def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
+    """The action ``int32[]`` of the observer, whose turn it is."""
+    board, limit = read_board(rules, seen), _Thresholds
+    everyone = read_hands(board, public)
+    unseen = _unseen(rules, seen)
+    mine_known = public._replace(knowledge=public.knowledge.at[0].set(public.knowledge[0] & to_set(unseen > 0)))
+    mine = read_hands(board, mine_known)
+
+    hint, worth, danger = judge_hints(rules, board, public, everyone, mine, seen)
+    play, has_play = _best_play(rules, board, mine_known, mine, seen)
+    guess, has_guess = _last_guess(board, mine, unseen, seen)
+    throw, has_throw = _best_discard(board, mine)
+
+    next_wrong = jnp.any(everyone.playable[1] & ((seen.hands[1] & board.playable) == 0))
+    next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1])
+    hint_first = jnp.where((danger >= limit.URGENT_DANGER) | next_wrong, limit.URGENT, limit.NEVER)
+    hint_first = jnp.where(next_idle, jnp.minimum(hint_first, limit.IDLE), hint_first)
+
+    stall = (_spare_discards(rules, board, seen) <= limit.SPARE) | (seen.deck == 0)
+    needed = (
+        limit.TOKEN - limit.PER_TOKEN * (seen.info - rules.max_info_tokens // 2) - jnp.where(stall, limit.STALL, 0.0)
+    )
+    needed = jnp.where(has_throw, needed, limit.LOCKED)
+    needed = jnp.where(seen.info == rules.max_info_tokens, -jnp.inf, needed)
+
+    hand = rules.hand_size
+    gives_hint = worth >= jnp.where(has_play, hint_first, needed)
+    guesses = ~has_play & has_guess & (worth < limit.NO_GUESS)
+    otherwise = jnp.where(has_play, hand + play, throw)
+    action = jnp.where(guesses, hand + guess, jnp.where(gives_hint, 2 * hand + hint, otherwise))
+    return action.astype(jnp.int32)
+
+
+def _unseen(rules: Rules, seen: ObsView) -> jax.Array:
+    """Copies of each card in the deck or in the observer's own hand, int32[K]."""
+    played, held = _members(rules, seen.played), _members(rules, seen.hands)
+    return copies_left(rules, seen) - played - jnp.sum(held, axis=(0, 1))
+
+
+def _members(rules: Rules, cards: jax.Array) -> jax.Array:
+    """Sets ``uint32[...]`` as zeros and ones ``int32[..., K]``."""
+    return ((cards[..., None] >> jnp.arange(rules.num_cards, dtype=jnp.uint32)) & 1).astype(jnp.int32)
+
+
+def _spare_discards(rules: Rules, board: Board, seen: ObsView) -> jax.Array:
+    """How many more cards the deck lets the table discard and still reach every point left, int32[]."""
+    to_play = jax.lax.population_count(~board.useless & rules.all_cards).astype(jnp.int32)
+    return seen.deck + rules.num_players - to_play
+
+
+def _best_play(rules: Rules, board: Board, public: Public, mine: Reading, seen: ObsView) -> tuple[jax.Array, jax.Array]:
+    """The slot to play ``int32[]`` and whether there is one: low ranks first, and cards that others' clued cards wait for.
+
+    On the last life only cards that are playable without counting on good touch.
+    """
+    ranks = jnp.arange(rules.num_cards) % rules.num_ranks
+    waiting = jnp.sum(_members(rules, jnp.where(public.clued, seen.hands, 0)), axis=(0, 1))
+    leads_to = jnp.where(ranks < rules.num_ranks - 1, jnp.roll(waiting, -1), 0)
+    value = (rules.num_ranks - 1.0 - ranks) + _Thresholds.WAITED_FOR * leads_to
+    can_be = _members(rules, mine.candidates[0])
+    value = jnp.sum(can_be * value, axis=-1) / jnp.maximum(jnp.sum(can_be, axis=-1), 1)
+
+    possible = public.knowledge[0] & public.inferred[0]
+    possible = jnp.where(possible != 0, possible, public.knowledge[0])
+    safe = (seen.lives > 1) | ((possible & ~board.playable) == 0)
+    playable = mine.playable[0] & safe
+    value = jnp.where(playable, value, -jnp.inf)
+    newest_best = last_true(playable & (value == jnp.max(value)))
+    return jnp.argmax(newest_best), jnp.any(playable)
+
+
+def _last_guess(board: Board, mine: Reading, unseen: jax.Array, seen: ObsView) -> tuple[jax.Array, jax.Array]:
+    """With the deck gone and a life to spare: the slot most likely to be playable, and whether to try it."""
+    bits = jnp.left_shift(jnp.uint32(1), jnp.arange(unseen.shape[0], dtype=jnp.uint32))
+    copies = jnp.where((mine.candidates[0][:, None] & bits) != 0, unseen, 0)
+    good = jnp.sum(jnp.where((board.playable & bits) != 0, copies, 0), axis=-1)
+    chance = good / jnp.maximum(jnp.sum(copies, axis=-1), 1)
+    best = jnp.max(chance)
+    tries = (seen.deck == 0) & (seen.lives > 1) & (best > _Thresholds.GUESS)
+    return jnp.argmax(chance == best), tries
+
+
+def _best_discard(board: Board, mine: Reading) -> tuple[jax.Array, jax.Array]:
+    """The slot to discard ``int32[]``: the newest known trash, else the chop; and whether there is either.
+
+    Otherwise the clued card least likely to be critical.
+    """
+    trash, chop = mine.trash[0], mine.chop[0]
+    size = jax.lax.population_count(mine.candidates[0]).astype(jnp.float32)
+    risk = jax.lax.population_count(mine.candidates[0] & board.critical) / jnp.maximum(size, 1.0)
+    risk = jnp.where(mine.candidates[0] == 0, jnp.inf, risk)
+    least = last_true(risk == jnp.min(risk))
+    choice = jnp.where(jnp.any(trash), last_true(trash), jnp.where(jnp.any(chop), chop, least))
+    return jnp.argmax(choice), jnp.any(trash | chop)

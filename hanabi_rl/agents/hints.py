@@ -1,0 +1,186 @@
+"""What each hint is worth: read as its receiver will, then compared with the cards the hinter sees."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.inference import (
+    Board,
+    Public,
+    Reading,
+    is_single,
+    read_hands,
+    read_hint,
+    union_and_repeats,
+)
+from hanabi_rl.agents.obs_view import ObsView
+from hanabi_rl.env.rules import Rules
+
+
+class Values:
+    """What a hint gains and costs; tuned by coordinate search on the self-play of 2 to 5 players together."""
+
+    PLAY = 8.0  # a card becomes known to be playable
+    TOUCH = 2.5  # a useful card gets its first hint ...
+    CRITICAL = 2.0  # ... and is the last of its kind
+    NARROWED = 0.7  # per useful clued card, times the share of its candidates that goes
+    KNOWN_TRASH = 2.0  # a useless card is recognised
+    FIXED = 20.0  # a card that would have been played wrongly no longer is
+    MISPLAY = 40.0  # a card will be played wrongly
+    WRONG = 8.0  # the receiver will rule out what a useful card is
+    TRASH = 6.0  # a useless card is touched and its owner cannot tell
+    DUPLICATE = 8.0  # so is a second copy of a clued card
+    HARMLESS = 1.0  # either, if its owner can tell
+    MAYBE_MINE = 15.0  # a copy may be among the hinter's own clued cards, times its chance
+    LOST_CRITICAL = 12.0  # the next player discards the last copy of a useful card
+    LOST_PLAYABLE = 4.0  # or the only one seen of a playable card
+    LOST_TWO = 3.0  # or of a 2
+
+
+class Hints(NamedTuple):
+    """Every hint in the order of its action, ``A = (P - 1) * (C + R)`` of them; constants of the rules."""
+
+    target: np.ndarray  # bool[A, P]
+    cards: np.ndarray  # uint32[A], all cards of that colour or rank
+    is_rank: np.ndarray  # bool[A]
+    order: np.ndarray  # int32[A], what breaks ties: nearer players, ranks, high ranks; equal for a player's colours
+
+
+class _Facts(NamedTuple):
+    """The cards that hints are judged against, each ``[P, H]``; the hinter's own are 0."""
+
+    useful: jax.Array  # bool
+    playable: jax.Array  # bool
+    critical: jax.Array  # bool
+    taken: jax.Array  # bool: a clued copy is seen or known elsewhere
+    maybe_mine: jax.Array  # float32: the chance of a copy among the hinter's clued cards, summed over them
+
+
+def all_hints(rules: Rules) -> Hints:
+    """The table of hints of a game."""
+    players, hand = rules.num_players, rules.hand_size
+    rows = [(who, cards, False, 0) for who in range(1, players) for cards in rules.color_cards]
+    rows += [(who, cards, True, rank) for who in range(1, players) for rank, cards in enumerate(rules.rank_cards)]
+    return Hints(
+        target=np.array([[who == p for p in range(players)] for who, *_ in rows]),
+        cards=np.array([cards for _, cards, *_ in rows], np.uint32),
+        is_rank=np.array([is_rank for _, _, is_rank, _ in rows]),
+        order=np.array([((2 * (players - who) + is_rank) << hand) + rank for who, _, is_rank, rank in rows], np.int32),
+    )
+
+
+def judge_hints(
+    rules: Rules, board: Board, public: Public, everyone: Reading, mine: Reading, seen: ObsView
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The best hint.
+
+    Args:
+        everyone: the reading of `public`. mine: the same with what the observer alone knows of its own hand (row 0).
+
+    Returns:
+        (its place among the hints ``int32[]``, its worth ``float32[]``, -inf if there is none to give, and what the next player
+        would lose without a hint, ``float32[]``).
+    """
+    hints = all_hints(rules)
+    facts = _facts(board, public, mine, seen)
+    danger = _next_loses(rules, board, everyone, seen)
+
+    def judge(target: jax.Array, cards: jax.Array, is_rank: jax.Array) -> tuple[jax.Array, jax.Array]:
+        touched = ((seen.hands & cards) != 0) & target[:, None]
+        told = read_hint(rules, board, public, everyone, target, touched, cards, is_rank)
+        after = read_hands(board, told)
+        worth = _gain(public, everyone, told, after, facts, target, touched, seen)
+        worth += danger - _next_loses(rules, board, after, seen)
+        pattern = jnp.sum(jnp.where(touched, jnp.left_shift(1, jnp.arange(rules.hand_size)), 0))
+        return jnp.where(jnp.any(touched), worth, -jnp.inf), jnp.where(is_rank, 0, pattern)
+
+    worth, pattern = jax.vmap(judge)(jnp.array(hints.target), jnp.array(hints.cards), jnp.array(hints.is_rank))
+    worth = jnp.where(seen.info > 0, worth, -jnp.inf)
+    # Colours must not break ties: hints of different colours touch different slots.
+    order = jnp.where(worth == jnp.max(worth), hints.order + pattern, -1)
+    return jnp.argmax(order), jnp.max(worth), danger
+
+
+def _facts(board: Board, public: Public, mine: Reading, seen: ObsView) -> _Facts:
+    held = seen.hands != 0
+    clued, _ = union_and_repeats(jnp.where(public.clued, seen.hands, 0))
+    own = jnp.where(public.clued[0], mine.candidates[0], 0)
+    known, _ = union_and_repeats(jnp.where(is_single(own), own, 0)[None])
+    vague = jnp.where(is_single(own), 0, own)
+    chance = 1.0 / jnp.maximum(jax.lax.population_count(vague), 1).astype(jnp.float32)
+    overlaps = (seen.hands[:, :, None] & vague) != 0
+    return _Facts(
+        useful=held & ((seen.hands & board.useless) == 0),
+        playable=(seen.hands & board.playable) != 0,
+        critical=(seen.hands & board.critical) != 0,
+        taken=(seen.hands & (clued | known)) != 0,
+        maybe_mine=jnp.sum(jnp.where(overlaps, chance, 0.0), axis=-1),
+    )
+
+
+def _gain(
+    public: Public,
+    before: Reading,
+    told: Public,
+    after: Reading,
+    facts: _Facts,
+    target: jax.Array,
+    touched: jax.Array,
+    seen: ObsView,
+) -> jax.Array:
+    """What the receiver's reading of a hint gains, float32[]."""
+    v = Values
+    new = touched & ~public.clued
+    useful, held = facts.useful, seen.hands != 0
+    taken = facts.taken | _repeats_earlier(jnp.where(new, seen.hands, 0))
+    kept = (after.candidates & seen.hands) != 0
+    had = (before.candidates & seen.hands) != 0
+    was_wrong, is_wrong = before.playable & ~facts.playable, after.playable & ~facts.playable
+    first_copy = new & useful & ~taken
+    sizes = [jax.lax.population_count(reading.candidates).astype(jnp.float32) for reading in (before, after)]
+    narrowed = (sizes[0] - sizes[1]) / jnp.maximum(sizes[0], 1.0)
+
+    def where(condition: jax.Array, value: jax.Array | float) -> jax.Array:
+        return jnp.where(condition, value, 0.0)
+
+    worth = (
+        where(after.playable & facts.playable & ~before.playable, v.PLAY)
+        + where(was_wrong & ~is_wrong, v.FIXED)
+        - where(is_wrong & ~was_wrong, v.MISPLAY)
+        + where(first_copy, v.TOUCH - v.MAYBE_MINE * facts.maybe_mine)
+        + where(first_copy & facts.critical, v.CRITICAL)
+        - where(~kept & (first_copy | (told.clued & useful & ~new & had)), v.WRONG)
+        - where(new & ~useful, jnp.where(after.trash, v.HARMLESS, v.TRASH))
+        - where(new & useful & taken, jnp.where(after.trash, v.HARMLESS, v.DUPLICATE))
+        + where(after.trash & ~before.trash & ~useful, v.KNOWN_TRASH)
+        + where(told.clued & useful, v.NARROWED * narrowed)
+    )
+    return jnp.sum(jnp.where(held & target[:, None], worth, 0.0))
+
+
+def _repeats_earlier(cards: jax.Array) -> jax.Array:
+    """bool[P, H]: an older slot of the same hand holds the same card."""
+    union = jnp.zeros_like(cards[:, 0])
+    repeats = []
+    for slot in range(cards.shape[1]):
+        repeats.append((cards[:, slot] & union) != 0)
+        union |= cards[:, slot]
+    return jnp.stack(repeats, axis=1)
+
+
+def _next_loses(rules: Rules, board: Board, reading: Reading, seen: ObsView) -> jax.Array:
+    """What the next player's chop is worth if they have nothing better to do than to discard it, float32[]."""
+    v = Values
+    busy = jnp.any(reading.playable[1] | reading.trash[1])
+    chop = jnp.sum(jnp.where(reading.chop[1], seen.hands[1], 0), dtype=jnp.uint32)
+    _, seen_twice = union_and_repeats(seen.hands)
+    only_one = (chop & seen_twice) == 0
+    two = jnp.uint32(rules.rank_cards[1] if rules.num_ranks > 2 else 0) & ~board.useless
+    value = jnp.where(only_one & ((chop & two) != 0), v.LOST_TWO, 0.0)
+    value = jnp.where(only_one & ((chop & board.playable) != 0), v.LOST_PLAYABLE, value)
+    value = jnp.where((chop & board.critical) != 0, v.LOST_CRITICAL, value)
+    return jnp.where(busy, 0.0, value)

@@ -1,0 +1,196 @@
+"""What everybody knows about every hand: hints read by the conventions of `hanabi_rl.agents.convention`.
+
+All of it follows from public events alone (the table, the hints and who they touched), never from what one seat sees, so every
+seat keeps the same `Public` and can foresee how another will read a hint. Rows are players relative to the observer; nothing
+depends on which row is whose, nor on the order of colours. Unbatched: `jax.vmap` over games and over the hints considered.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.obs_view import ObsView, to_set
+from hanabi_rl.env.rules import Rules
+
+
+class Public(NamedTuple):
+    """Common knowledge about the cards in hands."""
+
+    knowledge: jax.Array
+    """uint32[P, H]: what hints and the cards gone leave possible; 0 for an empty slot."""
+    inferred: jax.Array
+    """uint32[P, H]: what the meaning of the hints leaves possible."""
+    clued: jax.Array
+    """bool[P, H]: some hint touched this card."""
+
+
+class Board(NamedTuple):
+    """Sets of cards, each ``uint32[]``."""
+
+    playable: jax.Array
+    """The next card of each colour."""
+    useless: jax.Array
+    """Cards that can never score: played already, or above a card whose copies are all gone."""
+    critical: jax.Array
+    """Useful cards of which one copy is left."""
+    available: jax.Array
+    """Cards of which a copy is in the deck or in some hand."""
+
+
+class Reading(NamedTuple):
+    """What `Public` comes to on a `Board`."""
+
+    candidates: jax.Array
+    """uint32[P, H]: what each card can be."""
+    playable: jax.Array
+    """bool[P, H]: whatever it is, it can be played now."""
+    trash: jax.Array
+    """bool[P, H]: whatever it is, it is not needed."""
+    chop: jax.Array
+    """bool[P, H]: the oldest card without a hint, what its owner discards first."""
+    claimed: jax.Array
+    """uint32[]: the cards known exactly in some hand."""
+
+
+def copies_left(rules: Rules, seen: ObsView) -> jax.Array:
+    """Copies of each card not discarded, the one on the fireworks included: int32[K]."""
+    return jnp.array(rules.num_cards_of_rank * rules.num_colors, jnp.int32) - seen.discarded
+
+
+def read_board(rules: Rules, seen: ObsView) -> Board:
+    """Which cards are playable, useless, critical and still there."""
+    left = copies_left(rules, seen)
+    first_rank = jnp.uint32(rules.rank_cards[0])
+    unreachable = to_set(left == 0)
+    for _ in range(rules.num_ranks - 1):
+        unreachable |= (unreachable << 1) & ~first_rank & rules.all_cards
+    useless = seen.played | unreachable
+    return Board(
+        playable=((seen.played << 1) | first_rank) & rules.all_cards & ~useless,
+        useless=useless,
+        critical=to_set(left == 1) & ~useless,
+        available=to_set(left > 1) | (to_set(left == 1) & ~seen.played),
+    )
+
+
+def read_hands(board: Board, public: Public) -> Reading:
+    """What common knowledge says about each card.
+
+    Good touch: a hint touches no useless card and no card known in another place, unless its owner can tell.
+    """
+    present = public.knowledge != 0
+    known = public.knowledge & board.available
+    possible = _unless_empty(known & public.inferred, known)
+    useful = possible & ~board.useless
+    narrowed = jnp.where(public.clued, _unless_empty(useful, possible), possible)
+
+    exact = jnp.where(public.clued & is_single(narrowed), narrowed, 0)
+    once, repeated = union_and_repeats(exact)
+    elsewhere = (once & ~exact) | repeated
+    fresh = narrowed & ~elsewhere
+    duplicate = public.clued & (fresh == 0) & ~((exact & board.playable) != 0)
+    candidates = jnp.where(public.clued, _unless_empty(fresh, narrowed), narrowed)
+
+    trash = present & ((useful == 0) | duplicate)
+    return Reading(
+        candidates=candidates,
+        playable=present & ~trash & ((candidates & ~board.playable) == 0),
+        trash=trash,
+        chop=first_true(present & ~public.clued),
+        claimed=once,
+    )
+
+
+def read_hint(
+    rules: Rules,
+    board: Board,
+    public: Public,
+    before: Reading,
+    target: jax.Array,
+    touched: jax.Array,
+    hinted: jax.Array,
+    is_rank: jax.Array,
+) -> Public:
+    """What a hint tells.
+
+    - New cards touched: the *focus* is the chop if it is among them, else the newest of them. It can be played, now or after
+      cards already known in some hand. On the chop it may also be saved for later: a card whose last copy it is, by either hint
+      (but a card of the last rank by rank only), or a 2 by rank.
+    - No new card, and nothing becomes playable or trash by the bare facts: the newest card touched can be played.
+
+    Args:
+        public, before: common knowledge before the hint, and its reading on `board`.
+        target: bool[P]. touched: bool[P, H], in the target's row. hinted: uint32[], all cards of that colour or rank.
+        is_rank: bool[].
+    """
+    of_target = target[:, None] & (public.knowledge != 0)
+    fits = jnp.where(touched, hinted, ~hinted)
+    told = Public(
+        knowledge=jnp.where(of_target, public.knowledge & fits, public.knowledge),
+        inferred=public.inferred,
+        clued=public.clued | touched,
+    )
+    playable = _soon_playable(rules, board, before.claimed)
+
+    new = touched & ~public.clued
+    on_chop = new & before.chop
+    saved = jnp.any(on_chop)
+    focus = jnp.where(saved, on_chop, last_true(new))
+    last_rank = jnp.uint32(rules.rank_cards[-1])
+    by_rank = last_rank | jnp.uint32(rules.rank_cards[1] if rules.num_ranks > 2 else 0)
+    saves = jnp.where(is_rank, board.critical | by_rank, board.critical & ~last_rank) & ~board.useless
+    meaning = (playable & ~before.claimed) | jnp.where(saved, saves, 0)
+    of_new = told.knowledge & board.available & public.inferred & meaning
+
+    after = read_hands(board, told)
+    told_something = jnp.any(of_target & ((after.playable & ~before.playable) | (after.trash & ~before.trash)))
+    of_old = after.candidates & playable
+    again = last_true(touched & ~after.playable & ~after.trash & (of_old != 0)) & ~told_something
+
+    inferred = jnp.where(
+        jnp.any(new),
+        jnp.where(focus & (of_new != 0), of_new, public.inferred),
+        jnp.where(again, of_old, public.inferred),
+    )
+    return told._replace(inferred=inferred)
+
+
+def union_and_repeats(cards: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of sets ``uint32[P, H]``: the cards in any of them, and those in at least two."""
+    once = repeated = jnp.zeros((), jnp.uint32)
+    for card in cards.reshape(-1):
+        repeated |= once & card
+        once |= card
+    return once, repeated
+
+
+def first_true(mask: jax.Array) -> jax.Array:
+    """Only the first true entry of each row of ``bool[..., H]``."""
+    slot = jnp.arange(mask.shape[-1])
+    return slot == jnp.min(jnp.where(mask, slot, mask.shape[-1]), axis=-1, keepdims=True)
+
+
+def last_true(mask: jax.Array) -> jax.Array:
+    """Only the last true entry of each row of ``bool[..., H]``."""
+    slot = jnp.arange(mask.shape[-1])
+    return slot == jnp.max(jnp.where(mask, slot, -1), axis=-1, keepdims=True)
+
+
+def _unless_empty(cards: jax.Array, otherwise: jax.Array) -> jax.Array:
+    return jnp.where(cards != 0, cards, otherwise)
+
+
+def is_single(cards: jax.Array) -> jax.Array:
+    """Whether each set has exactly one card."""
+    return (cards != 0) & ((cards & (cards - 1)) == 0)
+
+
+def _soon_playable(rules: Rules, board: Board, claimed: jax.Array) -> jax.Array:
+    """Cards playable now or once cards known in some hand are played."""
+    soon = board.playable
+    for _ in range(rules.num_ranks - 1):
+        soon |= ((soon & claimed) << 1) & ~jnp.uint32(rules.rank_cards[0]) & rules.all_cards
+    return soon
