@@ -77,9 +77,7 @@ def evaluate_lineup(
         play_games(lineup, rules, decks, key, seating=seating, chunk_size=chunk_size) for seating in seatings
     )
     scores, points = np.stack([r.score for r in records]), np.stack([r.points for r in records])
-    return CrossPlayResult(
-        summary=summarise(scores, points, rules.max_score), seatings=seatings, records=records
-    )
+    return CrossPlayResult(summary=summarise(scores, points, rules.max_score), seatings=seatings, records=records)
 
 
 def distinct_seatings(lineup: tuple[Policy, ...]) -> tuple[tuple[int, ...], ...]:

@@ -173,18 +173,14 @@ def _play_chunk(
     )
 
 
-def step_seats(
-    policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
-) -> tuple[Any, jax.Array]:
+def step_seats(policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
     """One call for the S seats of each game that a policy holds: the rows of its carry are game by game.
 
     obs float32[n, S, O], legal bool[n, S, A], reset bool[] -> new carry, logits float32[n, S, A].
     """
     num_games, seats = obs.shape[:2]
     rows = num_games * seats
-    carry, logits = policy.step(
-        carry, obs.reshape(rows, -1), legal.reshape(rows, -1), jnp.broadcast_to(reset, (rows,))
-    )
+    carry, logits = policy.step(carry, obs.reshape(rows, -1), legal.reshape(rows, -1), jnp.broadcast_to(reset, (rows,)))
     return carry, logits.reshape(num_games, seats, -1)
 
 

@@ -38,10 +38,12 @@ def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
     """
     panels = [
         Panel("Cross-entropy", "nats per decision", {"train_loss": "training games", "val_loss": "validation games"}),
-        Panel("Accuracy", "share of decisions", {"train_accuracy": "training games", "val_accuracy": "validation games"}),
+        Panel(
+            "Accuracy", "share of decisions", {"train_accuracy": "training games", "val_accuracy": "validation games"}
+        ),
         _selfplay_panel(max_score, None),
     ]
-    draw_panels(metrics, panels, path, x_key="step", x_label="epoch")
+    draw_panels(metrics, panels, path, x_key="epoch", x_label="epoch")
 
 
 def plot_hdr_ippo(metrics: Metrics, path: Path, bc_selfplay: float | None = None, max_score: int = 25) -> None:
@@ -71,7 +73,9 @@ def draw_panels(metrics: Metrics, panels: Sequence[Panel], path: Path, x_key: st
     drawn = [(panel, lines) for panel in panels if (lines := _lines(metrics, panel, x_key))]
     if not drawn:
         wanted = ", ".join(key for panel in panels for key in panel.series)
-        raise ValueError(f"{path}: expected metrics with {x_key!r} and one of {wanted}, found none in {len(metrics)} lines")
+        raise ValueError(
+            f"{path}: expected metrics with {x_key!r} and one of {wanted}, found none in {len(metrics)} lines"
+        )
 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

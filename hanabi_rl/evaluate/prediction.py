@@ -72,8 +72,10 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
     """
     if games.rules != policy.rules:
         raise ValueError(f"expected games of {policy.rules}, got {games.rules}")
-    seats = np.ones((len(games.decks), games.rules.num_players), bool) if games.human_seats is None else games.human_seats
-    chunks = _in_chunks(chunk_size, games.decks, games.actions, games.num_actions, seats)
+    seats = (
+        np.ones((len(games.decks), games.rules.num_players), bool) if games.human_seats is None else games.human_seats
+    )
+    chunks = _in_chunks(chunk_size, games.decks, games.actions, seats)
     parts = [_predict_chunk(policy, *chunk, rules=games.rules) for chunk in chunks]
     correct, nll, decisions, seat_timesteps = _join(parts, len(games.decks))
     return Prediction(correct=correct, nll=nll, decisions=decisions, seat_timesteps=seat_timesteps)
@@ -87,28 +89,27 @@ def kl_between(
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
     records = play_games(lineup, rules, decks, jax.random.key(seed), chunk_size=DEFAULT_CHUNK)
-    return kl_on_games(reference, policy, rules, records.decks, records.actions, records.length, chunk_size)
+    return kl_on_games(reference, policy, records.decks, records.actions, chunk_size)
 
 
 def kl_on_games(
-    reference: Policy,
-    policy: Policy,
-    rules: Rules,
-    decks: np.ndarray,
-    actions: np.ndarray,
-    num_actions: np.ndarray,
-    chunk_size: int = _CHUNK,
+    reference: Policy, policy: Policy, decks: np.ndarray, actions: np.ndarray, chunk_size: int = _CHUNK
 ) -> Divergence:
-    """KL(reference || policy) along recorded games: decks [N, D], the mover's actions [N, T], num_actions [N]."""
-    chunks = _in_chunks(chunk_size, decks, actions, num_actions)
-    parts = [_kl_chunk(reference, policy, *chunk, rules=rules) for chunk in chunks]
+    """KL(reference || policy) along recorded games: decks [N, D] and the mover's actions [N, T], no-op after the end.
+
+    Raises ValueError when the policies play different games.
+    """
+    if reference.rules != policy.rules:
+        raise ValueError(f"expected a reference for {policy.rules}, got {reference.rules}")
+    chunks = _in_chunks(chunk_size, decks, actions)
+    parts = [_kl_chunk(reference, policy, *chunk, rules=policy.rules) for chunk in chunks]
     kl, decisions, seat_timesteps = _join(parts, len(decks))
     return Divergence(kl=kl, decisions=decisions, seat_timesteps=seat_timesteps)
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
 def _predict_chunk(
-    policy: Policy, decks: jax.Array, actions: jax.Array, num_actions: jax.Array, seats: jax.Array, *, rules: Rules
+    policy: Policy, decks: jax.Array, actions: jax.Array, seats: jax.Array, *, rules: Rules
 ) -> tuple[jax.Array, ...]:
     """Sums of n games over their timesteps: correct, nll, decisions, seat_timesteps, each [n]."""
 
@@ -129,7 +130,7 @@ def _predict_chunk(
 
 @functools.partial(jax.jit, static_argnames=("rules",))
 def _kl_chunk(
-    reference: Policy, policy: Policy, decks: jax.Array, actions: jax.Array, num_actions: jax.Array, *, rules: Rules
+    reference: Policy, policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
 ) -> tuple[jax.Array, ...]:
     """Sums of n games over their timesteps: KL, decisions, seat_timesteps, each [n]."""
 

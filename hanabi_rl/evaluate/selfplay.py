@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanab_live import encode_link
+from hanabi_rl.env.hanab_live import share_link
 from hanabi_rl.evaluate.episodes import DEFAULT_CHUNK, GameRecords, Purpose, evaluation_decks, play_games
 from hanabi_rl.evaluate.intervals import Interval, mean_interval
 
@@ -94,7 +94,7 @@ def evaluate_selfplay(
 
 def game_link(rules: Rules, records: GameRecords, index: int) -> str:
     """hanab.live replay link of one recorded game."""
-    return encode_link(rules, records.decks[index], records.actions[index, : records.length[index]])
+    return share_link(rules, records.decks[index], records.actions[index, : records.length[index]])
 
 
 def summary_dict(summary: ScoreSummary) -> dict[str, Any]:

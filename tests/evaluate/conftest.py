@@ -31,8 +31,9 @@ class RecurrentPolicy:
 
 @flax.struct.dataclass
 class ClockPolicy:
-    """Plays slot `t % hand_size` at timestep t by its own clock, which only runs right if it is stepped on idle turns too."""
+    """Plays slot `t % period` at timestep t by its own clock, which only runs right if it is stepped on idle turns too."""
 
+    period: jax.Array
     rules: Rules = flax.struct.field(pytree_node=False)
 
     def init_carry(self, batch: int) -> jax.Array:
@@ -40,22 +41,8 @@ class ClockPolicy:
 
     def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
         clock = jnp.where(reset, 0, carry)
-        play = self.rules.hand_size + clock % self.rules.hand_size
+        play = self.rules.hand_size + clock % self.period
         return clock + 1, jnp.where(legal, 5.0 * jax.nn.one_hot(play, self.rules.num_moves), -1e10)
-
-
-@flax.struct.dataclass
-class OldestPolicy:
-    """Always plays the oldest card."""
-
-    rules: Rules = flax.struct.field(pytree_node=False)
-
-    def init_carry(self, batch: int) -> jax.Array:
-        return jnp.zeros((batch, 0))
-
-    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
-        wanted = jnp.arange(self.rules.num_moves) == self.rules.hand_size
-        return carry, jnp.where(legal, 5.0 * wanted, -1e10)
 
 
 def recurrent_policy(rules: Rules, seed: int, scale: float = 2.0) -> RecurrentPolicy:
@@ -70,12 +57,12 @@ def recurrent_policy(rules: Rules, seed: int, scale: float = 2.0) -> RecurrentPo
 
 @pytest.fixture(scope="session")
 def small_rules() -> Rules:
-    return Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+    return Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=5)
 
 
 @pytest.fixture(scope="session")
 def small_rules_3p() -> Rules:
-    return Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+    return Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=5)
 
 
 @pytest.fixture(scope="session")
@@ -84,10 +71,5 @@ def make_policy() -> Callable[..., RecurrentPolicy]:
 
 
 @pytest.fixture(scope="session")
-def make_clock() -> type[ClockPolicy]:
-    return ClockPolicy
-
-
-@pytest.fixture(scope="session")
-def make_oldest() -> type[OldestPolicy]:
-    return OldestPolicy
+def make_clock() -> Callable[[Rules, int], ClockPolicy]:
+    return lambda rules, period: ClockPolicy(period=jnp.int32(period), rules=rules)

@@ -1,0 +1,128 @@
+"""Teacher forcing against a NumPy loop over games, turns and seats; KL against its definition."""
+
+import jax
+import numpy as np
+import pytest
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
+from hanabi_rl.evaluate.intervals import bootstrap_ratio
+from hanabi_rl.evaluate.prediction import kl_between, kl_on_games, predict
+
+GAMES = 16
+
+
+@pytest.fixture(scope="module")
+def rules(small_rules) -> Rules:
+    return small_rules
+
+
+@pytest.fixture(scope="module")
+def records(rules, make_policy):
+    policy = make_policy(rules, 1)
+    return play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0), jax.random.key(0))
+
+
+def as_games(records, rules, human_seats=None):
+    return Games(
+        rules=rules,
+        decks=records.decks,
+        actions=records.actions,
+        num_actions=records.length,
+        scores=records.score,
+        game_ids=np.arange(GAMES),
+        unfinished=np.zeros(GAMES, bool),
+        human_seats=human_seats,
+    )
+
+
+def log_probabilities(policy, rules, records):
+    """log pi [T, N, P, A] of every seat at every timestep, one seat at a time, in float64 NumPy."""
+    see, step, legal_actions = (jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions))
+    state = game.deal(rules, records.decks)
+    carries = [policy.init_carry(GAMES) for _ in range(2)]
+    rows = []
+    for turn in range(records.length.max()):
+        obs, legal = see(rules, state), legal_actions(rules, state)
+        seats = []
+        for seat in range(2):
+            carries[seat], logits = policy.step(carries[seat], obs[:, seat], legal[:, seat], np.full(GAMES, turn == 0))
+            logits = np.asarray(logits, np.float64)
+            shifted = logits - logits.max(axis=1, keepdims=True)
+            seats.append(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+        rows.append(np.stack(seats, axis=1))
+        state, _, _ = step(rules, state, records.actions[:, turn])
+    return np.stack(rows)
+
+
+def test_prediction_equals_a_numpy_loop(rules, records, make_policy):
+    other = make_policy(rules, 2)
+    human = np.random.default_rng(0).random((GAMES, 2)) < 0.6
+    log_pi = log_probabilities(other, rules, records)
+    for seats in (None, human):
+        correct, nll, decisions, seat_timesteps = np.zeros((4, GAMES))
+        for n in range(GAMES):
+            for t in range(records.length[n]):
+                for seat in range(2):
+                    if seats is not None and not seats[n, seat]:
+                        continue
+                    seat_timesteps[n] += 1
+                    if t % 2 == seat:
+                        action = records.actions[n, t]
+                        correct[n] += log_pi[t, n, seat].argmax() == action
+                        nll[n] -= log_pi[t, n, seat, action]
+                        decisions[n] += 1
+        prediction = predict(other, as_games(records, rules, seats), chunk_size=5)
+        np.testing.assert_array_equal(prediction.correct, correct)
+        np.testing.assert_array_equal(prediction.decisions, decisions)
+        np.testing.assert_array_equal(prediction.seat_timesteps, seat_timesteps)
+        np.testing.assert_allclose(prediction.nll, nll, rtol=1e-4, atol=1e-4)
+        assert prediction.accuracy().mean == pytest.approx(correct.sum() / decisions.sum())
+        assert prediction.cross_entropy().mean == pytest.approx(nll.sum() / decisions.sum(), rel=1e-4)
+        assert prediction.cross_entropy_per_timestep().mean == pytest.approx(nll.sum() / seat_timesteps.sum(), rel=1e-4)
+
+
+def test_per_timestep_is_per_decision_over_players(rules, records, make_policy):
+    prediction = predict(make_policy(rules, 2), as_games(records, rules), chunk_size=5)
+    ratio = prediction.cross_entropy().mean / prediction.cross_entropy_per_timestep().mean
+    assert ratio == pytest.approx(2)
+
+
+def test_the_policy_that_played_predicts_its_greedy_games(rules, make_policy):
+    policy = make_policy(rules, 1)
+    records = play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0))
+    assert predict(policy, as_games(records, rules), chunk_size=5).accuracy().mean == 1
+
+
+def test_kl_equals_its_definition_on_the_decisions(rules, records, make_policy):
+    reference, policy = make_policy(rules, 2), make_policy(rules, 1)
+    log_p, log_q = (log_probabilities(p, rules, records) for p in (reference, policy))
+    per_seat = (np.exp(log_p) * (log_p - log_q)).sum(axis=-1)  # [T, N, P]
+    expected = [sum(per_seat[t, n, t % 2] for t in range(records.length[n])) for n in range(GAMES)]
+    divergence = kl_on_games(reference, policy, records.decks, records.actions, chunk_size=5)
+    np.testing.assert_allclose(divergence.kl, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(divergence.decisions, records.length)
+    assert divergence.per_decision() == bootstrap_ratio(divergence.kl, records.length)
+    assert divergence.per_timestep().mean == pytest.approx(divergence.per_decision().mean / 2)
+
+
+def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules, make_policy):
+    policy, other = make_policy(rules, 1), make_policy(rules, 2)
+    copy = policy.replace(weights=dict(policy.weights))
+    assert kl_between(copy, policy, num_games=GAMES, chunk_size=5).per_decision().mean == pytest.approx(0, abs=1e-6)
+    forward, backward = (kl_between(a, b, num_games=GAMES, chunk_size=5) for a, b in ((other, policy), (policy, other)))
+    assert min(forward.per_decision().low, backward.per_decision().low) > 0.1
+    assert forward.per_decision().mean != pytest.approx(
+        backward.per_decision().mean, rel=0.01
+    )  # KL(reference || policy)
+
+
+def test_errors_name_both_games(rules, records, make_policy):
+    policy = make_policy(Rules(), 1)
+    with pytest.raises(ValueError, match="expected games of Rules"):
+        predict(policy, as_games(records, rules))
+    with pytest.raises(ValueError, match="expected a reference for Rules"):
+        kl_on_games(make_policy(rules, 1), policy, records.decks, records.actions)
