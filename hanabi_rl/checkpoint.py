@@ -1,10 +1,9 @@
 """Checkpoints of a whole training state: Orbax's manager with our manifest, made to survive kills and flipped bits.
 
-    <directory>/<step>/{state, loader, policy, metrics, manifest}
-
-`state` is the un-replicated pytree, so it restores on any number of devices. The facts this file guards against were measured on
-Orbax 0.12: it restores damaged bytes silently, casts dtypes, lets a NaN metric evict the best checkpoint, and does not
-fsync everything it renames.
+A checkpoint is a folder `<directory>/<step>/` with the items `state`, `loader`, `policy`, `metrics` and `manifest`.
+`state` is the un-replicated pytree, so it restores on any number of devices. The facts this file guards against were
+measured on Orbax 0.12: it restores damaged bytes silently, casts dtypes, lets a NaN metric evict the best checkpoint,
+and does not fsync everything it renames.
 """
 
 from __future__ import annotations
@@ -42,18 +41,24 @@ class Checkpointer:
         directory: the `checkpoints/` folder of a run; made if missing.
         keep_latest: how many of the latest checkpoints to keep.
         best_metric: the best checkpoint by this metric is kept as well; larger is better.
-        policy: what `load_policy` needs to play straight from a checkpoint (`agents.loading.checkpoint_policy`), stored with each.
+        policy: what `load_policy` needs to play straight from a checkpoint (`agents.loading.checkpoint_policy`), stored
+            with each.
     """
 
     def __init__(
-        self, directory: Path, *, keep_latest: int = 2, best_metric: str = "score", policy: Mapping[str, Any] | None = None
+        self,
+        directory: Path,
+        *,
+        keep_latest: int = 2,
+        best_metric: str = "score",
+        policy: Mapping[str, Any] | None = None,
     ) -> None:
         def score(metrics: Mapping[str, float]) -> float:
             return metrics.get(best_metric, -math.inf)
 
         self._directory = directory.resolve()
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._policy = to_json(policy)
+        self._policy = None if policy is None else to_json({**policy, "score_metric": best_metric})
         self._at: int | None = None  # the step last saved or restored
         self._manager = ocp.CheckpointManager(
             self._directory,
@@ -83,12 +88,17 @@ class Checkpointer:
         return max(self.steps(), default=None)
 
     def save(
-        self, step: int, state: PyTree, *, loader: Mapping[str, Any] | None = None, metrics: Mapping[str, float] | None = None
+        self,
+        step: int,
+        state: PyTree,
+        *,
+        loader: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, float] | None = None,
     ) -> None:
         """Saves `state` (un-replicated, every leaf an array) at `step` and waits until it is on disk.
 
-        Saving the step just saved or restored again does nothing. Later steps of an abandoned future (the run was restored from an
-        earlier one) are deleted first.
+        Saving the step just saved or restored again does nothing. Later steps of an abandoned future (the run was
+        restored from an earlier one) are deleted first.
 
         Raises:
             ValueError: where a leaf is no array, or `directory` holds checkpoints that nobody restored from.
@@ -98,7 +108,10 @@ class Checkpointer:
             return
         stale = [old for old in self.steps() if old >= step]
         if stale and self._at is None:
-            raise ValueError(f"{self._directory} already holds step {stale[-1]}, saving step {step}: restore from it or use a new folder")
+            raise ValueError(
+                f"{self._directory} already holds step {stale[-1]}, saving step {step}: "
+                "restore from it or use a new folder"
+            )
         for old in stale:
             self._manager.delete(old)
         arrays, manifest = trees.to_host(state)
@@ -134,20 +147,24 @@ class Checkpointer:
             The state with leaves on JAX's default device, NumPy where the template's are.
 
         Raises:
-            IncompatibleError: naming the leaf where a checkpoint does not fit `template`; never a reason to try another step.
+            IncompatibleError: naming the leaf where a checkpoint does not fit `template`; never a reason to try another
+                step.
             CorruptError: where no checkpoint is intact.
             ValueError: where there is none.
         """
         candidates = [step] if step is not None else self.steps()[::-1]
         if not candidates or (step is not None and step not in self.steps()):
-            raise ValueError(f"expected a checkpoint{'' if step is None else f' of step {step}'} in {self._directory}, got {self.steps()}")
+            wanted = "a checkpoint" if step is None else f"a checkpoint of step {step}"
+            raise ValueError(f"expected {wanted} in {self._directory}, got {self.steps()}")
         for candidate in candidates:
             try:
                 restored = read_checkpoint(self._directory / str(candidate), template)
             except CorruptError as error:
                 if candidate == candidates[-1]:
                     raise
-                warnings.warn(f"checkpoint {candidate} is damaged, going one back: {error}", RuntimeWarning, stacklevel=2)
+                warnings.warn(
+                    f"checkpoint {candidate} is damaged, going one back: {error}", RuntimeWarning, stacklevel=2
+                )
                 continue
             self._at = candidate
             return restored
@@ -160,7 +177,9 @@ class Checkpointer:
     def __enter__(self) -> Checkpointer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -174,7 +193,8 @@ class Documents(NamedTuple):
 
 
 def read_documents(folder: Path) -> Documents:
-    """Reads and verifies the JSON items of the checkpoint `folder`, without a manager: a writer may be at work beside it.
+    """Reads and verifies the JSON items of the checkpoint `folder`, without a manager: a writer may be at work beside
+    it.
 
     Raises:
         CorruptError: where one is missing or not what was saved.
@@ -189,7 +209,9 @@ def read_documents(folder: Path) -> Documents:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CorruptError(f"{folder}: {type(error).__name__}: {error}") from error
     if digest != trees.manifest_digest(leaves, loader, policy, to_json(metrics)):
-        raise CorruptError(f"{folder}: the manifest, loader, policy or metrics are not what was saved: the data is damaged")
+        raise CorruptError(
+            f"{folder}: the manifest, loader, policy or metrics are not what was saved: the data is damaged"
+        )
     if version != FORMAT_VERSION:
         raise IncompatibleError(f"{folder}: expected checkpoint format {FORMAT_VERSION}, got {version}")
     return Documents(leaves, loader, policy, metrics)
@@ -205,4 +227,5 @@ def read_checkpoint(folder: Path, template: PyTree) -> Restored:
 
 def _rankable(metric: Any) -> float:
     value = float(metric)
-    return value if math.isfinite(value) else -math.inf  # a NaN would win every comparison and evict the best checkpoint
+    # A NaN would win every comparison and evict the best checkpoint.
+    return value if math.isfinite(value) else -math.inf

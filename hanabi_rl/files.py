@@ -37,7 +37,8 @@ def to_json(value: Any) -> Any:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one, never half of one."""
+    """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one, never half of
+    one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with beside.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -88,7 +89,8 @@ def _set_aside(folder: Path) -> Path:
 
 
 def committed_folder(folder: Path) -> Path:
-    """`folder`, or the older version of it that `replace_folder` had set aside when it was killed between its two renames."""
+    """`folder`, or the older version of it that `replace_folder` had set aside when it was killed between its two
+    renames."""
     old = _set_aside(folder)
     return old if not folder.exists() and old.exists() else folder
 

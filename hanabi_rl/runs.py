@@ -1,7 +1,7 @@
 """A run's folder: its name, config.json, summary.json, and how it stops.
 
-    runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>/
-        config.json  metrics.jsonl  tensorboard/  checkpoints/<step>/  policy/  policy-latest/  summary.json
+In `runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`, `metrics.jsonl`, `tensorboard/`,
+`checkpoints/<step>/`, `policy/` (the best), `policy-latest/`, `summary.json` and plots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ _PACKAGES = ("hanabi-rl", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", 
 
 
 def create_run(
-    algo: str, *, num_players: int, preset: str | None, seed: int, run_dir: Path | None = None, root: Path = Path("runs")
+    algo: str,
+    *,
+    num_players: int,
+    preset: str | None,
+    seed: int,
+    run_dir: Path | None = None,
+    root: Path = Path("runs"),
 ) -> Path:
     """Makes the folder of a new run, `run_dir` or a fresh name under `root`, and returns it.
 
@@ -33,7 +39,9 @@ def create_run(
     """
     if run_dir is not None:
         if (run_dir / "config.json").exists():
-            raise ValueError(f"--run-dir {run_dir} already holds a run: add --resume to continue it, or name a new folder")
+            raise ValueError(
+                f"--run-dir {run_dir} already holds a run: add --resume to continue it, or name a new folder"
+            )
         run_dir.mkdir(parents=True, exist_ok=True)
         return run_dir
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -111,7 +119,8 @@ def versions() -> dict[str, str]:
 
 
 def source_commit() -> str | None:
-    """The commit of the checkout this package runs from, `-dirty` added where tracked files differ; None outside one."""
+    """The commit of the checkout this package runs from, `-dirty` added where tracked files differ; None outside
+    one."""
     checkout = Path(__file__).resolve().parents[1]
     if not (checkout / ".git").exists():  # installed: a repository further up would be somebody else's
         return None
@@ -153,7 +162,9 @@ class GracefulStop:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

@@ -1,4 +1,5 @@
-"""What a run tells the outside while it trains: metrics on disk, and stages and progress on the terminal. Host side only."""
+"""What a run tells the outside while it trains: metrics on disk, and stages and progress on the terminal. Host side
+only."""
 
 from __future__ import annotations
 
@@ -19,14 +20,16 @@ from hanabi_rl.files import to_json, write_text
 
 def announce_stage(index: int, total: int, title: str) -> None:
     """Prints the start of one stage of a script to stderr: `[2/4] Behavioural cloning`."""
-    print(f"[{index}/{total}] {title}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"[{index}/{total}] {title}\n")
+    sys.stderr.flush()
 
 
 class Tracker:
     """Writes a run's metrics: `metrics.jsonl`, TensorBoard, and optionally Weights & Biases.
 
-    Each line of `metrics.jsonl` is one JSON object, `step` first, then `wall_s` (seconds this run has trained, earlier sessions
-    included), then the metrics; a value that is not finite is null. A line is on its way to disk before `log` returns.
+    Each line of `metrics.jsonl` is one JSON object, `step` first, then `wall_s` (seconds this run has trained, earlier
+    sessions included), then the metrics; a value that is not finite is null. A line is on its way to disk before `log`
+    returns.
 
     Args:
         run_dir: the run's folder.
@@ -85,7 +88,6 @@ class Tracker:
         """Flushes and closes every sink."""
         self._file.close()
         if self._tensorboard is not None:
-            if self._tensorboard is not None:
             self._tensorboard.close()
         if self._wandb is not None:
             self._wandb.finish()
@@ -93,7 +95,9 @@ class Tracker:
     def __enter__(self) -> Tracker:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -112,7 +116,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         except (ValueError, TypeError, KeyError):
             if number == len(lines) and not line.endswith("\n"):
                 break
-            raise ValueError(f"{path}, line {number}: expected a JSON object with a step, got {line.strip()[:80]!r}") from None
+            raise ValueError(
+                f"{path}, line {number}: expected a JSON object with a step, got {line.strip()[:80]!r}"
+            ) from None
         records.append(record)
     return records
 
@@ -135,7 +141,8 @@ def _start_wandb(name: str, config: Mapping[str, Any]) -> Any:
 
 
 class Progress:
-    """A progress bar on stderr with rate and time left; a plain line every `interval_s` seconds where stderr is no terminal.
+    """A progress bar on stderr with rate and time left; a plain line every `interval_s` seconds where stderr is no
+    terminal.
 
         with Progress("BC", total=70, unit="epochs") as progress:
             progress.update(epoch, accuracy=0.41)
@@ -150,7 +157,14 @@ class Progress:
     """
 
     def __init__(
-        self, title: str, *, total: int, unit: str, initial: int = 0, interval_s: float = 15.0, stream: TextIO | None = None
+        self,
+        title: str,
+        *,
+        total: int,
+        unit: str,
+        initial: int = 0,
+        interval_s: float = 15.0,
+        stream: TextIO | None = None,
     ) -> None:
         self._title, self._total, self._unit, self._interval_s = title, total, unit, interval_s
         self._stream = stream or sys.stderr
@@ -161,9 +175,15 @@ class Progress:
         self._bar: tqdm | None = None
         if self._stream.isatty():
             self._bar = tqdm(
-                total=total, initial=initial, desc=title, unit=f" {unit}", unit_scale=total >= 10_000, dynamic_ncols=True,
-                file=self._stream, smoothing=0.1,
-            )  # fmt: skip
+                total=total,
+                initial=initial,
+                desc=title,
+                unit=f" {unit}",
+                unit_scale=total >= 10_000,
+                dynamic_ncols=True,
+                file=self._stream,
+                smoothing=0.1,
+            )
 
     def update(self, position: int, **shown: float | str) -> None:
         """Moves to `position` (not by it) and shows the given values beside it."""
@@ -176,7 +196,8 @@ class Progress:
         now = time.monotonic()
         if self._bar is None and (now - self._line_at >= self._interval_s or position >= self._total):
             self._line_at = now
-            print(self._line(now, text), file=self._stream, flush=True)
+            self._stream.write(self._line(now, text) + "\n")
+            self._stream.flush()
         if not self._updated:  # the first update compiled: it would spoil the rate
             self._updated, self._since = True, (now, position)
 
@@ -184,7 +205,7 @@ class Progress:
         since, position = self._since
         rate = (self._position - position) / max(now - since, 1e-9)
         parts = [f"{self._title}: {self._position:,}/{self._total:,} {self._unit}", f"{_brief(rate)} {self._unit}/s"]
-        if 0 < rate and self._position < self._total:
+        if rate > 0 and self._position < self._total:
             parts.append(f"{format_seconds((self._total - self._position) / rate)} left")
         return ", ".join([*parts, text] if text else parts)
 
@@ -196,7 +217,9 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

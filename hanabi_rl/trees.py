@@ -1,8 +1,10 @@
 """Pytrees on disk, verified: Orbax stores the arrays, a manifest of ours says what they must be.
 
-Orbax neither notices a flipped bit nor refuses another dtype, and some of its paths accept another shape. So every tree is saved with
-a manifest, `leaf path -> dtype, shape, SHA-256`, and compared with it leaf by leaf when it is read. On disk a tree is nested
-dicts of NumPy arrays, whatever its classes were: keys of a PRNG as their data, arrays without elements (which Orbax refuses) not at all.
+Orbax neither notices a flipped bit nor refuses another dtype, and some of its paths accept another shape. So every tree
+is saved with a manifest, `leaf path -> dtype, shape, SHA-256`, and compared with it leaf by leaf when it is read. On
+disk a tree is nested
+dicts of NumPy arrays, whatever its classes were: keys of a PRNG as their data, arrays without elements (which Orbax
+    refuses) not at all.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def leaf_paths(tree: PyTree) -> dict[str, Any]:
 
 
 def to_host(tree: PyTree) -> tuple[dict[str, np.ndarray], Manifest]:
-    """Copies the leaves of `tree` to NumPy arrays by path (PRNG keys as their data), with the manifest that describes them."""
+    """Copies the leaves of `tree` to NumPy arrays by path (PRNG keys as their data), with the manifest that describes
+    them."""
     leaves = leaf_paths(tree)
     data = {path: jax.random.key_data(leaf) if str(leaf.dtype) in _KEY_IMPLS else leaf for path, leaf in leaves.items()}
     arrays = {path: np.asarray(array) for path, array in jax.device_get(data).items()}
@@ -72,12 +75,14 @@ def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def storable(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What to hand to Orbax for the arrays of `to_host`: nested, without those that have no elements (it refuses them)."""
+    """What to hand to Orbax for the arrays of `to_host`: nested, without those that have no elements (it refuses
+    them)."""
     return nested({path: array for path, array in arrays.items() if array.size})
 
 
 def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None:
-    """Checks that what `manifest` describes fits `template` (arrays or `jax.ShapeDtypeStruct`s): same leaves, dtypes and shapes.
+    """Checks that what `manifest` describes fits `template` (arrays or `jax.ShapeDtypeStruct`s): same leaves, dtypes
+    and shapes.
 
     Raises:
         IncompatibleError: naming `where`, the first leaf that differs, and both sides.
@@ -89,7 +94,8 @@ def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None
         stored = manifest[path]
         if stored["dtype"] != str(leaf.dtype) or tuple(stored["shape"]) != tuple(leaf.shape):
             raise IncompatibleError(
-                f"{where}: leaf {path}: expected {_kind(leaf.dtype, leaf.shape)}, stored {_kind(stored['dtype'], stored['shape'])}"
+                f"{where}: leaf {path}: expected {_kind(leaf.dtype, leaf.shape)}, "
+                f"stored {_kind(stored['dtype'], stored['shape'])}"
             )
     for path, stored in manifest.items():
         if path not in expected:
@@ -99,7 +105,8 @@ def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None
 
 
 def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[str, Any]:
-    """Reads the leaves `paths` of the tree that Orbax stored in `folder`, and verifies each with its entry in `manifest`.
+    """Reads the leaves `paths` of the tree that Orbax stored in `folder`, and verifies each with its entry in
+    `manifest`.
 
     Returns:
         Arrays by path: NumPy, PRNG keys wrapped again.
@@ -118,8 +125,8 @@ def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[
 
 
 def _read_array(checkpointer: ocp.Checkpointer, folder: Path, path: str) -> np.ndarray:
-    # One leaf a call: where one of many concurrent reads fails, Orbax closes the event loop under the others, which then
-    # complain on stderr from their own threads.
+    # One leaf a call: where one of many concurrent reads fails, Orbax closes the event loop under the others, which
+    # then complain on stderr from their own threads.
     one = nested({path: ocp.RestoreArgs(restore_type=np.ndarray)})
     args = ocp.args.PyTreeRestore(item=one, restore_args=one, partial_restore=True)
     try:
@@ -134,14 +141,17 @@ def _verified(array: np.ndarray, entry: Mapping[str, Any], *, where: str) -> Any
     impl = _KEY_IMPLS.get(entry["dtype"])
     dtype, shape = (entry["dtype"], array.shape) if impl is None else ("uint32", array.shape[:-1])
     if str(array.dtype) != dtype or list(shape) != entry["shape"]:
-        raise CorruptError(f"{where}: saved as {_kind(entry['dtype'], entry['shape'])}, read as {_kind(array.dtype, array.shape)}")
+        raise CorruptError(
+            f"{where}: saved as {_kind(entry['dtype'], entry['shape'])}, read as {_kind(array.dtype, array.shape)}"
+        )
     if _digest(array) != entry["sha256"]:
         raise CorruptError(f"{where}: its SHA-256 is not the one it was saved with: the data is damaged")
     return array if impl is None else jax.random.wrap_key_data(jnp.asarray(array), impl=impl)
 
 
 def like(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
-    """`leaves` (by path) in the structure of `template`: NumPy where the template's leaf is NumPy, else on JAX's default device."""
+    """`leaves` (by path) in the structure of `template`: NumPy where the template's leaf is NumPy, else on JAX's
+    default device."""
     treedef = jax.tree.structure(template)
     ordered = [
         leaves[path] if isinstance(leaf, (np.ndarray, np.generic)) else jnp.asarray(leaves[path])
@@ -161,7 +171,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 
 
 def _kind(dtype: Any, shape: Iterable[int]) -> str:

@@ -16,7 +16,8 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
-    """`shared_data("2p_hgroup_bot_val.safetensors")` is that file's path; the test skips where the file is not at hand."""
+    """`shared_data("2p_hgroup_bot_val.safetensors")` is that file's path; the test skips where the file is not at
+    hand."""
 
     def find(name: str) -> Path:
         path = SHARED_DATA / name
@@ -29,10 +30,11 @@ def shared_data() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def run_python() -> Callable[..., str]:
-    """`run_python(code, devices=4)` runs `code` in a fresh interpreter where JAX sees that many CPU devices, and returns its stdout.
+    """`run_python(code, devices=4)` runs `code` in a fresh interpreter where JAX sees that many CPU devices, and
+    returns its stdout.
 
-    JAX fixes the number of devices when it starts, so a test of several devices needs a process of its own. Warnings are errors
-    there too. The test fails with the output where the code fails.
+    JAX fixes the number of devices when it starts, so a test of several devices needs a process of its own. Warnings
+    are errors there too. The test fails with the output where the code fails.
     """
 
     def run(code: str, *, devices: int = 1, timeout_s: float = 600) -> str:

@@ -10,7 +10,11 @@ from hanabi_rl import files
 
 
 def test_to_json_takes_arrays_apart_and_has_no_nan() -> None:
-    value = {"a": jnp.float32(1.5), "b": np.array([1.0, np.inf]), "c": (Path("x/y"), float("nan"), None, True, np.int64(3))}
+    value = {
+        "a": jnp.float32(1.5),
+        "b": np.array([1.0, np.inf]),
+        "c": (Path("x/y"), float("nan"), None, True, np.int64(3)),
+    }
     assert files.to_json(value) == {"a": 1.5, "b": [1.0, None], "c": ["x/y", None, None, True, 3]}
 
 

@@ -25,7 +25,7 @@ def test_create_run_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:
     folder = runs.create_run("bc", num_players=2, preset=None, seed=0, run_dir=tmp_path / "mine")
     assert folder == tmp_path / "mine" and folder.is_dir()
     runs.write_config(folder, {"lr": 0.1}, algo="bc", seed=0)
-    with pytest.raises(ValueError, match="already holds a run.*--resume"):
+    with pytest.raises(ValueError, match=r"already holds a run.*--resume"):
         runs.create_run("bc", num_players=2, preset=None, seed=0, run_dir=folder)
 
 

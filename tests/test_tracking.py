@@ -57,14 +57,19 @@ def test_read_metrics_names_a_damaged_line(tmp_path: Path) -> None:
 
 
 def test_a_metric_must_be_a_scalar(tmp_path: Path) -> None:
-    with Tracker(tmp_path, tensorboard=False) as tracker, pytest.raises(ValueError, match=r"'loss': expected a scalar.*\(3,\)"):
+    with (
+        Tracker(tmp_path, tensorboard=False) as tracker,
+        pytest.raises(ValueError, match=r"'loss': expected a scalar.*\(3,\)"),
+    ):
         tracker.log(1, {"loss": jnp.zeros(3)})
 
 
 def test_wandb_is_told_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     fake = types.ModuleType("wandb")
-    run = types.SimpleNamespace(log=lambda numbers, step: seen.append((step, numbers)), finish=lambda: seen.append("done"))
+    run = types.SimpleNamespace(
+        log=lambda numbers, step: seen.append((step, numbers)), finish=lambda: seen.append("done")
+    )
     monkeypatch.setattr(fake, "init", lambda **kwargs: seen.append(kwargs) or run, raising=False)
     monkeypatch.setitem(sys.modules, "wandb", fake)
     with Tracker(tmp_path, tensorboard=False, wandb=True, config={"lr": 0.1}) as tracker:
@@ -86,7 +91,12 @@ def test_progress_without_a_terminal_prints_plain_lines() -> None:
         progress.update(2, accuracy=0.41234)
         progress.update(4, accuracy=0.5)
     first, last = stream.getvalue().splitlines()
-    assert first.startswith("BC: 2/4 epochs, ") and "epochs/s" in first and " left" in first and first.endswith("accuracy 0.412")
+    assert (
+        first.startswith("BC: 2/4 epochs, ")
+        and "epochs/s" in first
+        and " left" in first
+        and first.endswith("accuracy 0.412")
+    )
     assert last.startswith("BC: 4/4 epochs, ") and "left" not in last
 
 
@@ -116,7 +126,13 @@ def test_stages_are_numbered(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.4, "0 s"), (59.6, "1 min 00 s"), (200, "3 min 20 s"), (18420, "5 h 07 min"), (2 * 86400 + 3 * 3600, "2 d 03 h")],
+    [
+        (0.4, "0 s"),
+        (59.6, "1 min 00 s"),
+        (200, "3 min 20 s"),
+        (18420, "5 h 07 min"),
+        (2 * 86400 + 3 * 3600, "2 d 03 h"),
+    ],
 )
 def test_format_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text

@@ -18,6 +18,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from hanabi_rl import trees
+from hanabi_rl.agents.bots import BOTS, bot_version, make_bot
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo
 from hanabi_rl.checkpoint import read_documents
 from hanabi_rl.config import from_dict
@@ -32,7 +33,8 @@ OBSERVATION_VERSION = 1  # of the layout that env/observe.py writes; a network t
 def save_policy(
     folder: Path, policy: NetworkPolicy, *, algorithm: str, step: int, score: float | None, greedy: bool = True
 ) -> None:
-    """Writes `policy` to `folder`, in the place of an older one if there is one; a kill at any moment leaves one of the two.
+    """Writes `policy` to `folder`, in the place of an older one if there is one; a kill at any moment leaves one of the
+    two.
 
     Args:
         folder: the policy folder, e.g. `<run>/policy`.
@@ -42,7 +44,8 @@ def save_policy(
         score: the mean score of the evaluation that selected it, or None.
         greedy: whether that evaluation was greedy.
     """
-    policy = policy.replace(info=PolicyInfo(algorithm, int(step), None if score is None else float(score), greedy))
+    info = PolicyInfo(algorithm, int(step), None if score is None else float(score), greedy)
+    policy = dataclasses.replace(policy, info=info)
     arrays, manifest = trees.to_host(policy.params)
     beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(beside, ignore_errors=True)
@@ -69,8 +72,8 @@ def describe(policy: NetworkPolicy) -> dict[str, Any]:
 
 
 def checkpoint_policy(policy: NetworkPolicy, *, params_path: str) -> dict[str, Any]:
-    """What a `Checkpointer` stores so that `load_policy` can play from a checkpoint: `params_path` is where the actor's parameters are
-    in the state, e.g. `learner/params/actor`."""
+    """What a `Checkpointer` stores so that `load_policy` can play from a checkpoint: `params_path` is where the actor's
+    parameters are in the state, e.g. `learner/params/actor`."""
     return {"params_path": params_path, "description": describe(policy)}
 
 
@@ -79,7 +82,8 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
 
     Args:
         path_or_name: `bot:NAME`, a policy folder, a run's folder (its `policy/`), or one `checkpoints/<step>`.
-        rules: the game to play: a bot plays it (default: the standard 2-player game), a trained policy must have been trained on it.
+        rules: the game to play: a bot plays it (default: the standard 2-player game), a trained policy must have been
+            trained on it.
 
     Returns:
         A `Policy`. Every stored parameter was verified with its SHA-256.
@@ -89,9 +93,7 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     """
     name = str(path_or_name)
     if name.startswith("bot:"):
-        from hanabi_rl.agents.bots import make_bot  # a trained policy needs no bot
-
-        return make_bot(name.removeprefix("bot:"), rules or Rules())
+        return make_bot(name, rules or Rules())
     folder = Path(path_or_name)
     if (policy_folder := _policy_folder(folder)) is not None:
         policy = _read_policy(policy_folder)
@@ -99,8 +101,8 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
         policy = _read_checkpoint(folder)
     else:
         raise ValueError(
-            f"expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder (with a policy/), or a checkpoints/<step>; "
-            f"got {name}{'' if folder.exists() else ', which does not exist'}"
+            "expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder (with a policy/), "
+            f"or a checkpoints/<step>; got {name}{'' if folder.exists() else ', which does not exist'}"
         )
     if rules is not None and policy.rules != rules:
         raise ValueError(f"{name}: expected a policy for {rules}, got one for {policy.rules}")
@@ -123,7 +125,9 @@ def _read_policy(folder: Path) -> NetworkPolicy:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise trees.CorruptError(f"{folder / 'manifest.json'}: {type(error).__name__}: {error}") from error
     if digest != trees.manifest_digest(leaves, description):
-        raise trees.CorruptError(f"{folder}: policy.json or manifest.json is not what was saved: the folder is damaged or was edited")
+        raise trees.CorruptError(
+            f"{folder}: policy.json or manifest.json is not what was saved: the folder is damaged or was edited"
+        )
     template = _params_template(rules, network)
     trees.check_structure(leaves, template, where=str(folder))
     params = trees.like(template, trees.read_leaves(folder / "params", leaves, leaves))
@@ -138,10 +142,12 @@ def _read_checkpoint(folder: Path) -> NetworkPolicy:
     prefix = documents.policy["params_path"] + "/"
     inside = {path: entry for path, entry in documents.leaves.items() if path.startswith(prefix)}
     template = _params_template(rules, network)
-    trees.check_structure({path.removeprefix(prefix): entry for path, entry in inside.items()}, template, where=f"{folder}/{prefix}")
+    trees.check_structure(
+        {path.removeprefix(prefix): entry for path, entry in inside.items()}, template, where=f"{folder}/{prefix}"
+    )
     stored = trees.read_leaves(folder / "state", documents.leaves, inside)
     params = trees.like(template, {path.removeprefix(prefix): leaf for path, leaf in stored.items()})
-    score = to_json(documents.metrics.get("score"))
+    score = to_json(documents.metrics.get(documents.policy["score_metric"]))
     info = dataclasses.replace(info, step=int(folder.resolve().name), score=score)
     return NetworkPolicy(params=params, rules=rules, network=network, info=info)
 
@@ -173,11 +179,13 @@ def _params_template(rules: Rules, network: NetworkConfig) -> trees.PyTree:
 
 
 def policy_hash(policy: Policy) -> str:
-    """What identifies a policy: for a trained one, SHA-256 over the canonical JSON of `policy.json` and each parameter's path, dtype,
-    shape and bytes, by path; for a bot, over its name and version (its `bot_name` and `bot_version`).
+    """What identifies a policy in reports and caches: a SHA-256.
+
+    For a trained policy it is over the canonical JSON of `policy.json` and, sorted by path, each parameter's path,
+    dtype, shape and bytes; for a bot, over its name and version.
 
     Raises:
-        ValueError: for a policy of a kind that has no hash.
+        ValueError: for a policy that is neither.
     """
     if isinstance(policy, NetworkPolicy):
         arrays, manifest = trees.to_host(policy.params)
@@ -186,8 +194,7 @@ def policy_hash(policy: Policy) -> str:
             digest.update(trees.canonical_json([path, manifest[path]["dtype"], manifest[path]["shape"]]))
             digest.update(arrays[path].tobytes())
         return digest.hexdigest()
-    try:
-        identity = [policy.bot_name, policy.bot_version]  # type: ignore[attr-defined]
-    except AttributeError:
-        raise ValueError(f"expected a trained policy or a bot, got a {type(policy).__name__}, which has no hash") from None
-    return hashlib.sha256(trees.canonical_json(identity)).hexdigest()
+    for name, bot in BOTS.items():
+        if type(policy) is bot.make:
+            return hashlib.sha256(bot_version(name).encode()).hexdigest()
+    raise ValueError(f"expected a trained policy or a bot, got a {type(policy).__name__}, which has no hash")

@@ -1,7 +1,7 @@
 """What every agent is: a policy with a carry, one step at a time.
 
-    carry = policy.init_carry(batch)
-    carry, action = act(policy, carry, obs, legal, reset)          # greedy; with a key, sampled
+carry = policy.init_carry(batch)
+carry, action = act(policy, carry, obs, legal, reset)          # greedy; with a key, sampled
 """
 
 from __future__ import annotations
@@ -61,16 +61,14 @@ def act(
         The new carry and the action, int32 `[B]`.
     """
     carry, logits = policy.step(carry, obs, legal, reset)
-    if key is None:
-        action = jnp.argmax(logits, axis=-1)
-    else:
-        action = jax.random.categorical(key, logits, axis=-1)
+    action = jnp.argmax(logits, axis=-1) if key is None else jax.random.categorical(key, logits, axis=-1)
     return carry, action.astype(jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicyInfo:
-    """Where a trained policy comes from. All infos compare equal, so that policies of one shape share one compiled function."""
+    """Where a trained policy comes from. All infos compare equal, so that policies of one shape share one compiled
+    function."""
 
     algorithm: str = dataclasses.field(default="", compare=False)
     step: int = dataclasses.field(default=0, compare=False)  # environment steps of RL, epochs of BC
@@ -94,5 +92,6 @@ class NetworkPolicy:
     def step(self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`: the network reads a sequence of one timestep."""
         actor = LSTMActor(self.network, self.rules.num_moves)
-        carry, logits = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
+        out: Any = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
+        carry, logits = out
         return carry, logits[0]
