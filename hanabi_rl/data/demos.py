@@ -1,0 +1,77 @@
+"""Games of our own bots with themselves: what training clones where no recorded games are at hand. Generated once, then cached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+from hanabi_rl.data.games import GameDataError, Games, load_games, save_games
+from hanabi_rl.data.layout import pad_moves
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import full_deck
+
+DECK_STREAM = 4  # beside evaluation's purposes 1-3: demo decks are never those a model is selected or reported on
+
+
+def demo_games(rules: Rules, bot: str = "convention", num_games: int = 1000, seed: int = 0) -> Games:
+    """`num_games` games of `bot:<bot>` with itself, from the cache where it has them.
+
+    Raises ValueError for an unknown bot or fewer than one game.
+    """
+    path = demo_path(rules, bot, num_games, seed)
+    if path.exists():
+        try:
+            return load_games(path)
+        except GameDataError as error:
+            print(f"The cached games are damaged and will be generated again: {error}", file=sys.stderr)
+    games = generate(rules, bot, num_games, seed)
+    save_games(path, games)
+    return games
+
+
+def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
+    """Where the cache keeps these games: the name tells bot, its version, players, games, seed and (hashed) the rules."""
+    from hanabi_rl.agents.bots import bot_version
+
+    rules_hash = hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:8]
+    name = f"{bot_version(bot)}-{rules.num_players}p-{num_games}-s{seed}-{rules_hash}.safetensors"
+    return cache_folder() / "demos" / name
+
+
+def cache_folder() -> Path:
+    """`$HANABI_RL_CACHE`, else the user's cache folder for hanabi-rl."""
+    chosen = os.environ.get("HANABI_RL_CACHE")
+    return Path(chosen) if chosen else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
+
+
+def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
+    """Play the games, cache or no cache. The decks depend on the seed alone, and a longer list begins with the shorter one."""
+    import jax
+
+    # Imported here, against the direction of the rooms: a demonstration is an evaluated game.
+    from hanabi_rl.agents.bots import make_bot
+    from hanabi_rl.evaluate.episodes import play_games
+
+    if num_games < 1:
+        raise ValueError(f"expected at least one game, got num_games={num_games}")
+    ordered = np.array(full_deck(rules), np.uint8)
+    decks = np.random.default_rng([DECK_STREAM, seed]).permuted(np.tile(ordered, (num_games, 1)), axis=1)
+    line_up = (make_bot(bot, rules),) * rules.num_players
+    records = play_games(line_up, rules, decks, jax.random.key(seed))
+    moves = [actions[:length] for actions, length in zip(records.actions, records.length, strict=True)]
+    return Games(
+        rules=rules,
+        decks=decks,
+        actions=pad_moves(rules, moves),
+        num_actions=np.asarray(records.length, np.int32),
+        scores=np.asarray(records.score, np.int32),
+        game_ids=np.arange(num_games, dtype=np.int32),
+        unfinished=np.zeros(num_games, bool),
+    )

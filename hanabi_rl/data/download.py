@@ -1,0 +1,39 @@
+"""The open human games of AH2AC2, from the Hugging Face Hub (`ah2ac2/datasets`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+REPOSITORY = "ah2ac2/datasets"
+Split = Literal["train", "val", "all"]
+FILES = {
+    (2, "train"): "2_player_games_train_1k.safetensors",
+    (2, "val"): "2_player_games_val.safetensors",
+    (2, "all"): "2_players_games.safetensors",
+    (3, "train"): "3_player_games_train_1k.safetensors",
+    (3, "val"): "3_player_games_val.safetensors",
+    (3, "all"): "3_players_games.safetensors",
+}
+
+
+def download(split: Split = "train", players: int = 2, dest: str | Path = "data") -> Path:
+    """Fetch one file of human games into the folder `dest` and return its path.
+
+    Raises ValueError where there is no such file, ConnectionError (what was tried, how to fetch by hand) where it cannot be had.
+    """
+    if (players, split) not in FILES:
+        raise ValueError(f"expected 2 or 3 players and one of train, val, all; got {players} players, {split!r}")
+    name = FILES[players, split]
+    # Slow to import, and only this function needs it.
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(REPOSITORY, name, repo_type="dataset", local_dir=str(dest)))
+    except Exception as error:  # the hub raises a dozen types of its own and of its HTTP client's
+        page = f"https://huggingface.co/datasets/{REPOSITORY}"
+        raise ConnectionError(
+            f"could not fetch {name} from {page} ({type(error).__name__}: {error}). Without a connection here, fetch it "
+            f"elsewhere: open {page}/tree/main, or run "
+            f"'hf download {REPOSITORY} {name} --repo-type dataset --local-dir {dest}', and copy it to {Path(dest) / name}"
+        ) from error
