@@ -8,6 +8,7 @@ from typing import NamedTuple
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hanabi_rl.agents.convention import ILLEGAL, ConventionBot
 from hanabi_rl.agents.policy import Policy
@@ -16,9 +17,10 @@ from hanabi_rl.env.rules import Rules
 
 @flax.struct.dataclass
 class RandomBot:
-    """Plays uniformly among the legal actions; its carry is a PRNG key for each game and seat, ``uint32[B, 2]``.
+    """Plays uniformly among the legal actions; its carry is a PRNG key for each row, ``uint32[B, 2]``.
 
-    The choice is drawn here, so that greedy play is random too, and is the same again for the same `seed` and batch.
+    The choice is drawn here, so that greedy play is random too. A game's key comes from `seed` and the game's first
+    observation: the same game is played the same way again, in any batch.
     """
 
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -26,18 +28,20 @@ class RandomBot:
 
     def init_carry(self, batch: int) -> jax.Array:
         """See `Policy.init_carry`."""
-        return jax.random.key_data(jax.random.split(jax.random.key(self.seed, impl="threefry2x32"), batch))
+        return jnp.zeros((batch, 2), jnp.uint32)
 
     def step(self, carry: jax.Array, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """See `Policy.step`: logit 0 for the action drawn, -30 for the other legal ones. A new game goes on with the same key."""
-        del obs, reset
+        """See `Policy.step`: logit 0 for the action drawn, -30 for the other legal ones."""
+        factors = jnp.array(np.random.default_rng(self.seed).integers(2**32, size=self.rules.obs_size, dtype=np.uint32))
 
-        def draw(key: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
-            key, choice_key = jax.random.split(jax.random.wrap_key_data(key, impl="threefry2x32"))
-            noise = jax.random.uniform(choice_key, allowed.shape)
-            return jax.random.key_data(key), jnp.argmax(jnp.where(allowed, noise, -1.0))
+        def draw(key: jax.Array, seen: jax.Array, allowed: jax.Array, new: jax.Array) -> tuple[jax.Array, jax.Array]:
+            digest = jnp.sum(jnp.where(seen > 0, factors, 0), dtype=jnp.uint32)
+            key = jnp.where(new, jnp.stack([digest, jnp.uint32(self.seed)]), key)
+            next_key, draw_key = jax.random.split(jax.random.wrap_key_data(key, impl="threefry2x32"))
+            order = jax.random.uniform(draw_key, allowed.shape)
+            return jax.random.key_data(next_key), jnp.argmax(jnp.where(allowed, order, -1.0))
 
-        carry, action = jax.vmap(draw)(carry, legal)
+        carry, action = jax.vmap(draw)(carry, obs, legal, reset)
         logits = jnp.where(jnp.arange(self.rules.num_moves) == action[:, None], 0.0, -30.0)
         return carry, jnp.where(legal, logits, ILLEGAL)
 

@@ -1,16 +1,17 @@
 """`bot:convention`: a human-style convention player for 2 to 5 players, from its own observations alone.
 
-Its conventions (`hanabi_rl.agents.inference` reads them):
+Its conventions, which `hanabi_rl.agents.inference` reads:
 
 - *Chop.* Everyone discards known trash first, else the oldest card without a hint.
-- *Focus.* A hint is about one card: the chop if it is newly touched, else the newest newly touched card. Off the chop it can be
-  played, now or after cards already known; on the chop it may also have to be saved (5s and 2s by rank, last copies by either).
+- *Focus.* A hint is about one card: the chop if it is newly touched, else the newest newly touched card. Off the chop
+  it can be played, now or after cards already known; on the chop it may also have to be saved (5s and 2s by rank,
+  last copies by either).
 - *Good touch.* Hinted cards are useful and not known elsewhere, unless their owner can tell.
 
-On its turn a seat plays a card it knows to be playable, unless a hint is urgent: the next player would discard a card worth saving
-or play a wrong one, or has nothing to do and a hint would change that. Otherwise it gives the hint worth most, when that is worth
-a token, and else discards. A hint is judged by reading it as its receiver will and comparing with the cards it sees. Colours are
-treated alike: permuting the colours of an observation permutes the logits.
+On its turn a seat plays a card it knows to be playable, unless a hint is urgent: the next player would discard a card
+worth saving or play a wrong one, or has nothing to do and a hint would change that. Otherwise it gives the hint worth
+most, if that is worth a token, and else discards. A hint is judged by reading it as its receiver will and comparing
+with the cards it sees. Colours are treated alike: permuting the colours of an observation permutes the logits.
 """
 
 from __future__ import annotations
@@ -53,14 +54,7 @@ class ConventionBot:
         start = _nothing_known(rules, reset.shape)
         carry = jax.tree.map(lambda old, new: jnp.where(reset[:, None, None], new, old), carry, start)
         public = jax.vmap(lambda p, s: observe_move(rules, p, s))(carry, seen)
-        my_turn = ~legal[:, rules.noop]
-
-        def choose(_: None) -> jax.Array:
-            return jax.vmap(lambda p, s: choose_action(rules, p, s))(public, seen)
-
-        # Seats are mostly called in step, all idle or all to move: do not think for idle ones.
-        action = jax.lax.cond(jnp.any(my_turn), choose, lambda _: jnp.full(reset.shape, rules.noop), None)
-        action = jnp.where(my_turn, action, rules.noop)
+        action = _think(rules, public, seen, ~legal[:, rules.noop])
         logits = jnp.where(jnp.arange(rules.num_moves) == action[:, None], 0.0, -30.0)
         return public, jnp.where(legal, logits, ILLEGAL)
 
@@ -69,6 +63,25 @@ def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> Public:
     shape = (*batch, rules.num_players, rules.hand_size)
     everything = jnp.full(shape, rules.all_cards, jnp.uint32)
     return Public(knowledge=everything, inferred=everything, clued=jnp.zeros(shape, jnp.bool_))
+
+
+def _think(rules: Rules, public: Public, seen: ObsView, my_turn: jax.Array) -> jax.Array:
+    """The action of every row ``int32[B]``; the no-op where it is not `my_turn`.
+
+    One seat in P is to move: thinking for B / P rows at a time leaves out the idle ones.
+    """
+    batch = my_turn.shape[0]
+    size = -(-batch // rules.num_players)
+    place = jnp.cumsum(my_turn) - 1
+
+    def next_rows(thinking: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        done, actions = thinking
+        (rows,) = jnp.nonzero(my_turn & (place >= done), size=size, fill_value=batch)
+        chosen = jax.vmap(lambda row: choose_action(rules, *jax.tree.map(lambda x: x[row], (public, seen))))(rows)
+        return done + size, actions.at[rows].set(chosen, mode="drop")
+
+    start = (jnp.int32(0), jnp.full(batch, rules.noop, jnp.int32))
+    return jax.lax.while_loop(lambda thinking: thinking[0] < jnp.sum(my_turn), next_rows, start)[1]
 
 
 def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
@@ -154,7 +167,7 @@ def _spare_discards(rules: Rules, board: Board, seen: ObsView) -> jax.Array:
 
 
 def _best_play(rules: Rules, board: Board, public: Public, mine: Reading, seen: ObsView) -> tuple[jax.Array, jax.Array]:
-    """The slot to play ``int32[]`` and whether there is one: low ranks first, and cards that others' clued cards wait for.
+    """The slot to play ``int32[]`` and whether there is one: first low ranks and what others' clued cards wait for.
 
     On the last life only cards that are playable without counting on good touch.
     """

@@ -1,8 +1,9 @@
 """What everybody knows about every hand: hints read by the conventions of `hanabi_rl.agents.convention`.
 
-All of it follows from public events alone (the table, the hints and who they touched), never from what one seat sees, so every
-seat keeps the same `Public` and can foresee how another will read a hint. Rows are players relative to the observer; nothing
-depends on which row is whose, nor on the order of colours. Unbatched: `jax.vmap` over games and over the hints considered.
+All of it follows from public events alone (the table, the hints and who they touched), never from what one seat sees,
+so every seat keeps the same `Public` and can foresee how another will read a hint. Rows are players relative to the
+observer; nothing depends on which row is whose, nor on the order of colours. Unbatched: `jax.vmap` over games and
+over hints.
 """
 
 from __future__ import annotations
@@ -116,9 +117,9 @@ def read_hint(
 ) -> Public:
     """What a hint tells.
 
-    - New cards touched: the *focus* is the chop if it is among them, else the newest of them. It can be played, now or after
-      cards already known in some hand. On the chop it may also be saved for later: a card whose last copy it is, by either hint
-      (but a card of the last rank by rank only), or a 2 by rank.
+    - New cards touched: the *focus* is the chop if it is among them, else the newest of them. It can be played, now
+      or after cards already known in some hand. On the chop it may also be saved for later: the last copy of a card
+      by either hint (but a card of the last rank by rank only), or a 2 by rank.
     - No new card, and nothing becomes playable or trash by the bare facts: the newest card touched can be played.
 
     Args:

@@ -1,12 +1,13 @@
 """An observation read back into words: what a rule-based agent sees.
 
-The inverse of `hanabi_rl.env.observe`, for one observation; `jax.vmap` it over a batch. Hands are relative to the observer:
-row 0 is the observer's own hand, row 1 the next player's. A set of cards is a ``uint32`` word whose bit ``colour * num_ranks +
-rank`` says whether the card is in it; a single card is a set of one.
+The inverse of `hanabi_rl.env.observe`, for one observation; `jax.vmap` it over a batch. Hands are relative to the
+observer: row 0 is the observer's own hand, row 1 the next player's. A set of cards is a ``uint32`` word whose bit
+``colour * num_ranks + rank`` says whether the card is in it; a single card is a set of one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -39,9 +40,9 @@ class ObsView(NamedTuple):
     """One observation, decoded. ``P`` players, hands of ``H``, ``K`` different cards."""
 
     hands: jax.Array
-    """uint32[P, H]: the card in each slot, 0 for the observer's own cards and for empty slots. Slot 0 is the oldest card."""
+    """uint32[P, H]: the card in each slot, oldest first; 0 for the observer's own cards and for empty slots."""
     knowledge: jax.Array
-    """uint32[P, H]: what its hints and the cards gone from the game leave possible for each card; 0 for an empty slot."""
+    """uint32[P, H]: what its hints and the cards gone from the game leave possible; 0 for an empty slot."""
     clued: jax.Array
     """bool[P, H]: some hint touched this card."""
     played: jax.Array
@@ -107,7 +108,7 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
     )
 
 
-def _last_move(rules: Rules, take) -> LastMove:  # type: ignore[no-untyped-def]  # the reader of `view`
+def _last_move(rules: Rules, take: Callable[..., jax.Array]) -> LastMove:
     actor, kind, target = take(rules.num_players), take(4), take(rules.num_players)
     color, rank = take(rules.num_colors), take(rules.num_ranks)
     touched, slot = take(rules.hand_size), take(rules.hand_size)
