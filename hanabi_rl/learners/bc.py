@@ -114,7 +114,7 @@ class BC:
             obs float32 [T, B * P, O], legal bool [T, B * P, A], action int32 [T, B * P], decision bool [T, B * P].
         """
         decks = permute_decks(self.rules, batch.decks, batch.permutation)
-        actions = permute_actions(self.rules, batch.actions, batch.permutation)
+        actions = permute_actions(self.rules, batch.actions, batch.permutation[:, None])
         games = replay(self.rules, decks, actions)
         steps, size = games.valid.shape
         state = jax.tree.map(lambda x: x.reshape(steps * size, *x.shape[2:]), games.state)

@@ -92,18 +92,19 @@ class _Trainer:
     def __init__(
         self, session: Session, config: BCConfig, learner: BC, state: BCState, loader: BatchLoader, train: Games, val: Games
     ) -> None:
-        self.session, self.config, self.learner, self.state, self.loader = session, config, learner, state, loader
+        self.session, self.config, self.learner, self.loader = session, config, learner, loader
         self.train, self.val = train, val
         self.update = learner.compile_update()
         self.color_key = jax.random.fold_in(jax.random.key(config.seed), 1)
         self.best_selfplay = (-math.inf, -math.inf)  # mean score, then validation accuracy
         self.best_accuracy = -math.inf
         if session.restored is not None:
-            self.state = session.restored.state
+            state = session.restored.state
             position = session.restored.loader or {}
             loader.load_state_dict(position["batches"])
             self.best_selfplay = tuple(position["best_selfplay"])
             self.best_accuracy = position["best_accuracy"]
+        self.state = parallel.replicate(state)
 
     def epoch(self, progress: Progress) -> None:
         """Trains to the end of the current epoch, measures, keeps the best policies and saves."""
@@ -120,7 +121,7 @@ class _Trainer:
                 self.save({})
         measured = {f"train_{name}": sums[name] / sums["decisions"] for name in ("loss", "accuracy")}
         measured |= self.measure()
-        self.session.tracker.log(self.loader.epoch, measured)
+        self.session.tracker.log(int(self.state.step), {"epoch": self.loader.epoch, **measured})
         self.save(measured)
 
     def measure(self) -> dict[str, float]:

@@ -108,12 +108,12 @@ class _Trainer:
     def __init__(
         self, session: Session, config: HDRIPPOConfig, ppo: PPO, learner: LearnerState, actors: ActorState, bc: NetworkPolicy
     ) -> None:
-        self.session, self.config, self.bc = session, config, bc
+        self.session, self.config, self.bc = session, config, parallel.replicate(bc)
         self.best = -math.inf
         if session.restored is not None:
             learner, actors = session.restored.state
             self.best = (session.restored.loader or {})["best_selfplay"]
-        self.learner, self.actors = learner, parallel.shard(actors)
+        self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
         self.update = ppo.compile_update()
 
     def run(self, progress: Progress) -> None:

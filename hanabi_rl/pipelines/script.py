@@ -1,5 +1,6 @@
 """The body of every script in train/: preset and flags in, runs out, one clear line on a user's error."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,9 @@ def main(configs: Path, algo: str, cls: type[C], run: Callable[[C], dict[str, An
         config = parse_args(cls, algo, configs, default_preset(sys.argv[1:]))
         code = per_seed(config, run, shown)
     except (ValueError, FileNotFoundError) as error:
-        sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+        if os.environ.get("HANABI_RL_DEBUG"):
+            raise
+        sys.exit(f"{Path(sys.argv[0]).name}: {error} (HANABI_RL_DEBUG=1 shows where)")
     sys.exit(code)
 
 

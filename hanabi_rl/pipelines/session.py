@@ -87,7 +87,7 @@ def open_session(
                 run_dir,
                 resume_step=None if restored is None else restored.step,
                 tensorboard=config.tensorboard,
-                wandb_project="hanabi-rl" if config.wandb else None,
+                wandb=config.wandb,
                 config=to_dict(config),
             )
         )
