@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayResult:
-    """Every seating of one line-up on the same decks. `seatings[s][i]` is the seat of line-up position i in `records[s]`."""
+    """Every seating of one line-up on the same decks; in `records[s]` position i sat at seat `seatings[s][i]`."""
 
     summary: ScoreSummary
     seatings: tuple[tuple[int, ...], ...]
@@ -66,8 +66,8 @@ def evaluate_lineup(
 ) -> CrossPlayResult:
     """Plays the same `num_games` decks with every distinct seating of `lineup`, one policy a seat.
 
-    Scores are averaged over the seatings of a deck first; the standard error is taken over decks. Sampled seatings share
-    their keys as they share their decks.
+    Scores are averaged over the seatings of a deck first; the standard error is taken over decks. Sampled seatings
+    share their keys as they share their decks.
     """
     rules = lineup[0].rules
     decks = evaluation_decks(rules, num_games, seed, purpose)

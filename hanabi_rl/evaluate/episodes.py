@@ -88,8 +88,8 @@ def play_games(
             distinct, decks[index % len(decks)], np.asarray(seating, np.int32), keys, rules=rules, slots=slots
         )
         chunks.append(jax.device_get(records))
-    joined = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(decks)], *chunks)
-    return joined._replace(decks=decks)
+    fields = {name: np.concatenate([chunk[name] for chunk in chunks])[: len(decks)] for name in chunks[0]}
+    return GameRecords(decks=decks, **fields)
 
 
 def group_identical(policies: tuple[Policy, ...]) -> tuple[tuple[Policy, ...], tuple[tuple[int, ...], ...]]:
@@ -126,8 +126,11 @@ def _play_chunk(
     *,
     rules: Rules,
     slots: tuple[tuple[int, ...], ...],
-) -> GameRecords:
-    """Plays `decks` [n, D] together. `slots[g]` are the line-up positions policy g holds, `seating` [P] their seats."""
+) -> dict[str, jax.Array]:
+    """Plays `decks` [n, D] together and returns the fields of `GameRecords` but the decks.
+
+    `slots[g]` are the line-up positions that policy g holds, `seating` int32[P] their seats, `keys` [n] the games' own.
+    """
     num_games = decks.shape[0]
     position_of_seat = jnp.argsort(seating)
 
@@ -163,14 +166,13 @@ def _play_chunk(
         actions=jnp.full((num_games, rules.max_turns), rules.noop, jnp.int32),
     )
     end = jax.lax.while_loop(lambda play: (play.turn < rules.max_turns) & ~play.done.all(), play_turn, start)
-    return GameRecords(
-        decks=decks,
-        actions=end.actions,
-        length=end.length,
-        score=game.score(rules, end.state),
-        points=game.points(rules, end.state),
-        lives=end.state.life_tokens.astype(jnp.int32),
-    )
+    return {
+        "actions": end.actions,
+        "length": end.length,
+        "score": game.score(rules, end.state),
+        "points": game.points(rules, end.state),
+        "lives": end.state.life_tokens.astype(jnp.int32),
+    }
 
 
 def step_seats(policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:

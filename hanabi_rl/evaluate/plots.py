@@ -1,4 +1,4 @@
-"""Learning curves as PNG files, drawn from the lines of `metrics.jsonl`. Matplotlib is imported when a figure is drawn."""
+"""Learning curves as PNG files, from the lines of `metrics.jsonl`. Matplotlib is imported when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def plot_hdr_ippo(metrics: Metrics, path: Path, bc_selfplay: float | None = None
     panels = [
         _selfplay_panel(max_score, None if bc_selfplay is None else (bc_selfplay, f"BC self-play {bc_selfplay:.2f}")),
         Panel(f"Cross-play with BC (of {max_score})", "points a game", {"crossplay_with_bc_mean": "mean score"}),
-        Panel("Distance from BC", "KL(BC || policy), nats", {"kl_to_bc": "on training games"}),
-        Panel("Entropy", "nats", {"entropy": "on training games"}),
+        Panel("KL(BC || policy) in training", "nats", {"kl_to_bc": "KL"}),
+        Panel("Entropy in training", "nats", {"entropy": "entropy"}),
     ]
     draw_panels(metrics, panels, path, x_key="env_steps", x_label="environment steps")
 
@@ -68,7 +68,7 @@ def _selfplay_panel(max_score: int, reference: tuple[float, str] | None) -> Pane
 def draw_panels(metrics: Metrics, panels: Sequence[Panel], path: Path, x_key: str, x_label: str) -> None:
     """Draws the panels of which something was logged, three or (for four) two a row, and writes them to `path`.
 
-    `metrics` are dictionaries with `x_key`; a line without a metric, or with null or NaN for it, is skipped for that metric.
+    `metrics` are dictionaries with `x_key`; a metric skips the lines that lack it or have null or NaN for it.
     """
     drawn = [(panel, lines) for panel in panels if (lines := _lines(metrics, panel, x_key))]
     if not drawn:

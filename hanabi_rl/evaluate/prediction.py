@@ -50,7 +50,7 @@ class Prediction(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """KL(reference || policy), sums for each of N games: kl float64[N] nats, decisions int64[N], seat_timesteps int64[N]."""
+    """KL(reference || policy) in nats, sums for each of N games: kl float64[N]; decisions, seat_timesteps int64[N]."""
 
     kl: np.ndarray
     decisions: np.ndarray

@@ -19,7 +19,7 @@ KL_GAMES = 1000
 
 @dataclasses.dataclass(frozen=True)
 class HDRReport:
-    """An HDR-IPPO policy measured against the clone it was regularised towards; all on decks never used for selection."""
+    """An HDR-IPPO policy measured against the clone it was regularised towards, on decks never used for selection."""
 
     bc: SelfPlayResult
     policy: SelfPlayResult
@@ -28,8 +28,8 @@ class HDRReport:
 
 
 def make_report(bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0) -> HDRReport:
-    """Plays every game behind an `HDRReport`: greedy self-play of both and their cross-play on the same `num_games` decks,
-    and KL(bc || policy) on sampled games of `policy`.
+    """Plays every game behind an `HDRReport`: greedy self-play of both and their cross-play on the same `num_games`
+    decks, and KL(bc || policy) on sampled games of `policy`.
 
     Raises ValueError for fewer than 1,000 games.
     """

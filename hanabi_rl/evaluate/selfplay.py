@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreSummary:
-    """What is reported of a set of games. `mean` is over decks (the seatings of a deck averaged first), the rest over games."""
+    """What is reported of a set of games. `mean` and `points` are over decks, the seatings of a deck averaged first."""
 
     mean: Interval
     points: Interval  # cards played before the last life was lost: still moves when every game is bombed
@@ -61,10 +61,14 @@ class SelfPlayResult:
         return {"best": first_like(-1), "median": first_like((len(order) - 1) // 2), "worst": first_like(0)}
 
     def links(self) -> dict[str, str]:
-        """hanab.live replay links of the best, the median and the worst game; none for a game the site does not have."""
+        """hanab.live links of the best, the median and the worst game; none for a game the site does not have."""
         if self.rules != Rules(num_players=self.rules.num_players):
             return {}
         return {name: game_link(self.rules, self.records, i) for name, i in self.best_median_worst().items()}
+
+    def histogram(self) -> list[int]:
+        """Games of each score, 0 to the maximum."""
+        return [int(count) for count in np.bincount(self.records.score, minlength=self.rules.max_score + 1)]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready figures; every `*_ci95` is `[low, high]`."""

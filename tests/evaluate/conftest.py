@@ -31,7 +31,7 @@ class RecurrentPolicy:
 
 @flax.struct.dataclass
 class ClockPolicy:
-    """Plays slot `t % period` at timestep t by its own clock, which only runs right if it is stepped on idle turns too."""
+    """Plays slot `t % period` at timestep t by its own clock, right only if idle turns step it too."""
 
     period: jax.Array
     rules: Rules = flax.struct.field(pytree_node=False)

@@ -1,4 +1,4 @@
-"""Whole games: against games worked out by hand, a plain-Python table, and a loop that calls each seat's policy by itself.
+"""Whole games: against games worked out by hand, a plain-Python table, and a loop that calls each seat by itself.
 
 Compiling is what takes time here, so that the tests share a few shapes: GAMES games at once, a few groupings of seats.
 """
@@ -13,7 +13,6 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import Table
 from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
-
 
 GAMES = 16
 
@@ -72,7 +71,7 @@ def test_records_are_games_that_a_table_replays(small_rules_3p, make_policy, key
 
 
 def play_seat_by_seat(policies, rules, decks):
-    """The plain loop that `play_games` must equal: one call for each seat and turn, no grouping, no batching of seats."""
+    """The plain loop that `play_games` must equal: one call for each seat and turn, no grouping of seats."""
     see, step, legal_actions = (jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions))
     state = game.deal(rules, decks)
     carries = [policy.init_carry(len(decks)) for policy in policies]
@@ -156,7 +155,7 @@ def test_new_parameters_and_seatings_do_not_recompile(small_rules, make_policy):
 
 def test_evaluation_decks_are_whole_decks_apart_for_each_purpose(small_rules):
     for rules in (Rules(), small_rules):
-        report, selection = (evaluation_decks(rules, 40, 0, purpose) for purpose in ("report", "selection"))
+        report = evaluation_decks(rules, 40, 0, "report")
         copies = np.bincount(report[0], minlength=rules.num_cards).reshape(rules.num_colors, rules.num_ranks)
         np.testing.assert_array_equal(copies, np.tile(rules.num_cards_of_rank, (rules.num_colors, 1)))
         np.testing.assert_array_equal(np.sort(report, axis=1), np.tile(np.sort(report[0]), (40, 1)))
@@ -170,10 +169,10 @@ def test_evaluation_decks_are_whole_decks_apart_for_each_purpose(small_rules):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(policies=1), "expected 2 policies, one a seat, got 1"),
-        (dict(seating=(0, 0)), "permutes the 2 seats"),
-        (dict(decks=np.zeros((0, 12))), r"expected decks \[N, 12\]"),
-        (dict(rules=Rules()), "policy 0 plays"),
+        ({"policies": 1}, "expected 2 policies, one a seat, got 1"),
+        ({"seating": (0, 0)}, "permutes the 2 seats"),
+        ({"decks": np.zeros((0, 12))}, r"expected decks \[N, 12\]"),
+        ({"rules": Rules()}, "policy 0 plays"),
     ],
 )
 def test_errors_say_what_was_expected(small_rules, make_policy, arguments, message):

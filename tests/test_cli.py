@@ -1,0 +1,91 @@
+"""The `hanabi-rl` command, in this process and in fresh ones."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.loading import load_policy, policy_hash, save_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.cli import main
+from hanabi_rl.env.game import Rules
+from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+
+
+@pytest.fixture(scope="module")
+def policy_folder(tmp_path_factory):
+    rules = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
+    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
+    actor = LSTMActor(network, rules.num_moves)
+    params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
+    folder = tmp_path_factory.mktemp("run") / "policy"
+    save_policy(folder, NetworkPolicy(params=params, rules=rules, network=network), algorithm="bc", step=1, score=None)
+    return folder
+
+
+def test_help_lists_the_commands_and_imports_no_accelerator_library(run_python):
+    out = run_python(
+        "import sys\n"
+        "from hanabi_rl.cli import main\n"
+        "for args in (['--help'], ['evaluate', '--help'], ['data', '--help'], ['replay', '--help']):\n"
+        "    try: main(args)\n"
+        "    except SystemExit as stop: assert stop.code == 0\n"
+        "print([name for name in ('jax', 'jaxmarl', 'distrax', 'flax', 'matplotlib') if name in sys.modules])\n"
+    )
+    assert "{evaluate,data,replay}" in out
+    assert "{info,convert,split,download,demos}" in out
+    assert out.splitlines()[-1] == "[]"
+
+
+def test_evaluate_prints_a_table_and_one_line_of_json(capsys):
+    main(["evaluate", "bot:random", "--games", "32", "--seed", "5", "--json"])
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert (record["agent"], record["players"], record["games"], record["seed"]) == ("bot:random", 2, 32, 5)
+    assert len(record["histogram"]) == 26 and sum(record["histogram"]) == 32
+    assert record["mean"] == pytest.approx(np.dot(record["histogram"], range(26)) / 32)
+    assert record["zero_share"] == record["histogram"][0] / 32
+    low, high = record["ci95"]
+    assert low <= record["mean"] <= high
+    assert set(record["links"]) == {"best", "median", "worst"}
+    assert "mean 95% interval" in err and record["links"]["worst"] in err
+
+
+def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
+    records = []
+    for agent in (policy_folder, policy_folder.parent):
+        main(["evaluate", str(agent), "--games", "16", "--sample", "--json"])
+        records.append(json.loads(capsys.readouterr().out))
+    first, second = records
+    assert first["policy_hash"] == policy_hash(load_policy(policy_folder))
+    assert first["sampled"] and first["links"] == {}
+    for key in ("policy_hash", "mean", "histogram"):
+        assert first[key] == second[key]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["evaluate", "nowhere"], "expected an agent"),
+        (["evaluate", "bot:genius"], "bot:convention"),
+        (["evaluate", "bot:random", "--players", "7"], "num_players must be 2 to 5, got 7"),
+        (["evaluate", "bot:random", "--games", "0"], "at least one game"),
+        (["data", "info", "missing.safetensors"], "missing.safetensors"),
+        (["replay", "missing.json"], "missing.json"),
+    ],
+)
+def test_a_users_error_is_one_line_and_exit_code_2(args, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    assert stop.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and message in err
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        main([*args, "--debug"])
+
+
+def test_a_trained_policy_plays_only_its_own_number_of_players(policy_folder, capsys):
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(policy_folder), "--players", "3"])
+    assert "expected --players 2" in capsys.readouterr().err
