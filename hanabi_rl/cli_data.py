@@ -1,4 +1,7 @@
-"""`hanabi-rl data ...` and `hanabi-rl replay`: functions with typed arguments for tyro. JAX is imported where a command needs it."""
+"""`hanabi-rl data ...` and `hanabi-rl replay`: functions with typed arguments for tyro.
+
+Each imports what it needs when it runs, so that `--help` is quick.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ def demos(players: int = 2, games: int = 1000, seed: int = 0, bot: str = "conven
     Args:
         players: 2 to 5.
         games: how many.
-        seed: of the decks and of the bot's random choices.
+        seed: of the decks.
         bot: convention or random.
         out: the file to write (.safetensors, .json or .jsonl); without it the games are only cached.
     """

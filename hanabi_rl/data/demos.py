@@ -1,11 +1,11 @@
-"""Games of our own bots with themselves: what training clones where no recorded games are at hand. Generated once, then cached."""
+"""Games of our own bots with themselves, generated once, then cached: what training clones where no games are at hand."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import sys
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,14 +30,14 @@ def demo_games(rules: Rules, bot: str = "convention", num_games: int = 1000, see
         try:
             return load_games(path)
         except GameDataError as error:
-            print(f"The cached games are damaged and will be generated again: {error}", file=sys.stderr)
+            warnings.warn(f"the cached games are damaged and are generated again: {error}", stacklevel=2)
     games = generate(rules, bot, num_games, seed)
     save_games(path, games)
     return games
 
 
 def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
-    """Where the cache keeps these games: the name tells bot, its version, players, games, seed and (hashed) the rules."""
+    """Where the cache keeps these games: the name has bot, its version, players, games, seed and a hash of the rules."""
     from hanabi_rl.agents.bots import bot_version
 
     rules_hash = hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:8]
@@ -52,9 +52,7 @@ def cache_folder() -> Path:
 
 
 def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
-    """Play the games, cache or no cache. The decks depend on the seed alone, and a longer list begins with the shorter one."""
-    import jax
-
+    """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with the shorter one."""
     # Imported here, against the direction of the rooms: a demonstration is an evaluated game.
     from hanabi_rl.agents.bots import make_bot
     from hanabi_rl.evaluate.episodes import play_games
@@ -64,7 +62,7 @@ def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
     ordered = np.array(full_deck(rules), np.uint8)
     decks = np.random.default_rng([DECK_STREAM, seed]).permuted(np.tile(ordered, (num_games, 1)), axis=1)
     line_up = (make_bot(bot, rules),) * rules.num_players
-    records = play_games(line_up, rules, decks, jax.random.key(seed))
+    records = play_games(line_up, rules, decks)
     moves = [actions[:length] for actions, length in zip(records.actions, records.length, strict=True)]
     return Games(
         rules=rules,

@@ -20,7 +20,8 @@ FILES = {
 def download(split: Split = "train", players: int = 2, dest: str | Path = "data") -> Path:
     """Fetch one file of human games into the folder `dest` and return its path.
 
-    Raises ValueError where there is no such file, ConnectionError (what was tried, how to fetch by hand) where it cannot be had.
+    Raises ValueError where there is no such file, ConnectionError (what was tried, how to fetch it by hand) where it
+    cannot be had.
     """
     if (players, split) not in FILES:
         raise ValueError(f"expected 2 or 3 players and one of train, val, all; got {players} players, {split!r}")
@@ -32,8 +33,8 @@ def download(split: Split = "train", players: int = 2, dest: str | Path = "data"
         return Path(hf_hub_download(REPOSITORY, name, repo_type="dataset", local_dir=str(dest)))
     except Exception as error:  # the hub raises a dozen types of its own and of its HTTP client's
         page = f"https://huggingface.co/datasets/{REPOSITORY}"
+        command = f"hf download {REPOSITORY} {name} --repo-type dataset --local-dir {dest}"
         raise ConnectionError(
-            f"could not fetch {name} from {page} ({type(error).__name__}: {error}). Without a connection here, fetch it "
-            f"elsewhere: open {page}/tree/main, or run "
-            f"'hf download {REPOSITORY} {name} --repo-type dataset --local-dir {dest}', and copy it to {Path(dest) / name}"
+            f"could not fetch {name} from {page} ({type(error).__name__}: {error}). Fetch it where there is a connection, "
+            f"from {page}/tree/main or with '{command}', and copy it to {Path(dest) / name}"
         ) from error

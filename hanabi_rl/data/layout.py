@@ -72,7 +72,7 @@ def write(path: Path, games: Games) -> None:
     standard = rules == Rules(num_players=rules.num_players)
     metadata = None if standard else {"rules": json.dumps(dataclasses.asdict(rules))}
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, beside, metadata)
+    save_file({name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, beside, metadata)
     fsync_path(beside)
     beside.replace(path)
     fsync_path(path.parent)

@@ -36,7 +36,7 @@ class Statistics:
 
 
 def statistics(games: Games) -> Statistics:
-    """The statistics of at least one game; a game is bombed where its last life was lost. Raises ValueError without games."""
+    """The statistics of at least one game (else ValueError); a game is bombed where its last life was lost."""
     from hanabi_rl.data.validation import replay_outcomes
 
     if len(games) == 0:
@@ -74,9 +74,7 @@ def describe(stats: Statistics) -> str:
         f"{'':9}{'min':>5}{'max':>5}{'mean':>8}{'median':>8}{'std':>7}",
     ]
     for name, spread in (("scores", stats.scores), ("lengths", stats.lengths)):
-        lines.append(
-            f"{name:9}{spread.min:5d}{spread.max:5d}{spread.mean:8.2f}{spread.median:8g}{spread.std:7.2f}"
-        )
+        lines.append(f"{name:9}{spread.min:5d}{spread.max:5d}{spread.mean:8.2f}{spread.median:8g}{spread.std:7.2f}")
     if stats.human_seats < stats.games * stats.players:
         lines.append(f"{stats.human_seats:,} of {stats.games * stats.players:,} seats are human; only those are cloned")
     return "\n".join(lines)

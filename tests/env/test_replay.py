@@ -65,7 +65,7 @@ def test_an_illegal_move_is_named(small_games, game, turn, action, message):
 def test_moves_after_the_end_are_illegal(small_games):
     decks, actions = small_games[0], np.pad(small_games[1], ((0, 0), (0, 1)), constant_values=SMALL.noop)
     actions[1, 4] = 2
-    with pytest.raises(ValueError, match="game 1, turn 4: .*the game is over"):
+    with pytest.raises(ValueError, match=r"game 1, turn 4: .*the game is over"):
         replay_moves(SMALL, decks, actions)
 
 

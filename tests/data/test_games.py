@@ -1,0 +1,225 @@
+"""Files of games: the real ones, round trips, and an error for everything that can be wrong with one."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from hanabi_rl.data.games import GameDataError, Games, join_games, load_games, save_games, validate_games
+from hanabi_rl.data.statistics import statistics
+from hanabi_rl.env.game import Rules
+
+FIELDS = [field.name for field in dataclasses.fields(Games) if field.name != "rules"]
+SMALL = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
+
+
+def assert_equal(games: Games, expected: Games, skip: tuple[str, ...] = ()) -> None:
+    assert games.rules == expected.rules
+    for name in FIELDS:
+        if name not in skip:
+            np.testing.assert_array_equal(getattr(games, name), getattr(expected, name), err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def games(make_games) -> Games:
+    return make_games(Rules(), 8)
+
+
+@pytest.fixture
+def path(games, tmp_path):
+    save_games(tmp_path / "games.safetensors", games)
+    return tmp_path / "games.safetensors"
+
+
+# Games, mean score, unfinished and bombed ones of the recorded games: shared/data/README.md.
+@pytest.mark.parametrize(
+    ("name", "count", "mean", "known"),
+    [
+        ("3_player_games_val", 221, 24.19, {"unfinished": 34, "bombed": 0}),
+        ("3p_human_train_180", 180, None, {}),
+        ("3p_human_val_41", 41, None, {}),
+        ("2p_human_hanab_live", 19, None, {}),
+        ("3p_human_hanab_live", 16, None, {}),
+        ("2p_human_with_ai", 1576, 6.69, {"bombed": 969, "human_seats": 1576}),
+        ("2p_recorded_bot_8k", 8000, 20.82, {"decks": 8000}),
+        ("2p_hgroup_bot_train", 1000, 21.51, {"bombed": 76, "decks": 1000}),
+        ("2p_hgroup_bot_val", 109, 21.39, {"bombed": 8, "decks": 109}),
+    ],
+)
+def test_recorded_games_load_and_round_trip(shared_data, tmp_path, name, count, mean, known):
+    source = shared_data(f"{name}.safetensors")
+    games = load_games(source)
+    stats = statistics(games)
+    assert stats.games == len(games) == count
+    assert mean is None or round(stats.scores.mean, 2) == mean
+    assert {key: getattr(stats, key) for key in known} == known
+    save_games(tmp_path / "copy.safetensors", games)
+    original, copy = load_file(source), load_file(tmp_path / "copy.safetensors")
+    assert original.keys() == copy.keys()
+    for key, tensor in original.items():
+        assert tensor.dtype == copy[key].dtype
+        np.testing.assert_array_equal(tensor, copy[key], err_msg=key)
+
+
+def test_the_papers_table_for_the_three_player_validation_games(shared_data):
+    """AH2AC2, open data: 221 games, scores 19/25/24.19/25/1.20, lengths 46/62/56.16/56/2.86."""
+    stats = statistics(load_games(shared_data("3_player_games_val.safetensors")))
+    for spread, expected in ((stats.scores, (19, 25, 24.19, 25, 1.20)), (stats.lengths, (46, 62, 56.16, 56, 2.86))):
+        got = (spread.min, spread.max, round(spread.mean, 2), spread.median, round(spread.std, 2))
+        assert got == expected
+
+
+def test_the_split_of_the_human_games_is_the_whole(shared_data):
+    parts = [load_games(shared_data(f"3p_human_{part}.safetensors")) for part in ("train_180", "val_41")]
+    joined = join_games(parts)
+    whole = load_games(shared_data("3_player_games_val.safetensors"))
+    order = np.argsort(joined.game_ids)
+    assert_equal(joined.select(order), whole.select(np.argsort(whole.game_ids)))
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".json", ".jsonl"])
+def test_round_trip(games, tmp_path, suffix):
+    seats = np.arange(16).reshape(8, 2) % 3 > 0
+    games = dataclasses.replace(games, human_seats=seats)
+    path = tmp_path / "new" / f"games{suffix}"
+    save_games(path, games)
+    assert_equal(load_games(path), games)
+    assert sorted(path.parent.iterdir()) == [path]
+
+
+def test_one_game_is_the_sites_own_json(games, tmp_path):
+    save_games(tmp_path / "one.json", games.select([1]))
+    assert json.loads((tmp_path / "one.json").read_text())["id"] == 101
+    assert_equal(load_games(tmp_path / "one.json"), games.select([1]))
+
+
+def test_a_small_game_round_trips_and_the_site_refuses_it(make_games, tmp_path):
+    small = make_games(SMALL, 4)
+    save_games(tmp_path / "small.safetensors", small)
+    assert_equal(load_games(tmp_path / "small.safetensors"), small)
+    with pytest.raises(GameDataError, match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has the standard"):
+        save_games(tmp_path / "small.jsonl", small)
+
+
+def test_joining_and_selecting(games):
+    long = dataclasses.replace(
+        games, actions=np.pad(games.actions, ((0, 0), (0, 3)), constant_values=20), human_seats=np.zeros((8, 2), bool)
+    )
+    joined = join_games([games.select(slice(3)), long])
+    assert joined.actions.shape == (11, 92)
+    assert joined.human_seats.tolist() == [[True, True]] * 3 + [[False, False]] * 8
+    validate_games(joined)
+    assert_equal(joined.select(np.arange(11) < 3), games.select(slice(3)), skip=("actions", "human_seats"))
+    with pytest.raises(ValueError, match="games to join, got none"):
+        join_games([])
+    with pytest.raises(ValueError, match="one set of rules"):
+        join_games([games, dataclasses.replace(games, rules=Rules(num_players=3))])
+
+
+def swap_cards(t):
+    t["decks"][3, 0] = (0, 0) if t["decks"][3, 0].any() else (4, 4)
+
+
+def illegal_discard(t):
+    t["actions"][2, 0, 0] = 0
+
+
+def go_on_after_the_end(t):
+    end = t["num_actions"][4]
+    t["actions"][4, end, end % 2] = 5
+    t["num_actions"][4] += 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("scores"), "expected the tensor 'scores'"),
+        (lambda t: t.update(extra=t["scores"]), "expected no tensors but .*, got 'extra'"),
+        (lambda t: t.update(actions=t["actions"].astype(np.float32)), "actions: expected integers, got dtype float32"),
+        (lambda t: t.update(human_seats=np.ones((8, 2), np.int32)), "human_seats: expected bool, got dtype int32"),
+        (lambda t: t.update(decks=t["decks"][..., 0]), "decks: expected 3 axes, got shape .8, 50."),
+        (lambda t: t.update(num_players=np.array(7)), "num_players: .*2 to 5, got 7"),
+        (lambda t: t.update(num_players=np.array(3)), r"actions: expected shape \(8, 89, 3\), got \(8, 89, 2\)"),
+        (lambda t: t.update(scores=t["scores"][:5]), r"scores: expected shape \(8,\), got \(5,\)"),
+        (lambda t: t.update(decks=t["decks"][:, :49]), r"decks: expected shape \(8, 50, 2\)"),
+        (lambda t: t["decks"].__setitem__((6, 49, 1), 5), r"game 6 \(game_id 106\), decks: card 49: expected a rank in 0..4"),
+        (swap_cards, r"game 3 \(game_id 103\), decks: expected the 50-card deck with \d of \w\d, got \d"),
+        (lambda t: t["actions"].__setitem__((5, 2, 0), 21), r"game 5 \(game_id 105\), turn 2, actions: seat 0: expected an action in 0..20, got 21"),
+        (lambda t: t["actions"].__setitem__((5, 3, 0), 4), "game 5 .*, turn 3, actions: seat 0: expected the no-op 20 while seat 1 moves, got 4"),
+        (lambda t: t["num_actions"].__setitem__(1, 0), "game 1 .*, num_actions: expected 1..89, got 0"),
+        (lambda t: t["num_actions"].__setitem__(1, 90), "game 1 .*, num_actions: expected 1..89, got 90"),
+        (lambda t: t["num_actions"].__setitem__(1, 8), "game 1 .*, turn 8, actions: expected the no-op 20 after the game's 8 moves"),
+        (illegal_discard, r"game 2 .*, turn 0, actions: expected a legal move, got illegal move 0 \(Alice discards .*all 8 inf"),
+        (go_on_after_the_end, r"game 4 .*, turn \d+, actions: expected the no-op after the game's end at turn \d+, got 5"),
+        (lambda t: t["scores"].__setitem__(7, 9), "game 7 .*, scores: expected [0-8] as replayed, got 9"),
+    ],
+)
+def test_what_is_wrong_is_named(path, change, message):
+    """File, game, turn, field, expected and got."""
+    tensors = load_file(path)
+    change(tensors)
+    save_file({name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, path)
+    with pytest.raises(GameDataError, match=f"{path.name}.*{message}"):
+        load_games(path)
+
+
+def test_the_first_offending_game_is_named(path):
+    tensors = load_file(path)
+    tensors["scores"][[2, 6]] += 1
+    save_file(tensors, path)
+    with pytest.raises(GameDataError) as caught:
+        load_games(path)
+    assert (caught.value.game, caught.value.game_id, caught.value.field) == (2, 102, "scores")
+
+
+def test_validation_can_be_left_out(path, games):
+    tensors = load_file(path)
+    tensors["scores"][2] += 1
+    save_file(tensors, path)
+    loaded = load_games(path, validate=False)
+    assert_equal(loaded, games, skip=("scores",))
+
+
+def test_a_wrong_flag_of_an_unfinished_game(games):
+    flipped = games.unfinished.copy()
+    flipped[3] = ~flipped[3]
+    with pytest.raises(GameDataError, match=f"game 3 .*, unfinished: expected {games.unfinished[3]} as replayed"):
+        validate_games(dataclasses.replace(games, unfinished=flipped))
+    with pytest.raises(GameDataError, match=r"games, actions: expected signed integers \[8, 89\], got float64\[8, 89\]"):
+        validate_games(dataclasses.replace(games, actions=games.actions.astype(float)))
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(FileNotFoundError, match="expected a file of games"):
+        load_games(tmp_path / "none.safetensors")
+    for name, content, message in [
+        ("a.safetensors", b"no tensors", "expected a safetensors file"),
+        ("a.json", b"{", "expected JSON"),
+        ("a.json", b"\xff\xfe", "expected text"),
+        ("a.jsonl", b"{}\n[1]\n", "game 0: expected a list under 'players'"),
+        ("a.json", b"[1]", "game 0: expected an object, got int"),
+        ("a.pickle", b"", "ending in .safetensors, .json, .jsonl"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            load_games(tmp_path / name)
+
+
+def test_site_files_name_the_game_that_is_wrong(games, make_games, tmp_path):
+    path = tmp_path / "games.jsonl"
+    save_games(path, games)
+    lines = path.read_text().splitlines()
+    save_games(path, make_games(Rules(num_players=3), 2))
+    path.write_text("\n".join([*lines[:2], path.read_text()]))
+    with pytest.raises(GameDataError, match=r"game 2 \(game_id 100\), players: expected 2 players as in game 0, got 3"):
+        load_games(path)
+    broken = json.loads(lines[1])
+    broken["options"]["emptyClues"] = True
+    path.write_text("\n".join([lines[0], "", json.dumps(broken)]))
+    with pytest.raises(GameDataError, match=r"game 1 \(game_id 101\): option emptyClues"):
+        load_games(path)
+    path.write_text("\n".join([lines[0], "{"]))
+    with pytest.raises(GameDataError, match="games.jsonl, line 2: expected JSON"):
+        load_games(path)
