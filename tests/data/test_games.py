@@ -144,15 +144,33 @@ def go_on_after_the_end(t):
         (lambda t: t.update(num_players=np.array(3)), r"actions: expected shape \(8, 89, 3\), got \(8, 89, 2\)"),
         (lambda t: t.update(scores=t["scores"][:5]), r"scores: expected shape \(8,\), got \(5,\)"),
         (lambda t: t.update(decks=t["decks"][:, :49]), r"decks: expected shape \(8, 50, 2\)"),
-        (lambda t: t["decks"].__setitem__((6, 49, 1), 5), r"game 6 \(game_id 106\), decks: card 49: expected a rank in 0..4"),
+        (
+            lambda t: t["decks"].__setitem__((6, 49, 1), 5),
+            r"game 6 \(game_id 106\), decks: card 49: expected a rank in 0..4",
+        ),
         (swap_cards, r"game 3 \(game_id 103\), decks: expected the 50-card deck with \d of \w\d, got \d"),
-        (lambda t: t["actions"].__setitem__((5, 2, 0), 21), r"game 5 \(game_id 105\), turn 2, actions: seat 0: expected an action in 0..20, got 21"),
-        (lambda t: t["actions"].__setitem__((5, 3, 0), 4), "game 5 .*, turn 3, actions: seat 0: expected the no-op 20 while seat 1 moves, got 4"),
+        (
+            lambda t: t["actions"].__setitem__((5, 2, 0), 21),
+            r"game 5 \(game_id 105\), turn 2, actions: seat 0: expected an action in 0..20, got 21",
+        ),
+        (
+            lambda t: t["actions"].__setitem__((5, 3, 0), 4),
+            "game 5 .*, turn 3, actions: seat 0: expected the no-op 20 while seat 1 moves, got 4",
+        ),
         (lambda t: t["num_actions"].__setitem__(1, 0), "game 1 .*, num_actions: expected 1..89, got 0"),
         (lambda t: t["num_actions"].__setitem__(1, 90), "game 1 .*, num_actions: expected 1..89, got 90"),
-        (lambda t: t["num_actions"].__setitem__(1, 8), "game 1 .*, turn 8, actions: expected the no-op 20 after the game's 8 moves"),
-        (illegal_discard, r"game 2 .*, turn 0, actions: expected a legal move, got illegal move 0 \(Alice discards .*all 8 inf"),
-        (go_on_after_the_end, r"game 4 .*, turn \d+, actions: expected the no-op after the game's end at turn \d+, got 5"),
+        (
+            lambda t: t["num_actions"].__setitem__(1, 8),
+            "game 1 .*, turn 8, actions: expected the no-op 20 after the game's 8 moves",
+        ),
+        (
+            illegal_discard,
+            r"game 2 .*, turn 0, actions: expected a legal move, got illegal move 0 \(Alice discards .*all 8 inf",
+        ),
+        (
+            go_on_after_the_end,
+            r"game 4 .*, turn \d+, actions: expected the no-op after the game's end at turn \d+, got 5",
+        ),
         (lambda t: t["scores"].__setitem__(7, 9), "game 7 .*, scores: expected [0-8] as replayed, got 9"),
     ],
 )
@@ -187,7 +205,9 @@ def test_a_wrong_flag_of_an_unfinished_game(games):
     flipped[3] = ~flipped[3]
     with pytest.raises(GameDataError, match=f"game 3 .*, unfinished: expected {games.unfinished[3]} as replayed"):
         validate_games(dataclasses.replace(games, unfinished=flipped))
-    with pytest.raises(GameDataError, match=r"games, actions: expected signed integers \[8, 89\], got float64\[8, 89\]"):
+    with pytest.raises(
+        GameDataError, match=r"games, actions: expected signed integers \[8, 89\], got float64\[8, 89\]"
+    ):
         validate_games(dataclasses.replace(games, actions=games.actions.astype(float)))
 
 

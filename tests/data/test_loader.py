@@ -1,0 +1,70 @@
+"""Every game once an epoch, in an order that (seed, epoch) alone decide, from any saved position on."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hanabi_rl.data.loader import Batch, BatchLoader
+
+
+def take(loader: BatchLoader, count: int) -> list[Batch]:
+    return [loader.next_batch() for _ in range(count)]
+
+
+def assert_same(batches: list[Batch], expected: list[Batch]) -> None:
+    for one, other in zip(batches, expected, strict=True):
+        assert one.epoch == other.epoch
+        np.testing.assert_array_equal(one.index, other.index)
+        np.testing.assert_array_equal(one.weight, other.weight)
+
+
+@pytest.mark.parametrize(("games", "size"), [(10, 4), (12, 4), (3, 8), (1, 1)])
+def test_every_game_once_an_epoch_in_static_shapes(games, size):
+    loader = BatchLoader(games, size, seed=0)
+    for epoch in range(3):
+        batches = list(loader.rest_of_epoch())
+        assert len(batches) == loader.batches_per_epoch == -(-games // size)
+        assert all(batch.index.shape == batch.weight.shape == (size,) for batch in batches)
+        assert {batch.epoch for batch in batches} == {epoch}
+        seen = np.concatenate([batch.index[batch.weight > 0] for batch in batches])
+        assert sorted(seen) == list(range(games))
+        assert sum(batch.weight.sum() for batch in batches) == games
+        assert all((batch.index[batch.weight == 0] == 0).all() for batch in batches)
+
+
+def test_the_order_depends_on_seed_and_epoch_alone():
+    loader, other = BatchLoader(50, 8, seed=3), BatchLoader(50, 16, seed=3)
+    first = np.concatenate([batch.index[batch.weight > 0] for batch in loader.rest_of_epoch()])
+    np.testing.assert_array_equal(first, other.epoch_order(0))
+    assert (loader.epoch_order(1) != first).any()
+    assert (BatchLoader(50, 8, seed=4).epoch_order(0) != first).any()
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 3, 7])
+def test_a_restored_loader_goes_on_where_the_saved_one_was(position):
+    loader = BatchLoader(10, 4, seed=1)
+    take(loader, position)
+    saved = json.loads(json.dumps(loader.state_dict()))
+    tail = take(loader, 8)
+    restored = BatchLoader(10, 4, seed=1)
+    take(restored, 5)
+    restored.load_state_dict(saved)
+    assert_same(take(restored, 8), tail)
+
+
+def test_a_position_of_another_loader_is_refused():
+    saved = BatchLoader(10, 4, seed=1).state_dict()
+    for loader, message in [
+        (BatchLoader(11, 4, seed=1), "for num_games=10, expected 11"),
+        (BatchLoader(10, 5, seed=1), "for batch_size=4, expected 5"),
+        (BatchLoader(10, 4, seed=2), "for seed=1, expected 2"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            loader.load_state_dict(saved)
+    with pytest.raises(ValueError, match=r"batch in 0..2, got 0 and 3"):
+        BatchLoader(10, 4, seed=1).load_state_dict(saved | {"batch": 3})
+    with pytest.raises(ValueError, match="expected 'epoch' in the loader's saved position"):
+        BatchLoader(10, 4, seed=1).load_state_dict({k: v for k, v in saved.items() if k != "epoch"})
+    with pytest.raises(ValueError, match="at least one game"):
+        BatchLoader(0, 4, seed=1)

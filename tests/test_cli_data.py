@@ -1,0 +1,96 @@
+"""`hanabi-rl data ...` and `hanabi-rl replay`, as a user types them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hanabi_rl.cli import main
+from hanabi_rl.data.demos import generate
+from hanabi_rl.data.games import load_games, save_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.hanab_live import decode_link
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("games") / "games.safetensors"
+    save_games(path, generate(Rules(), "random", 20, seed=0))
+    return path
+
+
+def run(capsys, *args) -> str:
+    main([str(arg) for arg in args])
+    return capsys.readouterr().out
+
+
+def test_info(file, capsys):
+    games = load_games(file)
+    text = run(capsys, "data", "info", file)
+    assert f"20 games of 2 players on 20 decks: 0 perfect, {(games.scores == 0).sum()} bombed, 0 unfinished" in text
+    stats = json.loads(run(capsys, "data", "info", file, "--json").splitlines()[-1])
+    lengths = games.num_actions
+    assert stats["lengths"] == {
+        "min": lengths.min(),
+        "max": lengths.max(),
+        "mean": pytest.approx(lengths.mean()),
+        "median": np.median(lengths),
+        "std": pytest.approx(lengths.std()),
+    }
+    assert (stats["games"], stats["players"], stats["human_seats"]) == (20, 2, 40)
+
+
+def test_convert(file, capsys, tmp_path):
+    text = run(capsys, "data", "convert", file, tmp_path / "games.jsonl")
+    assert "games.jsonl: 20 games" in text
+    run(capsys, "data", "convert", tmp_path / "games.jsonl", tmp_path / "again.safetensors")
+    games, again = load_games(file), load_games(tmp_path / "again.safetensors")
+    np.testing.assert_array_equal(again.decks, games.decks)
+    np.testing.assert_array_equal(again.actions, games.actions)
+
+
+def test_split(file, capsys, tmp_path):
+    run(capsys, "data", "split", file, "--fractions", 0.8, 0.1, 0.1, "--out", tmp_path)
+    parts = [load_games(tmp_path / f"games_{name}.safetensors") for name in ("train", "val", "test")]
+    assert [len(part) for part in parts] == [16, 2, 2]
+    run(capsys, "data", "split", file, "--sizes", 5, 5, "--seed", 1, "--out", tmp_path)
+    assert len(load_games(tmp_path / "games_val.safetensors")) == 5
+
+
+def test_replay(file, capsys):
+    games = load_games(file)
+    text = run(capsys, "replay", file, "--game", 3)
+    assert text.count(" to move.") == games.num_actions[3]
+    link = text.splitlines()[-1]
+    assert link.endswith("#1")
+    np.testing.assert_array_equal(decode_link(link).actions, games.moves(3))
+    text = run(capsys, "replay", file, "--game", 3, "--turn", 2)
+    assert text.startswith("Turn 2, Bob to move.")
+    assert text.count(" to move.") == 1 and text.splitlines()[-1].endswith("#2")
+
+
+def test_demos(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "new" / "demos.jsonl"
+    text = run(capsys, "data", "demos", "--bot", "random", "--games", 20, "--out", out)
+    assert f"{out}: 20 games of 2 players" in text
+    assert len(load_games(out)) == 20
+    assert len(list((tmp_path / "cache" / "demos").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["data", "info", "nowhere.safetensors"], "expected a file of games, got nowhere.safetensors"),
+        (["data", "split", "FILE"], "either --fractions or --sizes"),
+        (["data", "split", "FILE", "--fractions", "0.5", "0.6"], "positive fractions that add to 1"),
+        (["data", "convert", "FILE", "games.pickle"], "ending in .safetensors, .json, .jsonl, got games.pickle"),
+        (["replay", "FILE", "--game", "20"], "expected --game in 0..19, got 20"),
+        (["replay", "FILE", "--turn", "0"], "expected a turn in 1.."),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(file, capsys, args, message):
+    with pytest.raises(SystemExit) as caught:
+        main([str(file) if arg == "FILE" else arg for arg in args])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
