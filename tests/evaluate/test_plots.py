@@ -31,7 +31,7 @@ def test_bc_curves_show_what_was_logged(tmp_path, figures):
     metrics = [
         {"epoch": 1, "train_loss": 2.0, "val_loss": 2.1, "train_accuracy": 0.2, "val_accuracy": 0.1},
         {
-            "step": 2,
+            "epoch": 2,
             "train_loss": 1.5,
             "val_loss": 1.9,
             "train_accuracy": 0.4,
