@@ -20,8 +20,7 @@ from hanabi_rl.files import to_json, write_text
 
 def announce_stage(index: int, total: int, title: str) -> None:
     """Prints the start of one stage of a script to stderr: `[2/4] Behavioural cloning`."""
-    sys.stderr.write(f"[{index}/{total}] {title}\n")
-    sys.stderr.flush()
+    print(f"[{index}/{total}] {title}", file=sys.stderr, flush=True)
 
 
 class Tracker:
@@ -196,8 +195,7 @@ class Progress:
         now = time.monotonic()
         if self._bar is None and (now - self._line_at >= self._interval_s or position >= self._total):
             self._line_at = now
-            self._stream.write(self._line(now, text) + "\n")
-            self._stream.flush()
+            print(self._line(now, text), file=self._stream, flush=True)
         if not self._updated:  # the first update compiled: it would spoil the rate
             self._updated, self._since = True, (now, position)
 
