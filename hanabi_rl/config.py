@@ -90,7 +90,7 @@ class BCTraining:
     """Game files for validation. None: a tenth of the games, split by deck."""
     demo_games: int = 1000
     """How many bot games to clone when no data is given."""
-    network: NetworkConfig = NetworkConfig()
+    network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
     batch_size: int = 32
     """Games in a minibatch (each gives one trajectory per player)."""
     epochs: int = 70
@@ -138,7 +138,8 @@ class PPOConfig(RunConfig):
     num_blocks: int = 8
     """Actors are shuffled within this many fixed blocks of environments; the number of devices must divide it."""
     loss_average: Literal["timesteps", "decisions"] = "timesteps"
-    """timesteps: every term is averaged over all seat-timesteps (AH2AC2); decisions: actor terms over decisions only."""
+    """timesteps: every term is averaged over all seat-timesteps (AH2AC2); decisions: actor terms over decisions
+    only."""
     critic_warmup_updates: int = 0
     """First train the critic alone for this many updates."""
     eval_every: int = 100

@@ -1,6 +1,7 @@
 """Loss terms, element by element or as weighted sums.
 
-A *weight* array sums to one over the whole (global) minibatch, so `sum(weight * term)` is a mean, and the sum over devices of the local sums is
+A *weight* array sums to one over the whole (global) minibatch, so `sum(weight * term)` is a mean, and the sum over
+devices of the local sums is
 the global mean. Gradients are then summed over devices, never averaged.
 """
 
@@ -12,8 +13,7 @@ import jax.numpy as jnp
 Metrics = dict[str, jax.Array]
 
 
-@flax.struct.dataclass
-class PPOBatch:
+class PPOBatch(flax.struct.PyTreeNode):
     """What the PPO loss reads of each seat-timestep; every leaf but the logits has shape [...]."""
 
     action: jax.Array  # int32
@@ -33,7 +33,8 @@ def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: floa
 
 
 def clipped_value_error(value: jax.Array, old_value: jax.Array, target: jax.Array, clip_eps: float) -> jax.Array:
-    """Half the squared error of the critic, pessimistic between the new value and its clip to within eps of the old one."""
+    """Half the squared error of the critic, pessimistic between the new value and its clip to within eps of the old
+    one."""
     clipped = old_value + jnp.clip(value - old_value, -clip_eps, clip_eps)
     return 0.5 * jnp.maximum((value - target) ** 2, (clipped - target) ** 2)
 

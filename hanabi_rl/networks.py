@@ -1,7 +1,9 @@
 """Networks: the AH2AC2 LSTM policy and its critic.
 
-An actor is `embedding -> stacked LSTM -> decoder -> logits` (AH2AC2 section 4.2, Table 8); the critic is a small MLP that reads the last LSTM
-layer's output. The two are separate parameter sub-trees, `actor` and `critic`, so that a cloned policy is exactly the actor of a learner.
+An actor is `embedding -> stacked LSTM -> decoder -> logits` (AH2AC2 section 4.2, Table 8); the critic is a small MLP
+that reads the last LSTM
+layer's output. The two are separate parameter sub-trees, `actor` and `critic`, so that a cloned policy is exactly the
+actor of a learner.
 
 Everything is time first: `T` timesteps of `B` rows. A row is one seat's whole observation history.
 """
@@ -46,7 +48,8 @@ class NetworkConfig:
 
 
 def _lstm_gates(gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, ...]:
-    """The LSTM equations for one timestep. gates: [B, 4H] before activation (input, forget, candidate, output); cell: [B, H]."""
+    """The LSTM equations for one timestep. gates: [B, 4H] before activation (input, forget, candidate, output); cell:
+    [B, H]."""
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     new_cell = f * cell + i * g
@@ -72,7 +75,8 @@ def lstm_scan(
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
     """An LSTM layer over time, given its inputs already projected to the four gates.
 
-    The input projection is one large product outside the scan, and the gradient of the recurrent kernel is one large product after the
+    The input projection is one large product outside the scan, and the gradient of the recurrent kernel is one large
+    product after the
     backward scan (inside it, it would be a read-modify-write of the whole kernel at every timestep).
 
     Args:
@@ -137,7 +141,8 @@ class LSTMLayer(nn.Module):
     def __call__(
         self, carry: tuple[jax.Array, jax.Array], x: jax.Array, reset: jax.Array
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        """carry: (cell, hidden) [B, H]; x: float32 [T, B, D]; reset: bool [T, B]. Returns (carry, hidden states [T, B, H])."""
+        """carry: (cell, hidden) [B, H]; x: float32 [T, B, D]; reset: bool [T, B]. Returns (carry, hidden states [T,
+        B, H])."""
         inputs = nn.Dense(4 * self.features, name="input")(x)
         kernel = self.param("recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features))
         return lstm_scan(inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype))
@@ -150,6 +155,7 @@ class LSTMActor(nn.Module):
     num_actions: int
 
     def setup(self) -> None:
+        """Names the layers, which names their parameters."""
         self.embedding = [nn.Dense(w) for w in self.config.embedding]
         self.norms = [nn.LayerNorm() for _ in self.config.embedding]
         self.lstm = [LSTMLayer(w) for w in self.config.lstm]
@@ -178,7 +184,8 @@ class LSTMActor(nn.Module):
     def __call__(
         self, carry: LSTMCarry, obs: jax.Array, legal: jax.Array, reset: jax.Array, deterministic: bool = True
     ) -> tuple[LSTMCarry, jax.Array]:
-        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A]). `deterministic=False` needs a `dropout` rng."""
+        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A]). `deterministic=False` needs a
+        `dropout` rng."""
         carry, features = self.features(carry, obs, reset)
         return carry, self.head(features, legal, deterministic)
 
@@ -204,6 +211,7 @@ class LSTMActorCritic(nn.Module):
     num_actions: int
 
     def setup(self) -> None:
+        """Names the two halves, which names their parameters."""
         self.actor = LSTMActor(self.config, self.num_actions)
         self.critic = Critic(self.config.critic)
 

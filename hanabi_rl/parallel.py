@@ -1,7 +1,9 @@
 """Data parallelism over the local devices: the only file that names pmap.
 
-An update is written against the axis name `AXIS`. Its state comes in two kinds of trees: *replicated* (parameters, optimiser, counters), passed
-and returned whole, and *sharded*, whose every leaf has a leading axis of environments or games, split evenly over the devices.
+An update is written against the axis name `AXIS`. Its state comes in two kinds of trees: *replicated* (parameters,
+optimiser, counters), passed
+and returned whole, and *sharded*, whose every leaf has a leading axis of environments or games, split evenly over the
+devices.
 """
 
 from collections.abc import Callable
@@ -21,7 +23,8 @@ def num_devices() -> int:
 
 
 def replicate(tree: T) -> T:
-    """Copies every leaf to all devices, placed as `data_parallel` returns it (so that the first call compiles like all later ones)."""
+    """Copies every leaf to all devices, placed as `data_parallel` returns it (so that the first call compiles like
+    all later ones)."""
     return jax.device_put(tree, _placement(PartitionSpec()))
 
 

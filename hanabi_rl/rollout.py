@@ -1,14 +1,15 @@
 """Collecting experience: one jitted scan over environment timesteps.
 
-The rollout keeps the compact game states, not observations: a minibatch encodes its own (`encode`), which costs far less than storing and
+The rollout keeps the compact game states, not observations: a minibatch encodes its own (`encode`), which costs far
+less than storing and
 reading back 658 floats a seat.
 
 Shapes: `T` timesteps, `N` environments, `P` seats. A *row* is one seat of one environment; networks see `N * P` rows.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -21,8 +22,7 @@ from hanabi_rl.env.rules import Rules, State, current_player, legal_actions, leg
 PyTree = Any
 
 
-@flax.struct.dataclass
-class ActorState:
+class ActorState(flax.struct.PyTreeNode):
     """What continues from one rollout to the next; every leaf has a leading environment axis, so it shards."""
 
     env: EnvState
@@ -32,8 +32,7 @@ class ActorState:
     index: jax.Array  # int32 [N], the environment's place among all of them, on whichever device
 
 
-@flax.struct.dataclass
-class Rollout:
+class Rollout(flax.struct.PyTreeNode):
     """Experience, time first."""
 
     state: State  # [T, N], before each action, without the deck
@@ -71,7 +70,7 @@ def initial_actors(
 
 def collect(
     env: HanabiEnv,
-    network: nn.Module,
+    apply: Callable[..., Any],
     params: PyTree,
     reference: Policy | None,
     actors: ActorState,
@@ -81,14 +80,14 @@ def collect(
     """Plays `num_steps` timesteps in every environment, every seat sampling from the network.
 
     Args:
-        network: an actor-critic, `apply({"params": params}, carry, obs, legal, reset) -> (carry, logits, value)`.
+        apply: an actor-critic, `apply(params, carry, obs, legal, reset) -> (carry, logits, value)`, time first.
         reference: a policy whose logits are stored, or None.
         key: environment e samples at timestep t with a key folded from (key, e, t).
 
     Returns:
         The actors' state afterwards, the rollout, and the value of what comes after it, float32 [N, P].
     """
-    rules, variables = env.rules, {"params": params}
+    rules = env.rules
     num_envs, players = actors.reset.shape[0], rules.num_players
     env_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(actors.index)
 
@@ -100,7 +99,7 @@ def collect(
         return jax.tree.map(lambda x: _seats(x, num_envs, players), tree)
 
     def evaluate(actors: ActorState, seen: tuple[jax.Array, ...]) -> tuple[PyTree, jax.Array, jax.Array]:
-        carry, logits, value = network.apply(variables, jax.tree.map(_rows, actors.carry), *(x[None] for x in seen))
+        carry, logits, value = apply(params, jax.tree.map(_rows, actors.carry), *(x[None] for x in seen))
         return seats((carry, logits[0], value[0]))
 
     def consult_reference(actors: ActorState, seen: tuple[jax.Array, ...]) -> tuple[PyTree, jax.Array | None]:

@@ -1,12 +1,13 @@
 """Behavioural cloning of recorded Hanabi games.
 
-    python train/bc.py --data games.safetensors --val more.safetensors
-    python train/bc.py --preset 2p-1k --data train.safetensors --seeds 0 1 2
+python train/bc.py --data games.safetensors --val more.safetensors
+python train/bc.py --preset 2p-1k --data train.safetensors --seeds 0 1 2
 """
 
 from pathlib import Path
 
-from hanabi_rl.pipelines.bc import BCConfig, run_bc
+from hanabi_rl.config import BCConfig
+from hanabi_rl.pipelines.bc import run_bc
 from hanabi_rl.pipelines.script import main
 
 if __name__ == "__main__":

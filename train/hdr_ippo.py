@@ -1,12 +1,13 @@
 """HDR-IPPO: a human-like partner from a clone and regularised self-play.
 
-    python train/hdr_ippo.py --kl-weight 0.25
-    python train/hdr_ippo.py --preset 2p-1k --bc.data games.safetensors
+python train/hdr_ippo.py --kl-weight 0.25
+python train/hdr_ippo.py --preset 2p-1k --bc.data games.safetensors
 """
 
 from pathlib import Path
 
-from hanabi_rl.pipelines.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
+from hanabi_rl.config import HDRIPPOConfig
+from hanabi_rl.pipelines.hdr_ippo import run_hdr_ippo
 from hanabi_rl.pipelines.script import main
 
 if __name__ == "__main__":

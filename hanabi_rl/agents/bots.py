@@ -12,7 +12,7 @@ import numpy as np
 
 from hanabi_rl.agents.convention import ILLEGAL, ConventionBot
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 
 
 @flax.struct.dataclass

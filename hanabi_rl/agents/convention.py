@@ -32,7 +32,7 @@ from hanabi_rl.agents.inference import (
     read_hint,
 )
 from hanabi_rl.agents.obs_view import ObsView, to_set, view
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 
 ILLEGAL = -1e10
 

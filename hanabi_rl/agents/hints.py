@@ -15,25 +15,27 @@ from hanabi_rl.agents.inference import (
     is_single,
     read_hands,
     read_hint,
+    soon_playable,
     union_and_repeats,
 )
 from hanabi_rl.agents.obs_view import ObsView
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 
 
 class Values:
     """What a hint gains and costs; tuned by coordinate search on the self-play of 2 to 5 players together."""
 
-    PLAY = 8.0  # a card becomes known to be playable
-    TOUCH = 2.5  # a useful card gets its first hint ...
-    CRITICAL = 2.0  # ... and is the last of its kind
+    PLAY = 7.5  # a card becomes known to be playable
+    SOON = 4.0  # or playable once cards known elsewhere are played
+    TOUCH = 3.0  # a useful card gets its first hint ...
+    CRITICAL = 2.5  # ... and is the last of its kind
     NARROWED = 0.7  # per useful clued card, times the share of its candidates that goes
     KNOWN_TRASH = 2.0  # a useless card is recognised
     FIXED = 20.0  # a card that would have been played wrongly no longer is
     MISPLAY = 40.0  # a card will be played wrongly
     WRONG = 8.0  # the receiver will rule out what a useful card is
     TRASH = 6.0  # a useless card is touched and its owner cannot tell
-    DUPLICATE = 8.0  # so is a second copy of a clued card
+    DUPLICATE = 9.0  # so is a second copy of a clued card
     HARMLESS = 1.0  # either, if its owner can tell
     MAYBE_MINE = 15.0  # a copy may be among the hinter's own clued cards, times its chance
     LOST_CRITICAL = 12.0  # the next player discards the last copy of a useful card
@@ -88,11 +90,16 @@ def judge_hints(
     facts = _facts(board, public, mine, seen)
     danger = _next_loses(rules, board, everyone, seen)
 
+    def waits(known: Public, reading: Reading) -> jax.Array:
+        late = reading.candidates & ~soon_playable(rules, board, reading.claimed)
+        return known.clued & (late == 0) & ~reading.trash & ~reading.playable & ((reading.candidates & seen.hands) != 0)
+
     def judge(target: jax.Array, cards: jax.Array, is_rank: jax.Array) -> tuple[jax.Array, jax.Array]:
         touched = ((seen.hands & cards) != 0) & target[:, None]
         told = read_hint(rules, board, public, everyone, target, touched, cards, is_rank)
         after = read_hands(board, told)
         worth = _gain(public, everyone, told, after, facts, target, touched, seen)
+        worth += Values.SOON * jnp.sum(waits(told, after) & ~waits(public, everyone) & target[:, None])
         worth += danger - _next_loses(rules, board, after, seen)
         pattern = jnp.sum(jnp.where(touched, jnp.left_shift(1, jnp.arange(rules.hand_size)), 0))
         return jnp.where(jnp.any(touched), worth, -jnp.inf), jnp.where(is_rank, 0, pattern)

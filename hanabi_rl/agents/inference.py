@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.obs_view import ObsView, to_set
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 
 
 class Public(NamedTuple):
@@ -92,7 +92,8 @@ def read_hands(board: Board, public: Public) -> Reading:
     once, repeated = union_and_repeats(exact)
     elsewhere = (once & ~exact) | repeated
     fresh = narrowed & ~elsewhere
-    duplicate = public.clued & (fresh == 0) & ~((exact & board.playable) != 0)
+    # What is known to be in two places is needed in one: it can be played, and a last copy cannot be there twice.
+    duplicate = public.clued & (fresh == 0) & ((exact & board.playable) == 0) & ((narrowed & board.critical) == 0)
     candidates = jnp.where(public.clued, _unless_empty(fresh, narrowed), narrowed)
 
     trash = present & ((useful == 0) | duplicate)
@@ -134,7 +135,7 @@ def read_hint(
         inferred=public.inferred,
         clued=public.clued | touched,
     )
-    playable = _soon_playable(rules, board, before.claimed)
+    playable = soon_playable(rules, board, before.claimed)
 
     new = touched & ~public.clued
     on_chop = new & before.chop
@@ -189,7 +190,7 @@ def is_single(cards: jax.Array) -> jax.Array:
     return (cards != 0) & ((cards & (cards - 1)) == 0)
 
 
-def _soon_playable(rules: Rules, board: Board, claimed: jax.Array) -> jax.Array:
+def soon_playable(rules: Rules, board: Board, claimed: jax.Array) -> jax.Array:
     """Cards playable now or once cards known in some hand are played."""
     soon = board.playable
     for _ in range(rules.num_ranks - 1):

@@ -7,14 +7,14 @@ observer: row 0 is the observer's own hand, row 1 the next player's. A set of ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import sections
 
 
 class LastMove(NamedTuple):
@@ -74,53 +74,38 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
         raise ValueError(
             f"obs must have shape [{rules.obs_size}] for {rules.num_players} players, got {list(obs.shape)}"
         )
-    players, hand, cards = rules.num_players, rules.hand_size, rules.num_cards
-    position = 0
+    players, hand, cards, ranks = rules.num_players, rules.hand_size, rules.num_cards, rules.num_ranks
+    part = {name: obs[where] > 0 for name, where in sections(rules).items()}
 
-    def take(*shape: int) -> jax.Array:
-        nonlocal position
-        start, position = position, position + int(np.prod(shape))
-        return (obs[start:position] > 0).reshape(shape)
-
-    others = take(players - 1, hand, cards)
-    take(players)  # who is missing a card: empty slots say so
-    deck = take(rules.deck_size - players * hand)
-    tops = to_set(take(cards))
-    info, lives = take(rules.max_info_tokens), take(rules.max_life_tokens)
-    discards = take(rules.num_colors, sum(rules.num_cards_of_rank))
-    last = _last_move(rules, take)
-    knowledge = take(players, hand, cards + rules.num_colors + rules.num_ranks)
-
-    played = tops
-    for _ in range(rules.num_ranks - 1):
+    mine = jnp.zeros((1, hand), jnp.uint32)
+    cards_known = part["beliefs"].reshape(players, hand, rules.card_features)
+    played = to_set(part["fireworks"])
+    for _ in range(ranks - 1):
         played |= (played & ~jnp.uint32(rules.rank_cards[0])) >> 1
-    of_rank = np.split(np.arange(sum(rules.num_cards_of_rank)), np.cumsum(rules.num_cards_of_rank)[:-1])
+    copies = np.repeat(np.arange(cards), np.tile(rules.num_cards_of_rank, rules.num_colors))
     return ObsView(
-        hands=to_set(jnp.concatenate([jnp.zeros((1, hand, cards), jnp.bool_), others])),
-        knowledge=to_set(knowledge[..., :cards]),
-        clued=jnp.any(knowledge[..., cards:], axis=-1),
+        hands=jnp.concatenate([mine, to_set(part["hands"].reshape(players - 1, hand, cards))]),
+        knowledge=to_set(cards_known[..., :cards]),
+        clued=jnp.any(cards_known[..., cards:], axis=-1),
         played=played,
-        discarded=jnp.stack([jnp.sum(discards[:, places], axis=1) for places in of_rank], axis=1).reshape(-1),
-        deck=jnp.sum(deck),
-        info=jnp.sum(info),
-        lives=jnp.sum(lives),
-        last=last,
+        discarded=jnp.stack([jnp.sum(part["discards"][copies == card]) for card in range(cards)]),
+        deck=jnp.sum(part["deck"]),
+        info=jnp.sum(part["info_tokens"]),
+        lives=jnp.sum(part["life_tokens"]),
+        last=_last_move(rules, part),
     )
 
 
-def _last_move(rules: Rules, take: Callable[..., jax.Array]) -> LastMove:
-    actor, kind, target = take(rules.num_players), take(4), take(rules.num_players)
-    color, rank = take(rules.num_colors), take(rules.num_ranks)
-    touched, slot = take(rules.hand_size), take(rules.hand_size)
-    take(rules.num_cards + 2)  # the card played or discarded and its outcome: the board says so too
-    in_color = jnp.where(color, jnp.array(rules.color_cards, jnp.uint32), 0)
-    in_rank = jnp.where(rank, jnp.array(rules.rank_cards, jnp.uint32), 0)
+def _last_move(rules: Rules, part: dict[str, jax.Array]) -> LastMove:
+    in_color = jnp.where(part["last_color"], jnp.array(rules.color_cards, jnp.uint32), 0)
+    in_rank = jnp.where(part["last_rank"], jnp.array(rules.rank_cards, jnp.uint32), 0)
+    _, _, is_color_hint, is_rank_hint = part["last_kind"]
     return LastMove(
-        actor=actor,
-        is_hint=kind[2] | kind[3],
-        is_rank_hint=kind[3],
-        target=target,
+        actor=part["last_player"],
+        is_hint=is_color_hint | is_rank_hint,
+        is_rank_hint=is_rank_hint,
+        target=part["last_target"],
         hinted=jnp.sum(in_color, dtype=jnp.uint32) | jnp.sum(in_rank, dtype=jnp.uint32),
-        touched=touched,
-        slot=slot,
+        touched=part["last_touched"],
+        slot=part["last_slot"],
     )

@@ -76,8 +76,7 @@ class PolicyInfo:
     greedy: bool = dataclasses.field(default=True, compare=False)  # whether that evaluation was greedy
 
 
-@flax.struct.dataclass
-class NetworkPolicy:
+class NetworkPolicy(flax.struct.PyTreeNode):
     """A trained `LSTMActor` as a `Policy`; `agents/loading.py` says what its folder on disk is."""
 
     params: PyTree  # of the actor alone, float32 leaves

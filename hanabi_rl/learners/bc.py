@@ -1,4 +1,5 @@
-"""Behavioural cloning (AH2AC2 section 4.2 and A.3): an LSTM predicts each player's actions from its own observation history."""
+"""Behavioural cloning (AH2AC2 section 4.2 and A.3): an LSTM predicts each player's actions from its own observation
+history."""
 
 import dataclasses
 from collections.abc import Callable
@@ -24,8 +25,7 @@ from hanabi_rl.networks import LSTMActor, init_params, initial_carry
 PyTree = Any
 
 
-@flax.struct.dataclass
-class BCState:
+class BCState(flax.struct.PyTreeNode):
     """The training state; replicated over devices."""
 
     params: PyTree  # of the actor
@@ -34,8 +34,7 @@ class BCState:
     key: jax.Array  # of the run; only folded into
 
 
-@flax.struct.dataclass
-class GameBatch:
+class GameBatch(flax.struct.PyTreeNode):
     """A minibatch of B games; every leaf has the game axis first, so it shards."""
 
     decks: jax.Array  # uint8 [B, D]
@@ -62,7 +61,9 @@ class BC:
         """A state with fresh parameters."""
         param_key, run_key = jax.random.split(key)
         params = init_params(self.module, param_key, self.config.network, self.rules.obs_size, self.rules.num_moves)
-        return BCState(params=params, opt_state=self.optimizer().init(params), step=jnp.zeros((), jnp.int32), key=run_key)
+        return BCState(
+            params=params, opt_state=self.optimizer().init(params), step=jnp.zeros((), jnp.int32), key=run_key
+        )
 
     def policy(self, state: BCState) -> NetworkPolicy:
         """The policy as it stands."""
@@ -95,6 +96,7 @@ class BC:
         carry = initial_carry(self.config.network, obs.shape[1])
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
+            logits: Any
             _, logits = self.module.apply(
                 {"params": params}, carry, obs, legal, reset, deterministic=False, rngs={"dropout": dropout_key}
             )
@@ -134,11 +136,15 @@ def game_batch(games: Games, batch: Batch, key: jax.Array, permute_colors: bool)
     """
     rules, size = games.rules, len(batch.index)
     seats = np.ones((len(games), rules.num_players), bool) if games.human_seats is None else games.human_seats
-    identity = np.broadcast_to(np.arange(rules.num_colors, dtype=np.int32), (size, rules.num_colors))
+    permutation: Any
+    if permute_colors:
+        permutation = colour_permutations(key, batch.epoch, batch.index, rules.num_colors)
+    else:
+        permutation = np.broadcast_to(np.arange(rules.num_colors, dtype=np.int32), (size, rules.num_colors))
     length = int(games.num_actions.max())  # of all games, so that every batch has one shape
     return GameBatch(
         decks=games.decks[batch.index],
-        actions=games.actions[batch.index, :length],
+        actions=jnp.asarray(games.actions[batch.index, :length]),
         cloned=seats[batch.index] & (batch.weight > 0)[:, None],
-        permutation=colour_permutations(key, batch.epoch, batch.index, rules.num_colors) if permute_colors else identity,
+        permutation=permutation,
     )

@@ -13,9 +13,8 @@ from hanabi_rl.rollout import ActorState
 def hdr_objective(kl_weight: float) -> Objective:
     """(1 - kl_weight) * L_IPPO + kl_weight * KL(BC || policy), AH2AC2 eq. 2: value and entropy terms are scaled too."""
 
-    def objective(
-        ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch
-    ) -> tuple[jax.Array, losses.Metrics]:
+    def objective(ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch) -> tuple[jax.Array, losses.Metrics]:
+        assert batch.reference_logits is not None, "the learner was given no reference policy"
         kl = losses.kl_to_reference(batch.reference_logits, logits)
         mean_kl = jnp.sum(batch.actor_weight * kl)
         return (1.0 - kl_weight) * ippo_loss + kl_weight * mean_kl, {"kl_to_bc": mean_kl}

@@ -1,9 +1,12 @@
 """The PPO core: collect, estimate returns, and epochs of minibatches, recurrent and sharded over devices.
 
-One core serves every learner: what differs is the `objective`, the `reference` policy it reads, and the initial parameters.
+One core serves every learner: what differs is the `objective`, the `reference` policy it reads, and the initial
+parameters.
 
-Recurrent PPO splits actors (seats of environments) into minibatches, never time, and unrolls each from the carry it was collected with. Minibatches
-are defined on the global batch: actors are shuffled within fixed blocks of environments, so the number of devices does not change them.
+Recurrent PPO splits actors (seats of environments) into minibatches, never time, and unrolls each from the carry it
+was collected with. Minibatches
+are defined on the global batch: actors are shuffled within fixed blocks of environments, so the number of devices
+does not change them.
 """
 
 import dataclasses
@@ -35,8 +38,7 @@ def ippo_objective(ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBat
     return ippo_loss, {}
 
 
-@flax.struct.dataclass
-class LearnerState:
+class LearnerState(flax.struct.PyTreeNode):
     """The replicated half of the training state."""
 
     params: PyTree
@@ -45,8 +47,7 @@ class LearnerState:
     key: jax.Array  # of the run; never consumed, only folded into
 
 
-@flax.struct.dataclass
-class Experience:
+class Experience(flax.struct.PyTreeNode):
     """A rollout with its returns, and the carries it began from."""
 
     rollout: Rollout
@@ -72,6 +73,10 @@ class PPO:
     def module(self) -> nn.Module:
         """The actor-critic."""
         return LSTMActorCritic(self.network, self.env.rules.num_moves)
+
+    def apply(self, params: PyTree, *inputs: Any) -> Any:
+        """The network: (carry, obs, legal, reset) -> (carry, logits, value), time first."""
+        return self.module.apply({"params": params}, *inputs)
 
     def init(self, key: jax.Array, reference: Policy | None = None) -> tuple[LearnerState, ActorState]:
         """A learner with fresh parameters, and actors at the start of fresh games (not yet sharded)."""
@@ -103,7 +108,9 @@ class PPO:
             raise ValueError(
                 f"num_blocks={self.config.num_blocks} must be divisible by the {parallel.num_devices()} local devices"
             )
-        return parallel.data_parallel(self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1))
+        return parallel.data_parallel(
+            self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1)
+        )
 
     def update(
         self, learner: LearnerState, actors: ActorState, reference: Policy | None
@@ -112,7 +119,7 @@ class PPO:
         update_key = jax.random.fold_in(learner.key, learner.update)
         collect_key, epoch_key = jax.random.split(update_key)
         next_actors, rollout, last_value = collect(
-            self.env, self.module, learner.params, reference, actors, collect_key, self.config.num_steps
+            self.env, self.apply, learner.params, reference, actors, collect_key, self.config.num_steps
         )
         experience = self.returns(rollout, last_value, actors.carry)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
@@ -177,7 +184,7 @@ class PPO:
         batch = self.batch(experience, decision, env, seat)
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
-            _, logits, value = self.module.apply({"params": params}, carry, obs, legal, rollout.reset[:, env])
+            _, logits, value = self.apply(params, carry, obs, legal, rollout.reset[:, env])
             ippo, metrics = losses.ppo_loss(
                 logits, value, batch,
                 clip_eps=config.clip_eps, value_coef=config.value_coef, entropy_coef=config.entropy_coef,

@@ -33,7 +33,8 @@ VALIDATION_SHARE = 0.1
 def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
     """The games to clone and those to validate on.
 
-    Without data, the games are our own convention bot's, generated once and cached. Without validation files, a tenth of the games, split by
+    Without data, the games are our own convention bot's, generated once and cached. Without validation files, a tenth
+    of the games, split by
     deck, is held out.
 
     Raises:
@@ -55,7 +56,8 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
 
 
 def run_bc(config: BCConfig) -> dict[str, Any]:
-    """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported again, not repeated."""
+    """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported again, not
+    repeated."""
     train, validation = training_games(config, config.game.rules(), config.seed)
     config = dataclasses.replace(config, game=game_config(train.rules))
     run_dir = open_run_dir("bc", config, train.rules.num_players)
@@ -90,7 +92,14 @@ class _Trainer:
     """The state of a BC run between minibatches, and what an epoch does with it."""
 
     def __init__(
-        self, session: Session, config: BCConfig, learner: BC, state: BCState, loader: BatchLoader, train: Games, val: Games
+        self,
+        session: Session,
+        config: BCConfig,
+        learner: BC,
+        state: BCState,
+        loader: BatchLoader,
+        train: Games,
+        val: Games,
     ) -> None:
         self.session, self.config, self.learner, self.loader = session, config, learner, loader
         self.train, self.val = train, val
@@ -139,7 +148,9 @@ class _Trainer:
             self.best_accuracy = accuracy
             self.keep(policy, BEST_ACCURACY, accuracy)
         if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:
-            summary = evaluate_selfplay(policy, self.config.selfplay_games, self.config.seed, purpose="selection").summary
+            summary = evaluate_selfplay(
+                policy, self.config.selfplay_games, self.config.seed, purpose="selection"
+            ).summary
             measured |= {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
             if (summary.mean.mean, accuracy) > self.best_selfplay:  # ties, all-zero included, go to accuracy
                 self.best_selfplay = (summary.mean.mean, accuracy)
@@ -165,7 +176,11 @@ class _Trainer:
 
 def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]:
     """Measures both kept policies, prints the table, and writes `summary.json`."""
-    summary: dict[str, Any] = {"num_players": validation.rules.num_players, "preset": config.preset, "eval_games": config.report_games}
+    summary: dict[str, Any] = {
+        "num_players": validation.rules.num_players,
+        "preset": config.preset,
+        "eval_games": config.report_games,
+    }
     rows = []
     for name, folder in (("best self-play", BEST_SELFPLAY), ("best accuracy", BEST_ACCURACY)):
         policy = load_policy(run_dir / folder)

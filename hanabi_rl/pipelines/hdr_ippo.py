@@ -40,7 +40,12 @@ def run_hdr_ippo(config: HDRIPPOConfig) -> dict[str, Any]:
     announce_stage(3, 3, f"Measuring over {config.report_games:,} games")
     result = make_report(bc, load_policy(run_dir / "policy"), config.report_games, config.seed)
     steps = config.num_updates * config.num_envs * config.num_steps
-    summary = report_figures(result) | {"env_steps": steps, "wall_s": wall_s, "preset": config.preset, "kl_weight": config.kl_weight}
+    summary = report_figures(result) | {
+        "env_steps": steps,
+        "wall_s": wall_s,
+        "preset": config.preset,
+        "kl_weight": config.kl_weight,
+    }
     write_summary(run_dir, summary)
     print(f"\n{report_table(result)}\n\nResults: {run_dir} (policy/, learning-curve.png, summary.json)")
     return summary
@@ -65,7 +70,9 @@ def reference_policy(config: HDRIPPOConfig, run_dir: Path) -> NetworkPolicy:
         chosen = source / (BEST_ACCURACY if config.bc_select == "accuracy" else BEST_SELFPLAY)
         policy = load_policy(chosen if chosen.exists() else source)
         if not isinstance(policy, NetworkPolicy):
-            raise ValueError(f"--bc-policy: expected a cloned network policy, got {type(policy).__name__} from {source}")
+            raise ValueError(
+                f"--bc-policy: expected a cloned network policy, got {type(policy).__name__} from {source}"
+            )
         save_policy(kept, policy, algorithm="bc", step=0, score=None, greedy=True)
     reference = load_policy(kept)
     assert isinstance(reference, NetworkPolicy), "saved above"
@@ -74,7 +81,9 @@ def reference_policy(config: HDRIPPOConfig, run_dir: Path) -> NetworkPolicy:
 
 def _bc_config(config: HDRIPPOConfig, run_dir: Path) -> BCConfig:
     training = {f.name: getattr(config.bc, f.name) for f in dataclasses.fields(BCTraining)}
-    shared = {name: getattr(config, name) for name in ("game", "preset", "seed", "tensorboard", "wandb", "report_games")}
+    shared = {
+        name: getattr(config, name) for name in ("game", "preset", "seed", "tensorboard", "wandb", "report_games")
+    }
     return BCConfig(**training, **shared, run_dir=str(run_dir), resume=(run_dir / "config.json").exists())
 
 
@@ -106,7 +115,13 @@ class _Trainer:
     """The state of an HDR-IPPO run between updates, and the loop over them."""
 
     def __init__(
-        self, session: Session, config: HDRIPPOConfig, ppo: PPO, learner: LearnerState, actors: ActorState, bc: NetworkPolicy
+        self,
+        session: Session,
+        config: HDRIPPOConfig,
+        ppo: PPO,
+        learner: LearnerState,
+        actors: ActorState,
+        bc: NetworkPolicy,
     ) -> None:
         self.session, self.config, self.bc = session, config, parallel.replicate(bc)
         self.best = -math.inf
@@ -146,7 +161,8 @@ class _Trainer:
         return self.bc.replace(params=self.learner.params["actor"])
 
     def evaluate(self, done: int) -> dict[str, float]:
-        """Greedy self-play on the selection decks; keeps the best policy (not the clone itself, before the first update)."""
+        """Greedy self-play on the selection decks; keeps the best policy (not the clone itself, before the first
+        update)."""
         config = self.config
         summary = evaluate_selfplay(self.policy(), config.eval_games, config.seed, purpose="selection").summary
         if done and summary.mean.mean > self.best:
@@ -157,7 +173,9 @@ class _Trainer:
     def keep(self, name: str, done: int, score: float | None) -> None:
         """Writes a policy folder of the run."""
         steps = done * self.config.num_envs * self.config.num_steps
-        save_policy(self.session.run_dir / name, self.policy(), algorithm="hdr_ippo", step=steps, score=score, greedy=True)
+        save_policy(
+            self.session.run_dir / name, self.policy(), algorithm="hdr_ippo", step=steps, score=score, greedy=True
+        )
 
     def save(self, done: int, metrics: dict[str, float]) -> None:
         """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the end."""

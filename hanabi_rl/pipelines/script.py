@@ -36,7 +36,8 @@ def main(configs: Path, algo: str, cls: type[C], run: Callable[[C], dict[str, An
 
 
 def default_preset(args: list[str]) -> str:
-    """The preset where none is named: the paper's 1,000-game baseline for the number of players in --data or --num-players where
+    """The preset where none is named: the paper's 1,000-game baseline for the number of players in --data or
+    --num-players where
     there is data to clone or an accelerator, else `quick`; says which on stderr."""
     data = flag_value("--data", args)
     players = int(flag_value("--num-players", args) or 2) if data is None else load_games(data).rules.num_players
@@ -48,4 +49,3 @@ def default_preset(args: list[str]) -> str:
     if not {"--preset", "--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
         print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
     return preset
-

@@ -17,7 +17,7 @@ from hanabi_rl.tracking import Tracker
 C = TypeVar("C", bound=RunConfig)
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 - a request, not an error
     """A signal asked for the run to end; its state is saved. Carries the exit code."""
 
     def __init__(self, run_dir: Path, exit_code: int) -> None:
@@ -59,7 +59,14 @@ def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Path:
 
 @contextmanager
 def open_session(
-    algo: str, config: RunConfig, run_dir: Path, template: Any, policy: NetworkPolicy, *, params_path: str, best_metric: str
+    algo: str,
+    config: RunConfig,
+    run_dir: Path,
+    template: Any,
+    policy: NetworkPolicy,
+    *,
+    params_path: str,
+    best_metric: str,
 ) -> Iterator[Session]:
     """Metrics, checkpoints and signals of a training loop, restored where `run_dir` already holds checkpoints.
 
@@ -131,8 +138,6 @@ def _seed_table(seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: 
         lines.append(str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values()))
     means = {title: sum(v) / len(v) for title, v in columns.items()}
     lines.append("mean".ljust(8) + "".join(f"{m:{width}.4g}" for m in means.values()))
-    errors = [
-        (sum((x - means[title]) ** 2 for x in v) / (len(v) - 1) / len(v)) ** 0.5 for title, v in columns.items()
-    ]
+    errors = [(sum((x - means[title]) ** 2 for x in v) / (len(v) - 1) / len(v)) ** 0.5 for title, v in columns.items()]
     lines.append("s.e.".ljust(8) + "".join(f"{e:{width}.2g}" for e in errors))
     return "\n".join(lines)
