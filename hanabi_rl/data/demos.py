@@ -1,4 +1,4 @@
-"""Games of our own bots with themselves, generated once, then cached: what training clones where no games are at hand."""
+"""Games of our own bots with themselves, generated once, then cached: what is cloned where no data is at hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def demo_games(rules: Rules, bot: str = "convention", num_games: int = 1000, see
 
 
 def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
-    """Where the cache keeps these games: the name has bot, its version, players, games, seed and a hash of the rules."""
+    """Where the cache keeps these games, by bot, its version, players, games, seed and a hash of the rules."""
     from hanabi_rl.agents.bots import bot_version
 
     rules_hash = hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:8]

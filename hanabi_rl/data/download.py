@@ -35,6 +35,6 @@ def download(split: Split = "train", players: int = 2, dest: str | Path = "data"
         page = f"https://huggingface.co/datasets/{REPOSITORY}"
         command = f"hf download {REPOSITORY} {name} --repo-type dataset --local-dir {dest}"
         raise ConnectionError(
-            f"could not fetch {name} from {page} ({type(error).__name__}: {error}). Fetch it where there is a connection, "
-            f"from {page}/tree/main or with '{command}', and copy it to {Path(dest) / name}"
+            f"could not fetch {name} from {page} ({type(error).__name__}: {error}). Fetch it where there is a "
+            f"connection, from {page}/tree/main or with '{command}', and copy it to {Path(dest) / name}"
         ) from error
