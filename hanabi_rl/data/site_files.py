@@ -89,9 +89,7 @@ def _read_game(record: Any, game: int, source: str) -> SiteGame:
         if len(played.actions) == 0:
             raise ValueError("expected at least one move, got none")
     except ValueError as error:
-        game_id = record.get("id")
-        game_id = game_id if isinstance(game_id, int) else None
-        raise GameDataError(str(error), source=source, game=game, game_id=game_id) from error
+        raise GameDataError(str(error), source=source, game=game, game_id=record.get("id")) from error
     return played
 
 

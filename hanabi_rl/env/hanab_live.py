@@ -107,7 +107,7 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
         deck=np.asarray(table.deck, np.uint8),
         actions=np.asarray(actions, np.int32),
         score=table.score,
-        game_id=game_id if isinstance(game_id, int) else None,
+        game_id=game_id if type(game_id) is int and 0 <= game_id < 2**63 else None,
         players=tuple(names),
     )
 

@@ -95,6 +95,16 @@ def test_one_game_is_the_sites_own_json(games, tmp_path):
     assert_equal(load_games(tmp_path / "one.json"), games.select([1]))
 
 
+@pytest.mark.parametrize("game_id", [None, True, "seven", 2**70])
+def test_a_game_without_a_usable_id_gets_its_position(games, tmp_path, game_id):
+    path = tmp_path / "games.json"
+    save_games(path, games)
+    records = json.loads(path.read_text())
+    records[3]["id"] = game_id
+    path.write_text(json.dumps(records))
+    assert load_games(path).game_ids.tolist() == [100, 101, 102, 3, 104, 105, 106, 107]
+
+
 def test_a_small_game_round_trips_and_the_site_refuses_it(make_games, tmp_path):
     small = make_games(SMALL, 4)
     save_games(tmp_path / "small.safetensors", small)
