@@ -13,6 +13,7 @@ from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import State
+from hanabi_rl.env.table import full_deck
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -49,10 +50,9 @@ def evaluation_decks(rules: Rules, num_games: int, seed: int, purpose: Purpose =
         raise ValueError(f"expected purpose to be one of {sorted(_PURPOSES)}, got {purpose!r}")
     if num_games < 1:
         raise ValueError(f"expected at least one game, got num_games={num_games}")
-    copies = np.tile(np.asarray(rules.num_cards_of_rank), rules.num_colors)
-    sorted_deck = np.repeat(np.arange(len(copies), dtype=np.uint8), copies)
+    ordered = np.array(full_deck(rules), np.uint8)
     rng = np.random.default_rng([_PURPOSES[purpose], seed])
-    return rng.permuted(np.tile(sorted_deck, (num_games, 1)), axis=1)
+    return rng.permuted(np.tile(ordered, (num_games, 1)), axis=1)
 
 
 def play_games(
