@@ -107,7 +107,7 @@ class BC:
         state = state.replace(
             params=optax.apply_updates(state.params, changes), opt_state=opt_state, step=state.step + 1
         )
-        return state, metrics | {"decisions": decisions, "gradient_norm": optax.global_norm(gradient)}
+        return state, metrics | {"decisions": decisions, "gradient_norm": optax.tree.norm(gradient)}
 
     def examples(self, batch: GameBatch) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """Replays a minibatch under its colour permutations.

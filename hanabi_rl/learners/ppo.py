@@ -147,7 +147,7 @@ class PPO:
             params, opt_state = carry
             gradient, metrics = self.gradient(params, experience, *actor)
             gradient["actor"] = jax.tree.map(lambda g: jnp.where(warming_up, 0.0, g), gradient["actor"])
-            metrics["gradient_norm"] = optax.global_norm(gradient)
+            metrics["gradient_norm"] = optax.tree.norm(gradient)
             changes, opt_state = self.optimizer().update(gradient, opt_state, params)
             return (optax.apply_updates(params, changes), opt_state), metrics
 
