@@ -88,7 +88,7 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
         knowledge=to_set(cards_known[..., :cards]),
         clued=jnp.any(cards_known[..., cards:], axis=-1),
         played=played,
-        discarded=jnp.stack([jnp.sum(part["discards"][copies == card]) for card in range(cards)]),
+        discarded=jnp.sum((copies == np.arange(cards)[:, None]) & part["discards"], axis=1),
         deck=jnp.sum(part["deck"]),
         info=jnp.sum(part["info_tokens"]),
         lives=jnp.sum(part["life_tokens"]),

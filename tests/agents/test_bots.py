@@ -1,0 +1,321 @@
+"""The bots: legal, blind to their own cards, colour-blind, deterministic, and the convention player's conventions."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.bots import BOTS, bot_version, make_bot
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.symmetry import permute_actions, permute_decks
+from hanabi_rl.env.table import Move, decode_action, encode_action, full_deck
+
+GAMES = 200
+STANDARD = {players: Rules(num_players=players) for players in (2, 3, 4, 5)}
+SMALL = Rules(num_players=2, num_colors=3)
+COLORS = "RYGBP"
+
+
+class Trace(NamedTuple):
+    wishes: np.ndarray  # int32[T, N, P]: what each seat's bot does, idle ones too
+    actions: np.ndarray  # int32[T, N]: what was played
+    legal: np.ndarray  # bool[T, N, P]: whether the wish was legal
+    over: np.ndarray  # bool[T, N]: the game had ended before this turn
+    states: game.State  # [T, N, ...]
+    score: np.ndarray  # int32[N]
+
+
+@functools.partial(jax.jit, static_argnames="rules")
+def _trace(rules: Rules, bot: Policy, decks: jax.Array, forced: jax.Array) -> tuple:
+    num, players = decks.shape[0], rules.num_players
+
+    def turn(carry: tuple, inputs: tuple) -> tuple:
+        state, memory = carry
+        first, given = inputs
+        legal = game.legal_actions(rules, state).reshape(num * players, -1)
+        obs = observe(rules, state).reshape(num * players, -1)
+        memory, logits = bot.step(memory, obs, legal, jnp.full(num * players, first))
+        wish = jnp.argmax(logits, axis=-1)
+        fine = jnp.take_along_axis(legal, wish[:, None], axis=1).reshape(num, players)
+        wish = wish.reshape(num, players)
+        own = jnp.take_along_axis(wish, game.current_player(state)[:, None], axis=1)[:, 0]
+        action = jnp.where(given >= 0, given, own).astype(jnp.int32)
+        over = game.finished(rules, state)
+        return (game.step(rules, state, action)[0], memory), (wish, action, fine, over, state)
+
+    start = (game.deal(rules, decks), bot.init_carry(num * players))
+    first = jnp.arange(forced.shape[0]) == 0
+    (state, _), steps = jax.lax.scan(turn, start, (first, forced))
+    return *steps, game.score(rules, state)
+
+
+def trace(rules: Rules, name: str, decks: np.ndarray, forced: np.ndarray | None = None) -> Trace:
+    """Games on `decks` between copies of a bot; the moves are the bot's unless `forced` int32[T, N] gives them."""
+    if forced is None:
+        forced = np.full((rules.max_turns, len(decks)), -1, np.int32)
+    return Trace(*jax.device_get(_trace(rules, make_bot(name, rules), jnp.asarray(decks), jnp.asarray(forced))))
+
+
+def shuffled(rules: Rules, seed: int) -> np.ndarray:
+    ordered = np.array(full_deck(rules), np.int32)
+    return np.random.default_rng(seed).permuted(np.tile(ordered, (GAMES, 1)), axis=1)
+
+
+@functools.cache
+def self_play(players: int) -> Trace:
+    """The same games serve all tests of the convention player."""
+    return trace(STANDARD[players], "convention", shuffled(STANDARD[players], players))
+
+
+def assert_legal(games: Trace) -> None:
+    assert games.legal[~games.over].all()
+    idle = np.arange(games.wishes.shape[2]) != games.states.player[:, :, None]
+    assert (games.wishes[idle & ~games.over[:, :, None]] == games.wishes.max()).all()
+
+
+# ------------------------------------------------------------------------------------------------------- the registry
+
+
+def test_names_and_versions() -> None:
+    assert type(make_bot("bot:random", SMALL)) is type(make_bot("random", SMALL)) is BOTS["random"].make
+    assert bot_version("bot:convention").startswith("convention-v")
+    with pytest.raises(ValueError, match="bot:convention, got 'bot:humn'"):
+        make_bot("bot:humn", SMALL)
+
+
+def test_another_games_observation_is_refused() -> None:
+    bot = make_bot("convention", STANDARD[2])
+    batch = (jnp.zeros((1, STANDARD[3].obs_size)), jnp.ones((1, 21), bool), jnp.ones(1, bool))
+    with pytest.raises(ValueError, match=r"must have shape \[658\] for 2 players, got \[956\]"):
+        bot.step(bot.init_carry(1), *batch)
+
+
+# ---------------------------------------------------------------------------------------------------------- bot:random
+
+
+@pytest.fixture(scope="module")
+def random_choices() -> np.ndarray:
+    """Greedy choices int[2, 4000] of two seeds in 4000 games where actions 1, 4, 5 and 9 are legal."""
+    rows = 4000
+    legal = jnp.broadcast_to(jnp.isin(jnp.arange(SMALL.num_moves), jnp.array([1, 4, 5, 9])), (rows, SMALL.num_moves))
+    obs = jax.random.bernoulli(jax.random.key(0), 0.3, (rows, SMALL.obs_size)).astype(jnp.float32)
+    choices = []
+    for seed in (0, 1):
+        bot = BOTS["random"].make(SMALL, seed=seed)
+        _, logits = bot.step(bot.init_carry(rows), obs, legal, jnp.ones(rows, bool))
+        choices.append(np.asarray(jnp.argmax(logits, axis=-1)))
+    return np.stack(choices)
+
+
+def test_random_bot_is_uniform_over_legal_actions(random_choices: np.ndarray) -> None:
+    actions, counts = np.unique(random_choices[0], return_counts=True)
+    assert actions.tolist() == [1, 4, 5, 9]
+    assert np.abs(counts - 1000).max() < 5 * np.sqrt(4000 * 0.25 * 0.75)
+    assert (random_choices[0] == random_choices[1]).mean() < 0.5
+
+
+def test_random_bot_plays_a_game_alike_in_any_batch() -> None:
+    decks = shuffled(SMALL, 0)
+    games = trace(SMALL, "random", decks)
+    assert_legal(games)
+    reversed_games = trace(SMALL, "random", decks[::-1].copy())
+    np.testing.assert_array_equal(reversed_games.actions[:, ::-1], games.actions)
+    assert len({tuple(game) for game in games.actions[:10].T}) == GAMES
+
+
+# ------------------------------------------------------------------------------------------------------ bot:convention
+
+
+@pytest.mark.parametrize("players", [2, 3, pytest.param(4, marks=pytest.mark.slow), 5])
+def test_convention_bot_is_legal_and_strong(players: int) -> None:
+    """Means of 5,000 games: 23.4, 23.4, 22.9 and 21.6; the floors are five standard errors of 200 games below."""
+    games = self_play(players)
+    assert_legal(games)
+    assert games.score.mean() > {2: 22.6, 3: 22.7, 4: 22.3, 5: 21.0}[players]
+    assert (games.score == 0).sum() <= 3
+
+
+def test_convention_bot_plays_small_games() -> None:
+    games = trace(SMALL, "convention", shuffled(SMALL, 0))
+    assert_legal(games)
+    assert games.score.mean() > 12.5  # of 15; measured 13.6
+
+
+def test_convention_bot_is_deterministic() -> None:
+    again = trace(STANDARD[2], "convention", shuffled(STANDARD[2], 2))
+    np.testing.assert_array_equal(again.actions, self_play(2).actions)
+
+
+@pytest.mark.parametrize("players", [2, 3])
+def test_colours_are_treated_alike(players: int) -> None:
+    """Exact, without exception: no tie is broken by colour."""
+    rules, games = STANDARD[players], self_play(players)
+    perm = np.random.default_rng(1).permuted(np.tile(np.arange(5, dtype=np.int32), (GAMES, 1)), axis=1)
+    renamed = trace(rules, "convention", np.asarray(permute_decks(rules, shuffled(rules, players), jnp.asarray(perm))))
+    expected = np.asarray(permute_actions(rules, jnp.asarray(games.actions), jnp.asarray(perm)))
+    played = ~games.over
+    np.testing.assert_array_equal(renamed.actions[played], expected[played])
+
+
+@pytest.mark.parametrize("players", [2, 3])
+def test_own_cards_never_influence_the_action(players: int) -> None:
+    """Swap a card in the mover's hand with an undealt one that fits all its hints, and play the same moves again."""
+    rules, games, turn = STANDARD[players], self_play(players), 24
+    rng, decks = np.random.default_rng(players), shuffled(rules, players)
+    state = jax.tree.map(lambda leaf: leaf[turn], games.states)
+    seat, swapped, changed = turn % players, decks.copy(), np.zeros(GAMES, bool)
+    for n in range(GAMES):
+        card = int(np.log2(state.hands[n, seat, slot := rng.integers(rules.hand_size)]))
+        undealt = decks[n, rules.deck_size - state.deck_left[n] :]
+        fits = [c for c in undealt if c != card and state.knowledge[n, seat, slot] >> int(c) & 1]
+        if fits and not games.over[turn, n]:
+            place = _deal_position(rules, games, n, turn, seat, slot)
+            assert decks[n, place] == card
+            other = rules.deck_size - int(state.deck_left[n]) + undealt.tolist().index(rng.choice(fits))
+            swapped[n, [place, other]] = swapped[n, [other, place]]
+            changed[n] = True
+    replayed = trace(rules, "convention", swapped, forced=games.actions)
+    assert changed.sum() > GAMES / 2
+    np.testing.assert_array_equal(replayed.wishes[: turn + 1, :, seat], games.wishes[: turn + 1, :, seat])
+    others = [other for other in range(players) if other != seat]
+    assert (replayed.wishes[: turn + 1, changed][..., others] != games.wishes[: turn + 1, changed][..., others]).any()
+
+
+def _deal_position(rules: Rules, games: Trace, n: int, turn: int, seat: int, slot: int) -> int:
+    """Where in the deck the card that `seat` holds in `slot` before `turn` came from."""
+    hands = [list(range(p * rules.hand_size, (p + 1) * rules.hand_size)) for p in range(rules.num_players)]
+    drawn = rules.num_players * rules.hand_size
+    for t in range(turn):
+        move = decode_action(rules, games.actions[t, n])
+        if move.slot >= 0:
+            hand = hands[t % rules.num_players]
+            del hand[move.slot]
+            hand.append(drawn)
+            drawn += 1
+    return hands[seat][slot]
+
+
+# --------------------------------------------------------------------------------------------------------- conventions
+
+
+def cards(text: str) -> list[int]:
+    """``"R1 P5"`` as card ids."""
+    return [COLORS.index(name[0]) * 5 + int(name[1]) - 1 for name in text.split()]
+
+
+def as_set(text: str) -> int:
+    return sum(1 << card for card in cards(text))
+
+
+class Table:
+    """A 2-player game on a made-up deck: what the bots do in turn, or after moves that are given."""
+
+    rules = STANDARD[2]
+
+    def __init__(self, first: str, second: str) -> None:
+        """Hands of seats 0 and 1, oldest card first."""
+        hands, rest = cards(first) + cards(second), full_deck(self.rules)
+        for card in hands:
+            rest.remove(card)
+        self.state = game.deal(self.rules, jnp.array([hands + rest], jnp.int32))
+        self.memory = None
+
+    def know(self, seat: int, slot: int, candidates: str) -> "Table":
+        """A clued card that can be one of these."""
+        state = self.state
+        self.state = state.replace(
+            knowledge=state.knowledge.at[0, seat, slot].set(as_set(candidates)),
+            hints=state.hints.at[0, seat, slot].set(1),
+        )
+        return self
+
+    def board(self, played: str = "", info: int = 8, lives: int = 3) -> "Table":
+        self.state = self.state.replace(
+            fireworks=jnp.array([as_set(played)], jnp.uint32),
+            info_tokens=jnp.array([info], jnp.uint8),
+            life_tokens=jnp.array([lives], jnp.uint8),
+        )
+        return self
+
+    def wish(self) -> Move:
+        """What the bot whose turn it is does; both bots take note of the table."""
+        bot, first = make_bot("convention", self.rules), self.memory is None
+        memory = bot.init_carry(2) if first else self.memory
+        self.memory, action = _look(bot, self.state, memory, jnp.full(2, first))
+        return decode_action(self.rules, int(action[int(self.state.player[0])]))
+
+    def play(self) -> Move:
+        move = self.wish()
+        return self.force(move)
+
+    def force(self, move: Move) -> Move:
+        action = jnp.array([encode_action(self.rules, move)], jnp.int32)
+        self.state = game.step(self.rules, self.state, action)[0]
+        return move
+
+
+@jax.jit
+def _look(bot: Policy, state: game.State, memory: tuple, reset: jax.Array) -> tuple:
+    rules = Table.rules
+    memory, logits = bot.step(memory, observe(rules, state)[0], game.legal_actions(rules, state)[0], reset)
+    return memory, jnp.argmax(logits, axis=-1)
+
+
+JUNK = "R4 R4 Y4 Y4 G4"
+
+
+def test_ones_are_hinted_and_played() -> None:
+    table = Table(JUNK, "R3 R1 Y1 B3 G1")
+    assert table.play() == Move("rank", offset=1, value=0)
+    assert table.play() == Move("play", slot=4)
+
+
+def test_a_hint_off_the_chop_means_play_the_newest() -> None:
+    table = Table(JUNK, "P4 R2 B4 B3 P2").board(played="R1")
+    assert table.play() == Move("color", offset=1, value=0)
+    assert table.play() == Move("play", slot=1)
+
+
+def test_a_five_on_the_chop_is_saved_and_not_played() -> None:
+    table = Table("R4 R4 Y4 Y4 R3", "R5 P4 P4 B4 B4").board(info=3)
+    assert table.play() == Move("rank", offset=1, value=4)
+    assert table.play() == Move("discard", slot=1)
+
+
+def test_a_save_goes_before_a_play() -> None:
+    safe = Table("R2 R4 Y4 Y4 G4", "P4 P4 B4 B4 R5").know(0, 0, "R2").board(played="R1", info=3)
+    assert safe.wish() == Move("play", slot=0)
+    urgent = Table("R2 R4 Y4 Y4 G4", "R5 P4 P4 B4 B4").know(0, 0, "R2").board(played="R1", info=3)
+    assert urgent.wish() == Move("rank", offset=1, value=4)
+
+
+def test_known_trash_goes_before_the_chop() -> None:
+    table = Table("B3 B4 R1 B2 B1", "P4 P4 Y4 Y4 G4").board(played="R1", info=0)
+    assert table.wish() == Move("discard", slot=0)
+    table = Table("B3 B4 R1 B2 B1", "P4 P4 Y4 Y4 G4").know(0, 2, "R1").board(played="R1", info=0)
+    assert table.wish() == Move("discard", slot=2)
+
+
+def test_good_touch_is_trusted_but_not_on_the_last_life() -> None:
+    hands = ("B3 B4 R2 B2 B1", "P4 P4 Y4 Y4 G4")
+    assert Table(*hands).know(0, 2, "R1 R2").board("R1", info=0).wish() == Move("play", slot=2)
+    assert Table(*hands).know(0, 2, "R1 R2").board("R1", info=0, lives=1).wish() == Move("discard", slot=0)
+
+
+def test_the_card_others_wait_for_is_played_first() -> None:
+    hands = ("B3 R2 Y4 Y2 B1", "P4 P4 R3 R4 G4")
+    waiting = Table(*hands).know(0, 1, "R2").know(0, 3, "Y2").know(1, 2, "R3").board("R1 Y1", info=0)
+    assert waiting.wish() == Move("play", slot=1)
+    assert Table(*hands).know(0, 1, "R2").know(0, 3, "Y2").board("R1 Y1", info=0).wish() == Move("play", slot=3)
+
+
+def test_the_last_copy_is_known_not_to_be_elsewhere() -> None:
+    """Two clued cards that can be R5 or Y5, one of them told to be R5: the other is Y5 and is played."""
+    table = Table("R5 B3 Y5 B4 G4", "P4 P4 R3 R4 G4").know(0, 0, "R5").know(0, 2, "R5 Y5")
+    assert table.board("Y1 Y2 Y3 Y4", info=0).wish() == Move("play", slot=2)
