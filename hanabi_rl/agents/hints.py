@@ -83,8 +83,9 @@ def judge_hints(
     Args:
         everyone: the reading of `public`. mine: the same with what the observer alone knows of its own hand (row 0).
 
-    Returns: (its place among the hints ``int32[]``, its worth ``float32[]``, -inf if there is none to give, and what
-    the next player would lose without a hint, ``float32[]``).
+    Returns:
+        Its place among the hints, int32[]; its worth, float32[], -inf if there is none to give; and what the next
+        player would lose without a hint, float32[].
     """
     hints = all_hints(rules)
     facts = _facts(board, public, mine, seen)
