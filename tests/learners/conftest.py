@@ -1,0 +1,138 @@
+"""A small game, a small network, and one compiled PPO update in two halves that the learner tests share.
+
+Whatever a test varies (KL weight, critic warm-up, carries, parameters) is an argument here, so nothing compiles twice.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from hanabi_rl import parallel
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.config import GameConfig, PPOConfig
+from hanabi_rl.learners.hdr_ippo import hdr_objective, init_from_bc
+from hanabi_rl.learners.ppo import PPO, Experience, LearnerState, game_metrics
+from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.rollout import ActorState, collect
+
+GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+# Dropout must do nothing in RL; where it did, the ratio test would fail.
+NETWORK = NetworkConfig(embedding=(16,), lstm=(16, 12), decoder=(16,), critic=(16,), dropout=0.5)
+
+
+def make_ppo(**changes: Any) -> PPO:
+    """32 environments of the small game, rollouts of a length that ends in the middle of games."""
+    fields = {
+        "game": GAME, "num_envs": 32, "num_steps": 13, "total_steps": 32 * 13 * 20, "lr": 3e-3, "epochs": 2,
+        "num_minibatches": 4, "num_blocks": 8, "lr_schedule": "constant",
+    }  # fmt: skip
+    return PPO(config=PPOConfig(**(fields | changes)), network=NETWORK, objective=hdr_objective(0.25))
+
+
+def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
+    """A random policy; a large `scale` makes its actions, and what it remembers, matter."""
+    rules = GAME.rules()
+    params = init_params(LSTMActor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves)
+    return NetworkPolicy(params=jax.tree.map(lambda x: scale * x, params), rules=rules, network=NETWORK)
+
+
+class SmallPPO(NamedTuple):
+    """A learner that starts as a copy of its clone, and `PPO.update` in its two halves, over all local devices.
+
+    collect(learner, actors, clone) -> (next actors, experience, key of the epochs, metrics)
+    learn(learner, experience, index, key, kl_weight, critic_warmup_updates) -> (learner, metrics)
+    """
+
+    ppo: PPO
+    clone: NetworkPolicy
+    learner: LearnerState
+    actors: ActorState
+    collect: Callable[..., tuple[ActorState, Experience, jax.Array, dict[str, jax.Array]]]
+    learn: Callable[..., tuple[LearnerState, dict[str, jax.Array]]]
+
+    def update(
+        self, learner: LearnerState, actors: ActorState, kl_weight: float = 0.25
+    ) -> tuple[LearnerState, ActorState, dict[str, jax.Array]]:
+        """One whole update."""
+        following, experience, key, played = self.collect(learner, actors, self.clone)
+        learner, metrics = self.learn(learner, experience, actors.index, key, kl_weight, 0)
+        return learner, following, metrics | played
+
+
+def build_small_ppo() -> SmallPPO:
+    """Also used in a process of its own, where there are four devices."""
+    ppo = make_ppo()
+
+    def collect_half(learner: LearnerState, actors: ActorState, clone: NetworkPolicy) -> tuple[Any, ...]:
+        collect_key, epoch_key = jax.random.split(jax.random.fold_in(learner.key, learner.update))
+        following, rollout, last_value = collect(
+            ppo.env, ppo.apply, learner.params, clone, actors, collect_key, ppo.config.num_steps
+        )
+        # Only a leading axis can be sharded: time goes second here, and back in `learn_half`.
+        experience = swap_time(ppo.returns(rollout, last_value, actors.carry))
+        return following, experience, epoch_key, game_metrics(rollout)
+
+    def learn_half(
+        learner: LearnerState,
+        experience: Experience,
+        index: jax.Array,
+        key: jax.Array,
+        kl_weight: jax.Array,
+        critic_warmup_updates: jax.Array,
+    ) -> tuple[LearnerState, dict[str, jax.Array]]:
+        config = dataclasses.replace(ppo.config, critic_warmup_updates=critic_warmup_updates)
+        varied = dataclasses.replace(ppo, config=config, objective=hdr_objective(kl_weight))
+        return varied.learn(learner, swap_time(experience), index, key)
+
+    @jax.jit
+    def start(key: jax.Array) -> tuple[NetworkPolicy, LearnerState, ActorState]:
+        clone_key, learner_key = jax.random.split(key)
+        clone = make_clone(clone_key, 2.0)
+        return clone, *init_from_bc(ppo, learner_key, clone)
+
+    clone, learner, actors = start(jax.random.key(0))
+    return SmallPPO(
+        ppo=ppo,
+        clone=parallel.replicate(clone),
+        learner=parallel.replicate(learner),
+        actors=parallel.shard(actors),
+        collect=parallel.data_parallel(collect_half, (None, 0, None), (0, 0, None, None)),
+        learn=parallel.data_parallel(learn_half, (None, 0, 0, None, None, None), (None, None)),
+    )
+
+
+def swap_time(experience: Experience) -> Experience:
+    """[T, N, ...] <-> [N, T, ...] for everything but the carry, which has no time axis."""
+    swapped = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience.replace(carry=None))
+    return swapped.replace(carry=experience.carry)
+
+
+@pytest.fixture(scope="session")
+def small_ppo() -> Callable[..., PPO]:
+    return make_ppo
+
+
+@pytest.fixture(scope="session")
+def small() -> SmallPPO:
+    return build_small_ppo()
+
+
+class Chunk(NamedTuple):
+    """The first arguments of `SmallPPO.learn`."""
+
+    learner: LearnerState
+    experience: Experience
+    index: jax.Array
+    key: jax.Array
+
+
+@pytest.fixture(scope="session")
+def second_rollout(small: SmallPPO) -> Chunk:
+    """The rollout after one update: it begins in the middle of games."""
+    learner, actors, _ = small.update(small.learner, small.actors)
+    _, experience, key, _ = small.collect(learner, actors, small.clone)
+    return Chunk(learner, experience, actors.index, key)

@@ -1,0 +1,73 @@
+"""HDR-IPPO: the clone it starts from, the loss it minimises, and what the KL weight does to the policy."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+
+def perturbed(small: Any) -> Any:
+    """The learner with noise on its actor's head: far enough from the clone that there is a KL to fall."""
+    rng = np.random.default_rng(0)
+    actor = small.learner.params["actor"]
+    noisy = {
+        name: jax.tree.map(lambda x: x + rng.normal(scale=0.8, size=x.shape).astype(np.float32), layer)
+        for name, layer in actor.items()
+        if name in ("decoder_0", "logits")
+    }
+    return small.learner.replace(params={**small.learner.params, "actor": {**actor, **noisy}})
+
+
+def kl_curve(small: Any, kl_weight: float, updates: int) -> np.ndarray:
+    learner, actors, curve = perturbed(small), small.actors, []
+    for _ in range(updates):
+        learner, actors, metrics = small.update(learner, actors, kl_weight)
+        curve.append(metrics["kl_to_bc"])
+    return np.asarray(curve)
+
+
+@pytest.fixture(scope="module")
+def curves(small: Any) -> dict[float, np.ndarray]:
+    """The mean KL per seat-timestep of each of 60 updates, from the same perturbed actor."""
+    return {weight: kl_curve(small, weight, 60) for weight in (0.05, 0.5, 1.0)}
+
+
+def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(curves: dict[float, np.ndarray]) -> None:
+    assert curves[1.0][0] > 0.3
+    assert curves[1.0][-5:].mean() <= 0.1 * curves[1.0][0]
+
+
+def test_a_higher_weight_ends_closer_to_the_clone(curves: dict[float, np.ndarray]) -> None:
+    final = {weight: curve[-10:].mean() for weight, curve in curves.items()}
+    assert final[0.05] > 3 * final[0.5] and final[0.5] > 1.3 * final[1.0]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
+def test_the_loss_is_the_weighted_sum_of_its_logged_terms(small: Any, second_rollout: Any, weight: float) -> None:
+    config = small.ppo.config
+    _, metrics = small.learn(*second_rollout, weight, 0)
+    value, entropy = config.value_coef * metrics["value_loss"], config.entropy_coef * metrics["entropy"]
+    ippo = metrics["actor_loss"] + value - entropy
+    np.testing.assert_allclose(metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"], rtol=1e-5)
+    assert float(metrics["kl_to_bc"]) > 0 and float(value) > 0 and float(entropy) > 0
+
+
+def test_at_weight_one_the_critic_stands_still(small: Any, second_rollout: Any) -> None:
+    """The weight scales the value term too (AH2AC2 eq. 2)."""
+    learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)  # no momentum
+    after, _ = small.learn(*second_rollout._replace(learner=learner), 1.0, 0)
+    unchanged = jax.tree.map(lambda a, b: bool((a == b).all()), after.params, learner.params)
+    assert all(jax.tree.leaves(unchanged["critic"])) and not any(jax.tree.leaves(unchanged["actor"]))
+
+
+def test_the_learner_starts_as_the_clone(small: Any) -> None:
+    """Its actor is the clone's, so on the first rollout both have the same distribution; buffers are not shared."""
+    actor, clone = small.learner.params["actor"], small.clone.params
+    jax.tree.map(np.testing.assert_array_equal, actor, clone)
+    experience = small.collect(small.learner, small.actors, small.clone)[1]
+    rollout = experience.rollout
+    expected = jax.nn.log_softmax(rollout.reference_logits)
+    taken = jnp.take_along_axis(expected, rollout.action[..., None], -1)[..., 0]
+    np.testing.assert_allclose(rollout.log_prob, taken, atol=1e-5)
