@@ -134,7 +134,7 @@ def test_random_bot_plays_a_game_alike_in_any_batch() -> None:
 
 @pytest.mark.parametrize("players", [2, 3, pytest.param(4, marks=pytest.mark.slow), 5])
 def test_convention_bot_is_legal_and_strong(players: int) -> None:
-    """Means of 5,000 games: 23.4, 23.4, 22.9 and 21.6; the floors are five standard errors of 200 games below."""
+    """Means of 5,000 games: 23.5, 23.4, 23.0 and 21.6; the floors are five standard errors of 200 games below."""
     games = self_play(players)
     assert_legal(games)
     assert games.score.mean() > {2: 22.6, 3: 22.7, 4: 22.3, 5: 21.0}[players]
@@ -144,7 +144,7 @@ def test_convention_bot_is_legal_and_strong(players: int) -> None:
 def test_convention_bot_plays_small_games() -> None:
     games = trace(SMALL, "convention", shuffled(SMALL, 0))
     assert_legal(games)
-    assert games.score.mean() > 12.5  # of 15; measured 13.6
+    assert games.score.mean() > 13.8  # of 15; 14.27 over 2,048 games
 
 
 def test_convention_bot_is_deterministic() -> None:
