@@ -56,7 +56,7 @@ class Bot(NamedTuple):
 
 BOTS = {
     "random": Bot(version="1", make=RandomBot),
-    "convention": Bot(version="1", make=ConventionBot),
+    "convention": Bot(version="2", make=ConventionBot),
 }
 
 
