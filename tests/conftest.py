@@ -1,4 +1,5 @@
-"""What every test can use: `shared_data` finds recorded games, `run_python` runs code in a fresh interpreter."""
+"""What every test can use: `shared_data` finds recorded games, `taught_games` makes small ones to clone, and
+`run_python` runs code in a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.data.layout import pad_moves
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Move, Table, encode_action, full_deck
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -56,3 +63,47 @@ def run_python() -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def taught_games() -> Callable[..., Games]:
+    """`taught_games(rules, num_games, seed)`: two-player games of one simple, deterministic and clonable teacher."""
+    return play_taught_games
+
+
+def play_taught_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
+    """Games on random decks in which everyone plays the first card they were just told about, else tells of a playable
+    card, else discards their oldest card."""
+    rng = np.random.default_rng(seed)
+    tables, moves = [], []
+    for _ in range(num_games):
+        table, played, told = Table(rules, rng.permutation(full_deck(rules))), [], []
+        while not table.over:
+            action, told = taught_action(table, told)
+            played.append(action)
+            table.apply(action)
+        tables.append(table)
+        moves.append(np.array(played, np.int32))
+    return Games(
+        rules=rules,
+        decks=np.array([table.deck for table in tables], np.uint8),
+        actions=pad_moves(rules, moves),
+        num_actions=np.array([len(played) for played in moves], np.int32),
+        scores=np.array([table.score for table in tables], np.int32),
+        game_ids=np.arange(num_games, dtype=np.int32),
+        unfinished=np.zeros(num_games, bool),
+    )
+
+
+def taught_action(table: Table, told: list[int]) -> tuple[int, list[int]]:
+    """The teacher's move after a clue about its slots `told`, and the slots that its own move tells about."""
+    rules = table.rules
+    if told:
+        return encode_action(rules, Move("play", slot=told[0])), []
+    other = [divmod(table.deck[order], rules.num_ranks) for order in table.hands[1 - table.player]]
+    playable = [slot for slot, (color, rank) in enumerate(other) if table.fireworks[color] == rank]
+    must_tell = table.info_tokens == rules.max_info_tokens
+    if table.info_tokens > 0 and (playable or must_tell):
+        move = Move("rank", offset=1, value=other[playable[0] if playable else 0][1])
+        return encode_action(rules, move), table.touched(move)
+    return encode_action(rules, Move("discard", slot=0)), []

@@ -58,7 +58,7 @@ def test_at_weight_one_the_critic_stands_still(small: Any, second_rollout: Any) 
     """The weight scales the value term too (AH2AC2 eq. 2)."""
     learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)  # no momentum
     after, _ = small.learn(*second_rollout._replace(learner=learner), 1.0, 0)
-    unchanged = jax.tree.map(lambda a, b: bool((a == b).all()), after.params, learner.params)
+    unchanged = jax.tree.map(lambda a, b: np.array_equal(a, b), after.params, learner.params)
     assert all(jax.tree.leaves(unchanged["critic"])) and not any(jax.tree.leaves(unchanged["actor"]))
 
 
