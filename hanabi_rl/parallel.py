@@ -50,7 +50,7 @@ def _placement(spec: PartitionSpec) -> NamedSharding:
 
 def unshard(tree: T) -> T:
     """The inverse of `shard`: [D, N / D, ...] -> [N, ...]."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
 
 
 def psum(tree: T) -> T:
