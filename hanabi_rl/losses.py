@@ -5,6 +5,7 @@ devices of the local sums is
 the global mean. Gradients are then summed over devices, never averaged.
 """
 
+import chex
 import distrax
 import flax.struct
 import jax
@@ -57,6 +58,8 @@ def ppo_loss(
     Returns:
         The loss, and its terms (`max_log_ratio` is a maximum, the others are weighted sums).
     """
+    chex.assert_equal_shape([value, batch.action, batch.advantage, batch.actor_weight, batch.value_weight])
+    chex.assert_equal_shape_prefix([logits, value], value.ndim)
     policy = distrax.Categorical(logits=logits)
     log_ratio = policy.log_prob(batch.action) - batch.log_prob
     actor_loss = jnp.sum(batch.actor_weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps))
@@ -82,6 +85,7 @@ def bc_loss(logits: jax.Array, action: jax.Array, weight: jax.Array) -> tuple[ja
         action: int32 [...], the recorded action.
         weight: float32 [...], 0 where nothing is cloned (idle turns, padding, seats that are not human).
     """
+    chex.assert_equal_shape([action, weight])
     log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]
     loss = -jnp.sum(weight * log_prob)
     return loss, {"loss": loss, "accuracy": jnp.sum(weight * (jnp.argmax(logits, -1) == action))}

@@ -1,5 +1,6 @@
 """Advantage estimates, written for one sequence and batched at the edge with vmap."""
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -22,6 +23,8 @@ def gae(
     Returns:
         (advantage, target), each float32 [T]; the target of the critic is advantage + value.
     """
+    chex.assert_equal_shape([reward, value, done])
+    chex.assert_rank([reward, last_value], [1, 0])
     not_done = 1.0 - done.astype(value.dtype)
     next_value = jnp.append(value[1:], last_value)
     delta = reward + gamma * next_value * not_done - value

@@ -7,7 +7,7 @@ python train/bc.py --preset 2p-1k --data train.safetensors --seeds 0 1 2
 from pathlib import Path
 
 from hanabi_rl.config import BCConfig
-from hanabi_rl.pipelines.bc import run_bc
+from hanabi_rl.pipelines.bc import pooled_validation, run_bc
 from hanabi_rl.pipelines.script import main
 
 if __name__ == "__main__":
@@ -22,4 +22,5 @@ if __name__ == "__main__":
             "policy_selfplay_mean": "self-play",
             "policy_selfplay_points_mean": "points",
         },
+        pooled_validation,
     )

@@ -18,7 +18,7 @@ from hanabi_rl.data.loader import BatchLoader
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.evaluate.plots import plot_bc
-from hanabi_rl.evaluate.prediction import predict
+from hanabi_rl.evaluate.prediction import Prediction, predict
 from hanabi_rl.evaluate.report import link_lines, score_table
 from hanabi_rl.evaluate.selfplay import evaluate_selfplay, summary_dict
 from hanabi_rl.learners.bc import BC, BCState, game_batch
@@ -201,5 +201,23 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
         )
     print(score_table(rows))
     print("\n".join(link_lines(played)))
+    summary["min_val_loss"] = min(line["val_loss"] for line in read_metrics(run_dir / "metrics.jsonl"))
+    summary["run_dir"] = str(run_dir)
     write_summary(run_dir, summary)
     return summary
+
+
+def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
+    """The mean over seeds of the best-accuracy policies' validation figures, intervals bootstrapped over games.
+
+    Only for validation games of their own: those held out from the training games differ between seeds.
+    """
+    if not config.val:
+        return ""
+    games = join_games([load_games(path) for path in config.val])
+    reads = [predict(load_policy(run_dir / BEST_ACCURACY), games) for run_dir in run_dirs]
+    pooled = Prediction(*(sum(column) for column in zip(*reads, strict=True)))
+    return (
+        f"Best-accuracy policies, mean of {len(reads)} seeds [95% over games]: accuracy {pooled.accuracy():.3f}, "
+        f"loss {pooled.cross_entropy():.3f} per decision, {pooled.cross_entropy_per_timestep():.3f} per timestep"
+    )

@@ -15,7 +15,14 @@ from hanabi_rl.pipelines.session import per_seed
 C = TypeVar("C", bound=RunConfig)
 
 
-def main(configs: Path, algo: str, cls: type[C], run: Callable[[C], dict[str, Any]], shown: dict[str, str]) -> None:
+def main(
+    configs: Path,
+    algo: str,
+    cls: type[C],
+    run: Callable[[C], dict[str, Any]],
+    shown: dict[str, str],
+    pooled: Callable[[C, list[Path]], str] | None = None,
+) -> None:
     """Parses the command line, runs every seed, and exits with the run's code.
 
     Args:
@@ -24,10 +31,11 @@ def main(configs: Path, algo: str, cls: type[C], run: Callable[[C], dict[str, An
         cls: the script's config class.
         run: one seed's run.
         shown: summary key -> column of the table over seeds.
+        pooled: what to print of several seeds' run folders together.
     """
     try:
         config = parse_args(cls, algo, configs, default_preset(sys.argv[1:]))
-        code = per_seed(config, run, shown)
+        code = per_seed(config, run, shown, pooled)
     except (ValueError, FileNotFoundError) as error:
         if os.environ.get("HANABI_RL_DEBUG"):
             raise
@@ -36,9 +44,11 @@ def main(configs: Path, algo: str, cls: type[C], run: Callable[[C], dict[str, An
 
 
 def default_preset(args: list[str]) -> str:
-    """The preset where none is named: the paper's 1,000-game baseline for the number of players in --data or
-    --num-players where
-    there is data to clone or an accelerator, else `quick`; says which on stderr."""
+    """The preset where none is named; says which on stderr.
+
+    It is the paper's 1,000-game baseline for the players in --data, or for --num-players where there is an accelerator,
+    else `quick`.
+    """
     data = flag_value("--data", args)
     players = int(flag_value("--num-players", args) or 2) if data is None else load_games(data).rules.num_players
     accelerator = jax.default_backend() != "cpu"

@@ -102,13 +102,19 @@ def open_session(
         yield Session(run_dir=run_dir, tracker=tracker, checkpoints=checkpoints, stop=stop, restored=restored)
 
 
-def per_seed(config: C, run: Callable[[C], dict[str, Any]], shown: dict[str, str]) -> int:
+def per_seed(
+    config: C,
+    run: Callable[[C], dict[str, Any]],
+    shown: dict[str, str],
+    pooled: Callable[[C, list[Path]], str] | None = None,
+) -> int:
     """Runs every seed of a config, one after another, and prints a table over them. Returns the exit code.
 
     Args:
         config: with `seeds`, or one `seed`.
         run: one seed's run; returns its summary.
         shown: summary key -> column title of the table.
+        pooled: what to print of the seeds' run folders together.
     """
     try:
         summaries = [run(one) for one in _seed_configs(config)]
@@ -117,6 +123,8 @@ def per_seed(config: C, run: Callable[[C], dict[str, Any]], shown: dict[str, str
         return stopped.exit_code
     if len(summaries) > 1:
         print(_seed_table(config.seeds, summaries, shown))
+        if pooled is not None:
+            print(pooled(config, [Path(summary["run_dir"]) for summary in summaries]))
     return 0
 
 
