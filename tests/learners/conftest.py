@@ -5,14 +5,17 @@ Whatever a test varies (KL weight, critic warm-up, carries, parameters) is an ar
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from hanabi_rl import parallel
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.checkpoint import Checkpointer
 from hanabi_rl.config import GameConfig, PPOConfig
 from hanabi_rl.learners.hdr_ippo import hdr_objective, init_from_bc
 from hanabi_rl.learners.ppo import PPO, Experience, LearnerState, game_metrics
@@ -136,3 +139,42 @@ def second_rollout(small: SmallPPO) -> Chunk:
     learner, actors, _ = small.update(small.learner, small.actors)
     _, experience, key, _ = small.collect(learner, actors, small.clone)
     return Chunk(learner, experience, actors.index, key)
+
+
+def spread_run(small: SmallPPO, stored: list[np.ndarray] | None, folder: Path) -> dict[str, np.ndarray]:
+    """What an update computes on however many devices there are, as arrays of the global batch.
+
+    Args:
+        stored: the leaves of an experience of the global batch to learn from; None: that of the first rollout.
+        folder: where a checkpoint of the state after two updates goes.
+    """
+    _, experience, key, _ = small.collect(small.learner, small.actors, small.clone)
+    first = parallel.unshard(experience)
+    leaves, structure = jax.tree.flatten(first)
+    stored = leaves if stored is None else stored
+    experience = parallel.shard(jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stored]))
+    learnt, metrics = small.learn(small.learner, experience, small.actors.index, key, 0.25, 0)
+
+    learner, actors = small.learner, small.actors
+    for update in range(3):
+        if update == 2:
+            with Checkpointer(folder) as checkpoints:
+                checkpoints.save(2, (learner, parallel.unshard(actors)))
+        learner, actors, _ = small.update(learner, actors)
+    last = parallel.unshard(actors)
+    results = {
+        "action": first.rollout.action,
+        "stored": stored,
+        "learnt": learnt.params,
+        "metrics": metrics,
+        "later": learner.params,
+        "reset": last.reset,
+        "turn": last.env.game.turn,
+    }
+    paths = jax.tree_util.tree_flatten_with_path(results)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
+
+
+@pytest.fixture(scope="session")
+def run_spread() -> Callable[..., dict[str, np.ndarray]]:
+    return spread_run
