@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from hanabi_rl import parallel
 from hanabi_rl.agents.loading import load_policy, save_policy
@@ -216,7 +217,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
         return ""
     games = join_games([load_games(path) for path in config.val])
     reads = [predict(load_policy(run_dir / BEST_ACCURACY), games) for run_dir in run_dirs]
-    pooled = Prediction(*(sum(column) for column in zip(*reads, strict=True)))
+    pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (
         f"Best-accuracy policies, mean of {len(reads)} seeds [95% over games]: accuracy {pooled.accuracy():.3f}, "
         f"loss {pooled.cross_entropy():.3f} per decision, {pooled.cross_entropy_per_timestep():.3f} per timestep"
