@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanabi_rl.config import (
@@ -49,6 +49,7 @@ configs = st.one_of(
 )
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(configs)
 def test_dictionaries_and_json_give_the_same_config_back(config: Any) -> None:
     assert from_dict(type(config), to_dict(config)) == config
