@@ -1,7 +1,6 @@
 """The behavioural-cloning run: games in, two policies out (best self-play, best validation accuracy)."""
 
 import dataclasses
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from hanabi_rl.tracking import Progress, read_metrics
 
 BEST_SELFPLAY, BEST_ACCURACY = "policy", "policy-accuracy"
 VALIDATION_SHARE = 0.1
+_NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # over an epoch's minibatches so far, weighted by decisions
 
 
 def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
@@ -106,19 +106,21 @@ class _Trainer:
         self.train, self.val = train, val
         self.update = learner.compile_update()
         self.color_key = jax.random.fold_in(jax.random.key(config.seed), 1)
-        self.best_selfplay = (-math.inf, -math.inf)  # mean score, then validation accuracy
-        self.best_accuracy = -math.inf
+        self.sums = dict(_NO_SUMS)
+        self.best_selfplay: tuple[float, float] | None = None  # mean score, then validation accuracy
+        self.best_accuracy: float | None = None
         if session.restored is not None:
             state = session.restored.state
             position = session.restored.loader or {}
             loader.load_state_dict(position["batches"])
-            self.best_selfplay = tuple(position["best_selfplay"])
+            self.sums = position["sums"]
+            self.best_selfplay = position["best_selfplay"] and tuple(position["best_selfplay"])
             self.best_accuracy = position["best_accuracy"]
         self.state = parallel.replicate(state)
 
     def epoch(self, progress: Progress) -> None:
         """Trains to the end of the current epoch, measures, keeps the best policies and saves."""
-        sums: dict[str, float] = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}
+        sums = self.sums
         for batch in self.loader.rest_of_epoch():
             shard = parallel.shard(game_batch(self.train, batch, self.color_key, self.config.permute_colors))
             self.state, metrics = self.update(self.state, shard)
@@ -131,6 +133,7 @@ class _Trainer:
                 self.save({})
         measured = {f"train_{name}": sums[name] / sums["decisions"] for name in ("loss", "accuracy")}
         measured |= self.measure()
+        self.sums = dict(_NO_SUMS)
         self.session.tracker.log(int(self.state.step), {"epoch": self.loader.epoch, **measured})
         self.save(measured)
 
@@ -145,7 +148,7 @@ class _Trainer:
             "val_loss_per_timestep": prediction.cross_entropy_per_timestep().mean,
             "learning_rate": float(self.learner.learning_rate(self.state.step)),
         }
-        if accuracy > self.best_accuracy:
+        if self.best_accuracy is None or accuracy > self.best_accuracy:
             self.best_accuracy = accuracy
             self.keep(policy, BEST_ACCURACY, accuracy)
         if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:
@@ -153,8 +156,9 @@ class _Trainer:
                 policy, self.config.selfplay_games, self.config.seed, purpose="selection"
             ).summary
             measured |= {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
-            if (summary.mean.mean, accuracy) > self.best_selfplay:  # ties, all-zero included, go to accuracy
-                self.best_selfplay = (summary.mean.mean, accuracy)
+            ranked = summary.mean.mean, accuracy  # ties, all-zero included, go to accuracy
+            if self.best_selfplay is None or ranked > self.best_selfplay:
+                self.best_selfplay = ranked
                 self.keep(policy, BEST_SELFPLAY, summary.mean.mean)
         return measured
 
@@ -168,6 +172,7 @@ class _Trainer:
         """Writes a checkpoint; raises `Stopped` where a signal asked for the end."""
         position = {
             "batches": self.loader.state_dict(),
+            "sums": self.sums,
             "best_selfplay": self.best_selfplay,
             "best_accuracy": self.best_accuracy,
         }

@@ -1,7 +1,6 @@
 """The HDR-IPPO run: a clone (given, or trained first), regularised self-play from it, and both measured together."""
 
 import dataclasses
-import math
 import sys
 import time
 from pathlib import Path
@@ -124,7 +123,7 @@ class _Trainer:
         bc: NetworkPolicy,
     ) -> None:
         self.session, self.config, self.bc = session, config, parallel.replicate(bc)
-        self.best = -math.inf
+        self.best: float | None = None
         if session.restored is not None:
             learner, actors = session.restored.state
             self.best = (session.restored.loader or {})["best_selfplay"]
@@ -165,7 +164,7 @@ class _Trainer:
         update)."""
         config = self.config
         summary = evaluate_selfplay(self.policy(), config.eval_games, config.seed, purpose="selection").summary
-        if done and summary.mean.mean > self.best:
+        if done and (self.best is None or summary.mean.mean > self.best):
             self.best = summary.mean.mean
             self.keep("policy", done, self.best)
         return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
