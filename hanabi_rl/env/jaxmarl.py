@@ -1,14 +1,14 @@
 """The same game as a jaxmarl 0.2 environment, for code written against ``jaxmarl.make("hanabi", ...)``.
 
-jaxmarl's interface is one game at a time and `jax.vmap` around it; our rules want all games at once. `_on_all_games` joins the two:
-however deeply a call is vmapped, the rules run once, on one batch of all the games.
+jaxmarl's interface is one game at a time and `jax.vmap` around it; our rules want all games at once.
+`one_game.on_all_games` joins the two: however deeply a call is vmapped, the rules run once, on one batch of all games.
 
 This is the only file that imports jaxmarl (which takes seconds, and prints).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -23,11 +23,9 @@ from jaxmarl.environments.spaces import Box, Discrete
 from hanabi_rl.env import rules as core
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
+from hanabi_rl.env.one_game import on_all_games, table_of
 from hanabi_rl.env.table import Table
-from hanabi_rl.env.words import pack_deck, unpack_deck
-
-SHUFFLE_CHUNK = 64
-"""Decks shuffled at once for the games that a step ended: about as many as end at each step of 1,024 games of random play."""
+from hanabi_rl.env.words import pack_deck
 
 ByAgent = dict[str, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
@@ -60,16 +58,17 @@ class GameState(JaxMARLState):
 def make_jaxmarl(num_agents: int = 2, *, validate: bool = True, **kwargs: Any) -> JaxMARLHanabi:
     """A drop-in for ``jaxmarl.make("hanabi", num_agents=..., ...)`` on legal play.
 
-    Same action ids, observations, rewards, dones and spaces, and the same deck for the same key. A step from a finished game or with
-    an illegal action differs: inside `jax.jit` and `jax.vmap` it does what `rules.step` says.
+    Same action ids, observations, rewards, dones and spaces, and the same deck for the same key. What differs is a step
+    with an illegal action or from a finished game: inside `jax.jit` and `jax.vmap` it does what `rules.step` says.
 
     Args:
         num_agents: 2 to 5.
-        validate: raise ValueError for an illegal action where the arrays are concrete (outside `jax.jit` and `jax.vmap`).
+        validate: raise ValueError for an illegal action where the arrays are concrete (outside `jit` and `vmap`).
         **kwargs: the game's `num_colors, num_ranks, hand_size, max_info_tokens, max_life_tokens, num_cards_of_rank`.
 
     Raises:
-        ValueError: an option of jaxmarl's that is not supported (`shuffle_player_order=True`, for one), or numbers that make no game.
+        ValueError: numbers that make no game, or an option of jaxmarl's that is not supported
+            (`shuffle_player_order=True`, `color_map`, `agents`, `action_spaces`, `observation_spaces`, `num_moves`).
     """
     if kwargs.pop("shuffle_player_order", False):
         raise ValueError("shuffle_player_order=True is not supported: agent_0 always moves first")
@@ -83,7 +82,8 @@ def make_jaxmarl(num_agents: int = 2, *, validate: bool = True, **kwargs: Any) -
 class JaxMARLHanabi(MultiAgentEnv):
     """Hanabi behind jaxmarl's interface: one game a call, dicts keyed by agent. Use `make_jaxmarl`.
 
-    Keys may be raw (``uint32[2]``) or typed.
+    Keys may be raw (``uint32[2]``) or typed. The methods are plain functions around jitted ones, so that they can look
+    at concrete actions; that, and our own state, is why their types differ from the base class.
     """
 
     def __init__(self, rules: Rules, *, validate: bool = True) -> None:
@@ -97,8 +97,8 @@ class JaxMARLHanabi(MultiAgentEnv):
         self.num_moves = rules.num_moves
         self.obs_size = rules.obs_size
         self.action_spaces = {agent: Discrete(rules.num_moves) for agent in self.agents}
-        # A bare number, not a tuple: jaxmarl's Hanabi has it so, and its baselines build arrays with it.
-        self.observation_spaces = {agent: Box(low=0, high=1, shape=rules.obs_size) for agent in self.agents}
+        shape: Any = rules.obs_size  # a bare number: jaxmarl's Hanabi has it so, and its baselines rely on it
+        self.observation_spaces = {agent: Box(low=0, high=1, shape=shape) for agent in self.agents}
 
     @property
     def name(self) -> str:
@@ -110,9 +110,10 @@ class JaxMARLHanabi(MultiAgentEnv):
         """Actions, the no-op included."""
         return self.num_moves
 
-    def reset(self, key: jax.Array) -> tuple[ByAgent, GameState]:
+    def reset(self, key: jax.Array) -> tuple[ByAgent, GameState]:  # type: ignore[override]
         """Deal a game, the one jaxmarl deals from the same key: each agent's observation float32[O], and the state."""
-        return self._first(_reset(self.rules, key))
+        state, obs = _reset(self.rules, key)
+        return self._by_agent(obs), state
 
     def reset_from_deck_of_pairs(self, deck: jax.Array) -> tuple[ByAgent, GameState]:
         """Start a game from (colour, rank) pairs ``[deck_size, 2]``, top card first.
@@ -125,12 +126,12 @@ class JaxMARLHanabi(MultiAgentEnv):
         return self._start(deck[:, 0] * self.num_ranks + deck[:, 1])
 
     def reset_from_deck(self, deck: jax.Array) -> tuple[ByAgent, GameState]:
-        """Start a game from one-hot cards ``[deck_size, num_colors, num_ranks]``, top card first; raises as the above."""
+        """`reset_from_deck_of_pairs` for one-hot cards ``[deck_size, num_colors, num_ranks]``."""
         deck = jnp.asarray(deck)
         self._check_shape(deck, (self.deck_size, self.num_colors, self.num_ranks))
         return self._start(jnp.argmax(deck.reshape(self.deck_size, -1), axis=-1))
 
-    def step(
+    def step(  # type: ignore[override]
         self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array], reset_state: GameState | None = None
     ) -> Transition:
         """One move; where it ends the game, the state and observations are those of the next one.
@@ -142,7 +143,8 @@ class JaxMARLHanabi(MultiAgentEnv):
             reset_state: the next game, instead of one dealt from `key`.
 
         Returns:
-            (observations, state, rewards, dones, infos): dicts over the agents, rewards and dones with "__all__" too; no infos.
+            (observations, state, rewards, dones, infos): dicts over the agents, rewards and dones with "__all__" too;
+            infos is empty.
 
         Raises:
             ValueError: an agent without an action, or (outside a trace, with `validate`) an illegal action.
@@ -150,12 +152,12 @@ class JaxMARLHanabi(MultiAgentEnv):
         joint = self._checked(state, actions)
         return self._transition(*_step_and_reset(self.rules, key, state, joint, reset_state))
 
-    def step_env(self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array]) -> Transition:
+    def step_env(self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array]) -> Transition:  # type: ignore[override]
         """`step` without the next game: where the move ends the game, the state and observations are the final ones."""
         del key
         return self._transition(*_step(self.rules, state, self._checked(state, actions)))
 
-    def get_obs(self, state: GameState, old_state: Any = None, action: Any = None) -> ByAgent:
+    def get_obs(self, state: GameState, old_state: Any = None, action: Any = None) -> ByAgent:  # type: ignore[override]
         """Each agent's observation float32[O].
 
         `old_state` and `action` are jaxmarl's, and not read: our state knows its last move.
@@ -167,21 +169,18 @@ class JaxMARLHanabi(MultiAgentEnv):
         """Each agent's legal actions as float32[A] of zeros and ones; an idle agent has only the no-op."""
         return self._by_agent(_legal(self.rules, state).astype(jnp.float32))
 
-    def get_avail_actions(self, state: GameState) -> ByAgent:
+    def get_avail_actions(self, state: GameState) -> ByAgent:  # type: ignore[override]
         """`get_legal_moves` as bool[A]."""
         return self._by_agent(_legal(self.rules, state))
 
     def _by_agent(self, values: jax.Array) -> ByAgent:
         return {agent: values[seat] for seat, agent in enumerate(self.agents)}
 
-    def _first(self, started: tuple[GameState, jax.Array]) -> tuple[ByAgent, GameState]:
-        state, obs = started
-        return self._by_agent(obs), state
-
     def _start(self, deck: jax.Array) -> tuple[ByAgent, GameState]:
         if self.validate and _is_concrete(deck):
             Table(self.rules, np.asarray(deck))
-        return self._first(_reset_from_cards(self.rules, deck))
+        state, obs = _reset_from_cards(self.rules, deck)
+        return self._by_agent(obs), state
 
     def _transition(self, state: GameState, obs: jax.Array, reward: jax.Array, done: jax.Array) -> Transition:
         names = [*self.agents, "__all__"]
@@ -198,50 +197,27 @@ class JaxMARLHanabi(MultiAgentEnv):
             raise ValueError(f"expected an action for each of {self.agents}, got none for {missing}")
         joint = jnp.stack([jnp.asarray(actions[agent], jnp.int32) for agent in self.agents])
         if self.validate and _is_concrete((state, joint)):
-            table = _table_of(self.rules, state.game)
+            table = table_of(self.rules, state.game)
             action = int(joint[table.player])
             reason = table.illegal_reason(action)
             if reason is not None:
-                raise ValueError(
-                    f"{self.agents[table.player]}, turn {table.turn}: illegal move {action} ({table.describe(action)}): {reason}"
-                )
+                who = f"{self.agents[table.player]}, turn {table.turn}"
+                raise ValueError(f"{who}: illegal move {action} ({table.describe(action)}): {reason}")
         return joint
 
 
-def _on_all_games(function: Callable[..., Any], *one_game: Any) -> Any:
-    """Apply `function`, from batches ``[N, ...]`` to batches ``[N, ...]``, to one game; under `jax.vmap` once to all the games.
-
-    The game becomes a batch of one. Each `jax.vmap` around the call adds an axis, and the rule below folds it into the batch, so the
-    function itself is never vmapped: its scalar `lax.while_loop` stays scalar.
-    """
-    batched = jax.custom_batching.custom_vmap(function)
-
-    @batched.def_vmap
-    def fold_axis(axis_size: int, in_batched: Any, *args: Any) -> tuple[Any, Any]:
-        def fold(leaf: jax.Array, is_batched: bool) -> jax.Array:
-            if not is_batched:
-                leaf = jnp.broadcast_to(leaf, (axis_size, *leaf.shape))
-            return leaf.reshape(-1, *leaf.shape[2:])
-
-        out = batched(*jax.tree.map(fold, args, tuple(in_batched)))
-        unfolded = jax.tree.map(lambda leaf: leaf.reshape(axis_size, -1, *leaf.shape[1:]), out)
-        return unfolded, jax.tree.map(lambda _: True, out)
-
-    return jax.tree.map(lambda leaf: leaf[0], batched(*jax.tree.map(lambda leaf: leaf[None], one_game)))
-
-
-# One game in, one game out: these are what the environment's methods call. The rules are static, so that environments of the same
-# game share their compiled functions.
+# One game in, one game out: what the environment's methods call. The rules are static, so environments of the same game
+# share their compiled functions.
 
 
 @partial(jax.jit, static_argnums=0)
 def _reset(rules: Rules, key: jax.Array) -> tuple[GameState, jax.Array]:
-    return _on_all_games(lambda keys: _observed(rules, _new_games(rules, keys)), key)
+    return on_all_games(lambda keys: _observed(rules, _new_games(rules, keys)), key)
 
 
 @partial(jax.jit, static_argnums=0)
 def _reset_from_cards(rules: Rules, deck: jax.Array) -> tuple[GameState, jax.Array]:
-    return _on_all_games(lambda decks: _observed(rules, core.deal(rules, decks)), deck)
+    return on_all_games(lambda decks: _observed(rules, core.deal(rules, decks)), deck)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -258,28 +234,26 @@ def _step_and_reset(
         after = _select(done, reset_state, _as_state(rules, game))
         return after, observe(rules, after.game), reward, done
 
-    return _on_all_games(advance, key, state, joint, reset_state)
+    return on_all_games(advance, key, state, joint, reset_state)
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(
-    rules: Rules, state: GameState, joint: jax.Array
-) -> tuple[GameState, jax.Array, jax.Array, jax.Array]:
+def _step(rules: Rules, state: GameState, joint: jax.Array) -> tuple[GameState, jax.Array, jax.Array, jax.Array]:
     def advance(state: GameState, joint: jax.Array) -> tuple[GameState, jax.Array, jax.Array, jax.Array]:
         game, reward, done = core.step(rules, state.game, _movers_action(rules, state.game, joint))
         return *_observed(rules, game), reward, done
 
-    return _on_all_games(advance, state, joint)
+    return on_all_games(advance, state, joint)
 
 
 @partial(jax.jit, static_argnums=0)
 def _observe(rules: Rules, state: GameState) -> jax.Array:
-    return _on_all_games(lambda game: observe(rules, game), state.game)
+    return on_all_games(lambda game: observe(rules, game), state.game)
 
 
 @partial(jax.jit, static_argnums=0)
 def _legal(rules: Rules, state: GameState) -> jax.Array:
-    return _on_all_games(lambda game: core.legal_actions(rules, game), state.game)
+    return on_all_games(lambda game: core.legal_actions(rules, game), state.game)
 
 
 # From here on games come in batches of N.
@@ -294,10 +268,7 @@ def _observed(rules: Rules, game: core.State) -> tuple[GameState, jax.Array]:
 
 
 def _select(which: jax.Array, yes: GameState, no: GameState) -> GameState:
-    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(pick, yes, no)
+    return jax.vmap(lambda one, a, b: jax.tree.map(partial(jnp.where, one), a, b))(which, yes, no)
 
 
 def _movers_action(rules: Rules, game: core.State, joint: jax.Array) -> jax.Array:
@@ -310,7 +281,7 @@ def _new_games(rules: Rules, keys: jax.Array) -> core.State:
 
 
 def _deck_from(rules: Rules, key: jax.Array) -> jax.Array:
-    """The deck of card ids [deck_size] that jaxmarl's `reset` deals from a key: the same cards in the same order, shuffled alike."""
+    """The deck of card ids [deck_size] that jaxmarl's `reset` deals from a key: the same cards, shuffled alike."""
     copies = [rank for rank, count in enumerate(rules.num_cards_of_rank) for _ in range(count)]
     cards = [color * rules.num_ranks + rank for rank in copies for color in range(rules.num_colors)]
     _, deck_key = jax.random.split(key)
@@ -318,12 +289,13 @@ def _deck_from(rules: Rules, key: jax.Array) -> jax.Array:
 
 
 def _next_decks(rules: Rules, keys: jax.Array, needed: jax.Array, decks: jax.Array) -> jax.Array:
-    """Packed decks uint32[N, W]: where `needed` bool[N], the deck `reset` deals after jaxmarl's `step` got the key; else `decks`.
+    """Packed decks uint32[N, W]: where `needed` bool[N], what jaxmarl's `step` deals next from its key; else `decks`.
 
-    Few games end at a step and shuffling is dear, so the decks are shuffled in small chunks, as many as it takes.
+    Few games end at a step, and shuffling for all of them would cost more than the step: so shuffle in chunks of about
+    as many games as end at once, as often as it takes.
     """
     games = needed.shape[0]
-    chunk = min(games, SHUFFLE_CHUNK)
+    chunk = min(games, max(32, games // 16))
 
     def shuffled(key: jax.Array) -> jax.Array:
         _, reset_key = jax.random.split(key)
@@ -331,7 +303,8 @@ def _next_decks(rules: Rules, keys: jax.Array, needed: jax.Array, decks: jax.Arr
 
     def deal_chunk(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         waiting, decks = carry
-        (chosen,) = jnp.nonzero(waiting, size=chunk, fill_value=games)  # `games` is no place in the batch: dropped below
+        # The filler `games` is no place in the batch: what is written there is dropped.
+        (chosen,) = jnp.nonzero(waiting, size=chunk, fill_value=games)
         fresh = pack_deck(jax.vmap(shuffled)(keys[jnp.minimum(chosen, games - 1)]))
         return waiting.at[chosen].set(False, mode="drop"), decks.at[chosen].set(fresh, mode="drop")
 
@@ -340,27 +313,3 @@ def _next_decks(rules: Rules, keys: jax.Array, needed: jax.Array, decks: jax.Arr
 
 def _is_concrete(tree: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
-
-
-def _table_of(rules: Rules, game: core.State) -> Table:
-    """One concrete game as a `Table` that can explain moves; hints and discards, which no explanation needs, are left out."""
-    table = Table(rules, np.asarray(unpack_deck(game.deck, rules.deck_size)))
-    table.drawn = rules.deck_size - int(game.deck_left)
-    undealt = dict.fromkeys(range(table.drawn))
-    for seat, hand in enumerate(np.asarray(game.hands)):
-        cards = [int(card).bit_length() - 1 for card in hand if card]
-        # Which of several copies a player holds makes no difference to the rules: the first that nobody holds yet.
-        table.hands[seat] = [_take(undealt, table.deck, card) for card in cards]
-    played = int(game.fireworks)
-    table.fireworks = [(played & cards).bit_count() for cards in rules.color_cards]
-    table.info_tokens, table.life_tokens, table.turn = int(game.info_tokens), int(game.life_tokens), int(game.turn)
-    last_round = int(game.last_round)
-    table.turns_left = rules.num_players + 1 - last_round if last_round else None
-    return table
-
-
-def _take(orders: dict[int, None], deck: list[int], card: int) -> int:
-    """Remove and return the first of `orders` that is that card."""
-    order = next(order for order in orders if deck[order] == card)
-    del orders[order]
-    return order
