@@ -78,7 +78,7 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
     """The training loop: epochs of minibatches, validation, self-play, model selection, checkpoints."""
     loader = BatchLoader(len(train), config.batch_size, config.seed)
     learner = BC(config=config, rules=train.rules, num_updates=config.epochs * loader.batches_per_epoch)
-    state = learner.init(jax.random.key(config.seed))
+    state = jax.jit(learner.init)(jax.random.key(config.seed))
     with open_session(
         "bc", config, run_dir, state, learner.policy(state), params_path="params", best_metric="val_accuracy"
     ) as session:
@@ -139,7 +139,7 @@ class _Trainer:
 
     def measure(self) -> dict[str, float]:
         """Validation after an epoch, self-play on every `selfplay_every`-th and the last; keeps the best policies."""
-        policy, epoch = self.learner.policy(self.state), self.loader.epoch
+        policy, epoch = parallel.fetch(self.learner.policy(self.state)), self.loader.epoch
         prediction = predict(policy, self.val)
         accuracy = prediction.accuracy().mean
         measured = {

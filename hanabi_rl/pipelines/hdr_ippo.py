@@ -89,7 +89,7 @@ def _bc_config(config: HDRIPPOConfig, run_dir: Path) -> BCConfig:
 def train_hdr_ippo(config: HDRIPPOConfig, run_dir: Path, bc: NetworkPolicy) -> float:
     """The training loop. Returns the seconds it took, earlier sessions of a resumed run included."""
     ppo = hdr_ippo(config, bc)
-    learner, actors = init_from_bc(ppo, jax.random.key(config.seed), bc)
+    learner, actors = jax.jit(init_from_bc, static_argnums=0)(ppo, jax.random.key(config.seed), bc)
     with open_session(
         "hdr_ippo", config, run_dir, (learner, actors), bc, params_path="0/params/actor", best_metric="selfplay_mean"
     ) as session:
@@ -157,7 +157,7 @@ class _Trainer:
 
     def policy(self) -> NetworkPolicy:
         """The policy as it stands."""
-        return self.bc.replace(params=self.learner.params["actor"])
+        return self.bc.replace(params=parallel.fetch(self.learner.params["actor"]))
 
     def evaluate(self, done: int) -> dict[str, float]:
         """Greedy self-play on the selection decks; keeps the best policy (not the clone itself, before the first

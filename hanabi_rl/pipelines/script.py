@@ -14,6 +14,8 @@ from hanabi_rl.pipelines.session import per_seed
 
 C = TypeVar("C", bound=RunConfig)
 
+FEW_GAMES = 500  # below this, the published 1,000-game schedule takes too few steps an epoch
+
 
 def main(
     configs: Path,
@@ -46,16 +48,17 @@ def main(
 def default_preset(args: list[str]) -> str:
     """The preset where none is named; says which on stderr.
 
-    It is the paper's 1,000-game baseline for the players in --data, or for --num-players where there is an accelerator,
-    else `quick`.
+    For games in --data it is the paper's 1,000-game baseline for their number of players, or its variant for a few
+    hundred games. Without, it is that baseline where there is an accelerator, else `quick`.
     """
-    data = flag_value("--data", args)
-    players = int(flag_value("--num-players", args) or 2) if data is None else load_games(data).rules.num_players
-    accelerator = jax.default_backend() != "cpu"
-    if data is None and not accelerator:
-        why, preset = "no accelerator", "quick"
+    if (data := flag_value("--data", args)) is not None:
+        games = load_games(data)
+        size = "small" if len(games) < FEW_GAMES else "1k"
+        why, preset = f"{len(games):,} {games.rules.num_players}-player games", f"{games.rules.num_players}p-{size}"
+    elif jax.default_backend() != "cpu":
+        why, preset = "an accelerator", f"{flag_value('--num-players', args) or 2}p-1k"
     else:
-        why, preset = "an accelerator" if data is None else f"{players}-player games", f"{players}p-1k"
+        why, preset = "no accelerator", "quick"
     if not {"--preset", "--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
         print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
     return preset
