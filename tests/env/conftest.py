@@ -15,11 +15,12 @@ from hanabi_rl.env.words import any_of
 
 @pytest.fixture(scope="session")
 def mixed_player() -> Callable[..., jax.Array]:
-    """`mixed_player(rules, state, key, explore)`: int32[N], random legal with probability `explore` [N], else cheating."""
+    """`mixed_player(rules, state, key, explore)`: a random legal move with probability `explore`, else a cheat's."""
     return play_mixed
 
 
 def play_mixed(rules: Rules, state: State, key: jax.Array, explore: jax.Array) -> jax.Array:
+    """Moves int32[N]."""
     coin_key, legal_key, hint_key = jax.random.split(key, 3)
     legal = legal_for_mover(rules, state)
     anything = jax.random.categorical(legal_key, jnp.where(legal, 0.0, -jnp.inf))
