@@ -53,6 +53,12 @@ def unshard(tree: T) -> T:
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
 
 
+def fetch(tree: T) -> T:
+    """Copies replicated leaves to the host, once: for what runs on one device, and so that it compiles like a loaded
+    policy does."""
+    return jax.device_get(tree)
+
+
 def psum(tree: T) -> T:
     """The sum of every leaf over the devices; for use inside a function given to `data_parallel`."""
     return jax.lax.psum(tree, AXIS)
