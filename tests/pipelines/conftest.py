@@ -49,7 +49,7 @@ def training(taught_games: Any, tmp_path_factory: pytest.TempPathFactory) -> BCT
         network=NETWORK,
         batch_size=8,
         epochs=3,
-        selfplay_games=32,
+        selfplay_games=1000,  # as many as are reported: one shape
         selfplay_every=2,
     )
 
