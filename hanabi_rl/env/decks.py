@@ -1,7 +1,7 @@
 """Shuffled decks, and the pool of them behind auto-reset.
 
-The deck of an environment's game depends on two things only: the environment's own key and the number of the game. When the
-pool is refilled, how many environments there are and how they are sharded change nothing.
+The deck of an environment's game depends on two things only: the environment's own key and the number of the game. When
+the pool is refilled, how many environments there are and how they are sharded change nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class DeckPool(struct.PyTreeNode):
     first: jax.Array
     """int32[N]: the number of the game that the environment's first deck here is for."""
     keys: jax.Array | None
-    """uint32[N, 2]: the environments' own keys; None where the decks are given, and dealt again from the first after the last."""
+    """uint32[N, 2]: the environments' own keys; None where the decks are given, and dealt again from the first after
+    the last.
+    """
 
 
 def shuffled_decks(rules: Rules, key: jax.Array, num_decks: int) -> jax.Array:
@@ -36,8 +38,9 @@ def shuffled_decks(rules: Rules, key: jax.Array, num_decks: int) -> jax.Array:
 def _shuffle(rules: Rules, bits: jax.Array) -> jax.Array:
     """Shuffle by sorting: random ``uint32[..., deck_size]`` -> card ids of the same shape.
 
-    The card id sits in the low bits of its own sort key, so one array is sorted and nothing gathered. Two cards tie on the other
-    27 bits in about one deck in 100,000; the tie goes to the lower card id, a bias far below what games could show.
+    The card id sits in the low bits of its own sort key, so one array is sorted and nothing gathered. Two cards tie on
+    the other 27 bits in about one deck in 100,000; the tie goes to the lower card id, a bias far below what games could
+    show.
     """
     cards = jnp.array(
         [
@@ -52,7 +55,9 @@ def _shuffle(rules: Rules, bits: jax.Array) -> jax.Array:
 
 
 def environment_keys(key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> jax.Array:
-    """The keys uint32[num_envs, 2] of environments ``first_index ..``: ``fold_in(key, index)``, for raw and typed keys."""
+    """The keys uint32[num_envs, 2] of environments ``first_index ..``: ``fold_in(key, index)``, for raw and typed
+    keys.
+    """
     indices = first_index + jnp.arange(num_envs)
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, indices)
     return jax.vmap(lambda k: jax.random.bits(k, (2,), jnp.uint32))(own)
@@ -78,8 +83,8 @@ def given_pool(rules: Rules, decks: jax.Array) -> DeckPool:
 def deck_of_game(rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Array) -> tuple[jax.Array, DeckPool]:
     """The packed deck of each environment's game number `game` int32[N], and the pool afterwards.
 
-    The whole pool is refilled at once as soon as one environment `needed` bool[N] a deck that is not there; the deck returned is
-    only meaningful where `needed`.
+    The whole pool is refilled at once as soon as one environment `needed` bool[N] a deck that is not there; the deck
+    returned is only meaningful where `needed`.
     """
     size = pool.decks.shape[1]
     if pool.keys is None:

@@ -10,8 +10,8 @@ from functools import cached_property
 class Rules:
     """A game of Hanabi: how many players, cards and tokens. Hashable, so static under `jax.jit`.
 
-    `hand_size` and `num_cards_of_rank` are resolved when left out: 5 cards for 2 or 3 players, else 4; three copies of the
-    lowest rank, one of the highest, two of the others.
+    `hand_size` and `num_cards_of_rank` are resolved when left out: 5 cards for 2 or 3 players, else 4; three copies of
+    the lowest rank, one of the highest, two of the others.
 
     Raises:
         ValueError: the numbers do not make a game.
@@ -48,9 +48,14 @@ class Rules:
             if not low <= value <= high:
                 raise ValueError(f"{field} must be {low} to {high}, got {value}")
         colors, ranks, copies = self.num_colors, self.num_ranks, self.num_cards_of_rank
-        if colors * ranks > 32 or colors + ranks > 16:
+        if colors * ranks > 31 or colors + ranks > 16:
             raise ValueError(
-                f"num_colors={colors} and num_ranks={ranks} must multiply to at most 32 and add to at most 16"
+                f"num_colors={colors} and num_ranks={ranks} must multiply to at most 31 and add to at most 16"
+            )
+        if self.hand_size * (max(colors, ranks) + 1) > 31:
+            raise ValueError(
+                f"hand_size={self.hand_size} times one more than the larger of num_colors={colors} and "
+                f"num_ranks={ranks} must be at most 31: a hand is kept in one word of bits"
             )
         if len(copies) != ranks or min(copies) < 1:
             raise ValueError(f"num_cards_of_rank must have {ranks} entries of at least 1, got {copies}")
@@ -89,7 +94,8 @@ class Rules:
     def max_turns(self) -> int:
         """An upper bound on the moves of a legal game: 89 in the standard 2-player one.
 
-        Every draw but the last can be a discard that pays for one more hint; after the last draw each player moves once.
+        Every draw but the last can be a discard that pays for one more hint; after the last draw each player moves
+        once.
         """
         draws = self.deck_size - self.num_players * self.hand_size
         return self.max_info_tokens + 2 * draws - 1 + self.num_players if draws else self.num_players + 1
@@ -112,6 +118,11 @@ class Rules:
     def all_cards(self) -> int:
         """The set of all different cards, as a word of bits."""
         return (1 << self.num_cards) - 1
+
+    @property
+    def all_slots(self) -> int:
+        """Every slot of a hand, as bits."""
+        return (1 << self.hand_size) - 1
 
     @cached_property
     def color_cards(self) -> tuple[int, ...]:

@@ -12,11 +12,13 @@ from hanabi_rl.env import rules as game_rules
 from hanabi_rl.env.decks import DeckPool, deck_of_game, environment_keys, given_pool, new_pool
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
-from hanabi_rl.env.rules import State
+from hanabi_rl.env.state import State
 
 
 class EnvState(struct.PyTreeNode):
-    """``N`` environments; every leaf has a leading environment axis, so it can be sharded, indexed and saved as it is."""
+    """``N`` environments; every leaf has a leading environment axis, so it can be sharded, indexed and saved as it
+    is.
+    """
 
     game: State
     """The games in progress, fresh ones where the last step ended a game."""
@@ -40,7 +42,8 @@ class TimeStep(struct.PyTreeNode):
 
 
 class HanabiEnv:
-    """Hanabi for `num_envs` environments at once, with auto-reset. Holds nothing but its rules: all state is in `EnvState`.
+    """Hanabi for `num_envs` environments at once, with auto-reset. Holds nothing but its rules: all state is in
+    `EnvState`.
 
     Args:
         num_players: 2 to 5.
@@ -53,13 +56,15 @@ class HanabiEnv:
     def reset(self, key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> EnvState:
         """Start `num_envs` environments, raw or typed key.
 
-        Environment ``i`` deals from ``fold_in(key, first_index + i)``: shards of a larger set pass their first global index and
-        play exactly what the whole set would.
+        Environment ``i`` deals from ``fold_in(key, first_index + i)``: shards of a larger set pass their first global
+        index and play exactly what the whole set would.
         """
         return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_index)))
 
     def reset_from_decks(self, decks: jax.Array) -> EnvState:
-        """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn, the first again after the last."""
+        """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn, the first again after
+        the last.
+        """
         return self._start(given_pool(self.rules, decks))
 
     def _start(self, pool: DeckPool) -> EnvState:

@@ -1,32 +1,37 @@
 """The canonical observation of Hanabi: what each seat sees, in the layout of jaxmarl 0.2 (and HLE's canonical encoder).
 
-One observation is, in this order (``P`` players, hands of ``H``, ``C`` colours, ``R`` ranks, ``K = C * R`` different cards):
+One observation is, in this order (``P`` players, hands of ``H``, ``C`` colours, ``R`` ranks, ``K = C * R`` different
+cards):
 
 - the other players' cards, next player first, ``(P-1) * H * K``; who is missing a card, ``P``;
 - the deck as a thermometer; the top card of each firework, ``K``; information and life tokens as thermometers;
 - the discards: for each colour and rank a thermometer as long as there are copies;
-- the last move: who, ``P``; play, discard, colour or rank hint, ``4``; target, ``P``; colour, ``C``; rank, ``R``; slots touched,
-  ``H``; slot played or discarded, ``H``; that card, ``K``; whether it scored; whether it gave a token;
-- for each card on the table, own hand first: what it can be, ``K`` (V0 belief: the cards its hints allow, weighted by the copies
-  neither played nor discarded, summing to 1); the colours, ``C``, and ranks, ``R``, it was hinted as.
+- the last move: who, ``P``; play, discard, colour or rank hint, ``4``; target, ``P``; colour, ``C``; rank, ``R``; slots
+  touched, ``H``; slot played or discarded, ``H``; that card, ``K``; whether it scored; whether it gave a token;
+- for each card on the table, own hand first: what it can be, ``K`` (V0 belief: the cards its hints allow, weighted by
+  the copies neither played nor discarded, summing to 1); the colours, ``C``, and ranks, ``R``, it was hinted as.
 
-Players are counted from the observer. Every piece is a few bits of a word or one block for a card, written in place into the
-result: on a CPU that is several times faster than concatenating the pieces.
+Players are counted from the observer. Everything but the beliefs is first packed into a few words of bits a game, and
+then spread out in wide blocks, each ``word & mask != 0``: XLA's CPU backend turns a block of more than about 50 numbers
+into vector instructions, and a narrower one, or one made with shifts, into a chain of scalar ones. Blocks are written
+in place into the result; concatenating them is several times slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.rules import State
-from hanabi_rl.env.words import any_of, bit, count, unpack_bits
+from hanabi_rl.env.state import State
+from hanabi_rl.env.words import any_of, bit, count, materialize, pack_fields
 
-Rotate = Callable[[Sequence[jax.Array], int], jax.Array]
-"""``rotate(by_seat, k)``: of arrays ``[N]`` or ``[N, F]``, one a seat, the one belonging to the k-th player after each observer."""
+Field = tuple[jax.Array, int]
+"""Bits and how many: ``(uint32[N], width)``."""
 
 
 def sections(rules: Rules) -> dict[str, slice]:
@@ -58,169 +63,255 @@ def sections(rules: Rules) -> dict[str, slice]:
     return parts
 
 
-def observe(rules: Rules, state: State) -> jax.Array:
-    """What every seat sees: float32[N, P, O], ``O = rules.obs_size``, seats in absolute order."""
-    players = rules.num_players
+def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Array:
+    """What every seat sees: float32[N, P, O], ``O = rules.obs_size``, seats in absolute order.
 
-    def rotate(by_seat: Sequence[jax.Array], k: int) -> jax.Array:
-        return jnp.stack([by_seat[(seat + k) % players] for seat in range(players)], axis=1)
-
-    return _encode(rules, state, (state.player.shape[0], players), rotate, jnp.arange(players))
-
-
-def observe_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
-    """What one seat ``int32[N]`` of each game sees: float32[N, O], bit-equal to ``observe(rules, state)[n, seat[n]]``."""
-    players = rules.num_players
-
-    def rotate(by_seat: Sequence[jax.Array], k: int) -> jax.Array:
-        chosen = by_seat[k]
-        for observer in range(1, players):
-            here = seat == observer
-            chosen = jnp.where(here if chosen.ndim == 1 else here[:, None], by_seat[(observer + k) % players], chosen)
-        return chosen
-
-    return _encode(rules, state, seat.shape, rotate, seat)
-
-
-def _encode(rules: Rules, state: State, rows: tuple[int, ...], rotate: Rotate, seat: jax.Array) -> jax.Array:
-    """Write every piece of the observation; `rows` is ``(N, P)`` or ``(N,)`` and `seat` the observer of each row."""
-    players, hand = rules.num_players, rules.hand_size
-    out = jax.lax.empty((*rows, rules.obs_size), jnp.float32)
-    offset = 0
-
-    def write(block: jax.Array) -> None:
-        nonlocal out, offset
-        block = jnp.broadcast_to(block, (*rows, block.shape[-1]))
-        out = jax.lax.dynamic_update_slice_in_dim(out, block, offset, axis=-1)
-        offset += block.shape[-1]
-
-    def shared(block: jax.Array) -> jax.Array:
-        return block if len(rows) == 1 else block[:, None]
-
-    for k in range(1, players):
-        for s in range(hand):
-            write(unpack_bits(rotate([state.hands[:, p, s] for p in range(players)], k), rules.num_cards))
-    incomplete = [any_of([state.hands[:, p, s] == 0 for s in range(hand)]) for p in range(players)]
-    write(jnp.stack([rotate(incomplete, k) for k in range(players)], axis=-1).astype(jnp.float32))
-
-    write(shared(_board(rules, state)))
-    write(shared(_discards(rules, state)))
-    write(_last_action(rules, state, shared, seat))
-
-    beliefs = _beliefs(rules, state)
-    for k in range(players):
-        for s in range(hand):
-            write(rotate([beliefs[p][s] for p in range(players)], k))
+    Args:
+        out: an older observation of the same shape to write over, such as the one a loop carries: without it a step on
+        a CPU
+            spends a third of its time on filling a new array with zeros first.
+    """
+    state = _materialize_state(state)
+    table = _read_table(rules, state)
+    if out is None:
+        out = jax.lax.empty((state.counters.shape[0], rules.num_players, rules.obs_size), jnp.float32)
+    for seat in range(rules.num_players):
+        start = 0
+        for block in _blocks(rules, state, table, seat):
+            out = jax.lax.dynamic_update_slice(out, block[:, None], (0, seat, start))
+            start += block.shape[1]
     return out
 
 
-def _thermometer(level: jax.Array, size: int) -> jax.Array:
-    """float32[N, size]: as many ones as `level` [N] says, then zeros."""
-    return (jnp.arange(size) < level[:, None]).astype(jnp.float32)
+def observe_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
+    """What one seat ``int32[N]`` of each game sees: float32[N, O], bit-equal to ``observe(rules, state)[n,
+    seat[n]]``.
+    """
+    state = _materialize_state(_turn_table(rules, state, seat))
+    out = jax.lax.empty((state.counters.shape[0], rules.obs_size), jnp.float32)
+    start = 0
+    for block in _blocks(rules, state, _read_table(rules, state), 0):
+        out = jax.lax.dynamic_update_slice(out, block, (0, start))
+        start += block.shape[1]
+    return out
 
 
-def _board(rules: Rules, state: State) -> jax.Array:
-    """The deck, the top of each firework and the tokens, float32[N, ...]."""
-    below_another = (state.fireworks >> 1) & ~jnp.uint32(rules.rank_cards[-1])
-    return jnp.concatenate(
-        [
-            _thermometer(state.deck_left, rules.deck_size - rules.num_players * rules.hand_size),
-            unpack_bits(state.fireworks & ~below_another, rules.num_cards),
-            _thermometer(state.info_tokens, rules.max_info_tokens),
-            _thermometer(state.life_tokens, rules.max_life_tokens),
-        ],
-        axis=-1,
+def _materialize_state(state: State) -> State:
+    """Compute the state once, not again inside every block that reads it."""
+    return jax.tree.map(materialize, state.without_deck())
+
+
+def _turn_table(rules: Rules, state: State, seat: jax.Array) -> State:
+    """The same games with seats renumbered so that `seat` [N] is seat 0."""
+    players = rules.num_players
+
+    def turned(hand_words: jax.Array) -> jax.Array:
+        turns = [jnp.roll(hand_words, -first, axis=1) for first in range(players)]
+        return any_of([jnp.where((seat == first)[:, None], turn, 0) for first, turn in enumerate(turns)])
+
+    player = (state.player - seat) % players
+    counters = (state.counters & ~jnp.uint32(7 << 20)) | (player.astype(jnp.uint32) << 20)
+    return state.replace(
+        colors=turned(state.colors),
+        ranks=turned(state.ranks),
+        maybe_colors=turned(state.maybe_colors),
+        maybe_ranks=turned(state.maybe_ranks),
+        counters=counters,
     )
 
 
-def _discards(rules: Rules, state: State) -> jax.Array:
-    """The discards, float32[N, deck_size]: a thermometer for each colour and rank."""
-    places = [
-        (plane, color * rules.num_ranks + rank)
+class _Table(NamedTuple):
+    """What an observation says that does not depend on who looks, ready to be written."""
+
+    missing: list[jax.Array]  # by seat, uint32[N]: 1 where it is missing a card
+    board: list[Field]  # deck, fireworks, tokens, discards
+    actor: jax.Array  # int32[N], seat of the last move
+    target: jax.Array  # int32[N], seat it hinted
+    kind: jax.Array  # uint32[N]: play, discard, colour hint, rank hint
+    moved: jax.Array  # bool[N], there was a last move
+    hinted: jax.Array  # bool[N], it was a hint
+    move: list[Field]  # colour, rank, slots touched, slot, card, outcome of the last move
+    remaining: jax.Array  # float32[N, K + C + R]: copies of each card neither played nor discarded, then ones
+    weight: list[list[jax.Array]]  # by seat and slot, float32[N]: 1 / how many of those copies the card can be
+
+
+def _read_table(rules: Rules, state: State) -> _Table:
+    hand, players = rules.hand_size, rules.num_players
+    held = [
+        any_of([state.ranks[:, p] >> (r * hand) for r in range(rules.num_ranks)]) & rules.all_slots
+        for p in range(players)
+    ]
+    remaining, planes = _remaining(rules, state)
+    return _Table(
+        missing=[(slots != rules.all_slots).astype(jnp.uint32) for slots in held],
+        board=_materialize_fields(_board(rules, state)),
+        remaining=remaining,
+        weight=[[_weight(rules, state, planes, p, s) for s in range(hand)] for p in range(players)],
+        **_last_move(rules, state),
+    )
+
+
+def _materialize_fields(fields: Sequence[Field]) -> list[Field]:
+    return [(materialize(word), width) for word, width in pack_fields(fields)]
+
+
+def _board(rules: Rules, state: State) -> list[Field]:
+    """The deck, the top of each firework, the tokens and the discards."""
+    below_another = (state.fireworks >> 1) & ~jnp.uint32(rules.rank_cards[-1])
+    planes = [state.discards[:, j] for j in range(state.discards.shape[1])]
+    discards = [
+        ((planes[j] >> (color * rules.num_ranks + rank)) & 1, 1)
         for color in range(rules.num_colors)
         for rank, copies in enumerate(rules.num_cards_of_rank)
-        for plane in range(copies)
+        for j in range(copies)
     ]
-    plane_of = jnp.array([plane for plane, _ in places], jnp.uint32)
-    bit_of = jnp.array([card for _, card in places], jnp.uint32)
-    word = any_of(
-        [jnp.where(plane_of == j, state.discards[:, j, None], 0) for j in range(state.discards.shape[1])]
-    )
-    return ((word >> bit_of) & 1).astype(jnp.float32)
+    return [
+        *_thermometer(state.deck_left, rules.deck_size - rules.num_players * rules.hand_size),
+        (state.fireworks & ~below_another, rules.num_cards),
+        *_thermometer(state.info_tokens, rules.max_info_tokens),
+        *_thermometer(state.life_tokens, rules.max_life_tokens),
+        *discards,
+    ]
 
 
-def _last_action(
-    rules: Rules, state: State, shared: Callable[[jax.Array], jax.Array], seat: jax.Array
-) -> jax.Array:
-    """The last move, float32[N, (P,) ...]; all zeros before the first one."""
+def _thermometer(level: jax.Array, size: int) -> list[Field]:
+    """`size` bits, of which as many are set as `level` int32[N] says, in pieces of up to 30."""
+    piece = 30
+    return [
+        (bit(jnp.clip(level - low, 0, piece)) - 1, min(piece, size - low)) for low in range(0, size, piece)
+    ]
+
+
+def _last_move(rules: Rules, state: State) -> dict[str, jax.Array | list[Field]]:
+    """The fields of `_Table` that describe the last move."""
     players, hand, colors, ranks = rules.num_players, rules.hand_size, rules.num_colors, rules.num_ranks
-    moved = state.turn > 0
-    action = state.last_action.astype(jnp.int32)
-    actor = (state.player + (players - 1)) % players
-    is_discard = action < hand
-    is_play = ~is_discard & (action < 2 * hand)
+    action, moved = state.last_action, state.turn > 0
+    is_discard, is_play = action < hand, (action >= hand) & (action < 2 * hand)
     hint = action - 2 * hand
-    is_color = (hint >= 0) & (hint < (players - 1) * colors)
-    is_rank = (hint >= (players - 1) * colors) & (action != rules.noop)
-    value = jnp.where(is_color, hint, hint - (players - 1) * colors)
-    width = jnp.where(is_color, colors, ranks)
-    offset = sum(((value >= k * width).astype(jnp.int32) for k in range(1, players - 1)), jnp.int32(1))
-    target = (actor + offset) % players
-    value = value - (offset - 1) * width
-
-    kind = any_of([jnp.where(f, jnp.uint32(1 << i), 0) for i, f in enumerate((is_play, is_discard, is_color, is_rank))])
-    color = jnp.where(is_color, bit(value & 31), 0)
-    rank = jnp.where(is_rank, bit(value & 31), 0)
-    slot = jnp.where(is_discard | is_play, bit(jnp.where(is_discard, action, action - hand) & 31), 0)
+    rank_hint = hint - (players - 1) * colors
+    is_color = (hint >= 0) & (rank_hint < 0)
+    is_rank = (rank_hint >= 0) & (action != rules.noop)
+    hint = jnp.maximum(jnp.where(is_color, hint, rank_hint), 0).astype(jnp.uint32)
+    skipped = jnp.where(is_color, hint // colors, hint // ranks).astype(jnp.int32)
+    value = jnp.where(is_color, hint % colors, hint % ranks)
+    actor = jnp.where(state.player == 0, players - 1, state.player - 1)
+    slot = jnp.where(is_discard, action, action - hand) & 7
     outcome = state.last_scored.astype(jnp.uint32) | state.last_gained_token.astype(jnp.uint32) << 1
 
-    def one_seat(who: jax.Array, known: jax.Array) -> jax.Array:
-        word = jnp.where(shared(known), bit((shared(who.astype(jnp.int32)) - seat) % players), 0)
-        return unpack_bits(word, players)
+    def where(condition: jax.Array, word: jax.Array, width: int) -> Field:
+        return jnp.where(moved & condition, word, 0), width
 
-    def common(word: jax.Array, width: int) -> jax.Array:
-        return shared(unpack_bits(jnp.where(moved, word, 0), width))
-
-    pieces = [
-        one_seat(actor, moved),
-        common(kind, 4),
-        one_seat(target, moved & (is_color | is_rank)),
-        common(color, colors),
-        common(rank, ranks),
-        common(state.last_touched.astype(jnp.uint32), hand),
-        common(slot, hand),
-        common(state.last_card, rules.num_cards),
-        common(outcome, 2),
+    kinds = [where(which, jnp.uint32(1), 1) for which in (is_play, is_discard, is_color, is_rank)]
+    takes = is_discard | is_play
+    move = [
+        where(is_color, bit(value), colors),
+        where(is_rank, bit(value), ranks),
+        where(is_color | is_rank, state.last_touched.astype(jnp.uint32), hand),
+        where(takes, bit(slot), hand),
+        where(takes, bit(state.last_card), rules.num_cards),
+        where(is_play, outcome, 2),
     ]
-    rows = pieces[0].shape[:-1]
-    return jnp.concatenate([jnp.broadcast_to(piece, (*rows, piece.shape[-1])) for piece in pieces], axis=-1)
-
-
-def _beliefs(rules: Rules, state: State) -> list[list[jax.Array]]:
-    """For each seat and slot, float32[N, K + C + R]: what the card can be, and its hints."""
-    remaining, planes = _remaining(rules, state)
-    beliefs = []
-    for p in range(rules.num_players):
-        row = []
-        for s in range(rules.hand_size):
-            known = state.knowledge[:, p, s]
-            total = sum(count(known & plane) for plane in planes)
-            # An empty slot can be nothing: dividing its zeros by 1 keeps them zeros.
-            share = remaining / jnp.maximum(total, 1).astype(jnp.float32)[:, None]
-            can_be = jnp.where(unpack_bits(known, rules.num_cards, jnp.bool_), share, 0.0)
-            hinted = unpack_bits(state.hints[:, p, s].astype(jnp.uint32), rules.num_colors + rules.num_ranks)
-            row.append(jnp.concatenate([can_be, hinted], axis=-1))
-        beliefs.append(row)
-    return beliefs
+    return {
+        "actor": actor,
+        "target": (actor + 1 + skipped) % players,
+        "kind": pack_fields(kinds)[0][0],
+        "moved": moved,
+        "hinted": moved & (is_color | is_rank),
+        "move": _materialize_fields(move),
+    }
 
 
 def _remaining(rules: Rules, state: State) -> tuple[jax.Array, list[jax.Array]]:
-    """Copies of each card neither played nor discarded: as float32[N, K], and as planes of sets uint32[N]."""
+    """Copies of each card neither played nor discarded: as `_Table.remaining`, and as planes of sets uint32[N]."""
     used = []
     card = state.fireworks
     for j in range(state.discards.shape[1]):
         used.append(state.discards[:, j] | card)
         card = card & state.discards[:, j]
-    planes = [jnp.uint32(full) & ~gone for full, gone in zip(rules.full_planes, used, strict=True)]
-    copies = jnp.array(rules.num_cards_of_rank * rules.num_colors, jnp.float32)
-    return copies - sum(unpack_bits(gone, rules.num_cards) for gone in used), planes
+    planes = [materialize(jnp.uint32(full) & ~gone) for full, gone in zip(rules.full_planes, used, strict=True)]
+    hints = rules.card_features - rules.num_cards
+    mask = jnp.asarray([1 << card for card in range(rules.num_cards)] + [0] * hints, jnp.uint32)
+    is_hint = jnp.asarray([0.0] * rules.num_cards + [1.0] * hints, jnp.float32)
+    copies = sum(((plane[:, None] & mask) != 0).astype(jnp.float32) for plane in planes) + is_hint
+    as_words = materialize(jax.lax.bitcast_convert_type(copies, jnp.uint32))
+    return jax.lax.bitcast_convert_type(as_words, jnp.float32), planes
+
+
+def _weight(rules: Rules, state: State, planes: list[jax.Array], seat: int, slot: int) -> jax.Array:
+    """1 / how many remaining copies the card in a slot can be, float32[N]; 1 for an empty slot."""
+    hand, words = rules.hand_size, (state.maybe_colors[:, seat], state.maybe_ranks[:, seat])
+    colors, ranks = [
+        any_of([((word >> (g * hand + slot)) & 1) * jnp.uint32(cards) for g, cards in enumerate(groups)])
+        for word, groups in zip(words, (rules.color_cards, rules.rank_cards), strict=True)
+    ]
+    total = sum((count(colors & ranks & plane) for plane in planes), jnp.int32(0))
+    return 1.0 / jnp.maximum(total, 1).astype(jnp.float32)
+
+
+def _blocks(rules: Rules, state: State, table: _Table, seat: int) -> list[jax.Array]:
+    """One seat's observation as consecutive blocks float32[N, ...]."""
+    players = rules.num_players
+    order = [(seat + k) % players for k in range(players)]
+    color_of, rank_of = _hand_masks(rules)
+    hands = [
+        ((state.colors[:, p, None] & color_of) != 0) & ((state.ranks[:, p, None] & rank_of) != 0) for p in order[1:]
+    ]
+
+    def from_here(who: jax.Array, known: jax.Array) -> jax.Array:
+        place = jnp.where(who < seat, who + (players - seat), who - seat)
+        return jnp.where(known, bit(place), 0)
+
+    words = _materialize_fields(
+        [
+            *[(table.missing[p], 1) for p in order],
+            *table.board,
+            (from_here(table.actor, table.moved), players),
+            (table.kind, 4),
+            (from_here(table.target, table.hinted), players),
+            *table.move,
+        ]
+    )
+    pairs = [words[i : i + 2] for i in range(0, len(words), 2)]
+    if len(pairs) > 1 and len(pairs[-1]) == 1:
+        pairs[-2:] = [pairs[-2] + pairs[-1]]
+    blocks = [block.astype(jnp.float32) for block in [*hands, *map(_spread, pairs)]]
+    return blocks + [_belief(rules, state, table, p, s) for p in order for s in range(rules.hand_size)]
+
+
+def _spread(words: Sequence[Field]) -> jax.Array:
+    """All bits of a few words, bool[N, sum of widths]."""
+    size = sum(width for _, width in words)
+    bits, start = [], 0
+    for word, width in words:
+        mask = np.zeros(size, np.uint32)
+        mask[start : start + width] = 1 << np.arange(width)
+        bits.append(word[:, None] & mask)
+        start += width
+    return any_of(bits) != 0
+
+
+def _hand_masks(rules: Rules) -> tuple[np.ndarray, np.ndarray]:
+    """For each of a hand's ``H * K`` card features, its bit in the hand word of colours and in that of ranks."""
+    slot, card = np.divmod(np.arange(rules.hand_size * rules.num_cards), rules.num_cards)
+    color, rank = np.divmod(card, rules.num_ranks)
+    return tuple((1 << (group * rules.hand_size + slot)).astype(np.uint32) for group in (color, rank))
+
+
+def _belief(rules: Rules, state: State, table: _Table, seat: int, slot: int) -> jax.Array:
+    """What one card can be, and what it was hinted as: float32[N, K + C + R].
+
+    Each number says of a few bits of the two hand words whether all of them are set: of a card, that its colour and its
+    rank are possible; of a hint, that its colour is possible and the colour was named.
+    """
+    hand, colors, ranks = rules.hand_size, rules.num_colors, rules.num_ranks
+    color, rank = np.divmod(np.arange(rules.num_cards), ranks)
+    possible_color, possible_rank = 1 << (color * hand + slot), 1 << (rank * hand + slot)
+    named_color = 1 << (np.arange(colors) * hand + slot) | 1 << (colors * hand + slot)
+    named_rank = 1 << (np.arange(ranks) * hand + slot) | 1 << (ranks * hand + slot)
+    of_colors = np.concatenate([possible_color, named_color, np.zeros(ranks, int)]).astype(np.uint32)
+    of_ranks = np.concatenate([possible_rank, np.zeros(colors, int), named_rank]).astype(np.uint32)
+    is_card = np.arange(rules.card_features) < rules.num_cards
+
+    yes = (state.maybe_colors[:, seat, None] & of_colors) == of_colors
+    yes &= (state.maybe_ranks[:, seat, None] & of_ranks) == of_ranks
+    return jnp.where(yes, table.remaining * jnp.where(is_card, table.weight[seat][slot][:, None], 1.0), 0.0)

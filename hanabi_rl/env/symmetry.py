@@ -1,12 +1,13 @@
 """Colour symmetry: the same game with its colours renamed.
 
-Colours are interchangeable in Hanabi (ranks are not). A permutation ``perm`` ``int32[..., C]`` gives each old colour its new one:
-``perm[n, c]`` is the new colour of old colour ``c``. Its leading axes broadcast against the thing permuted, so one permutation
-a game is ``perm[:, None]`` for observations ``[N, P, O]``.
+Colours are interchangeable in Hanabi (ranks are not). A permutation ``perm`` ``int32[..., C]`` gives each old colour
+its new one: ``perm[n, c]`` is the new colour of old colour ``c``. Its leading axes broadcast against the thing
+permuted, so one permutation a game is ``perm[:, None]`` for observations ``[N, P, O]``.
 
 Renaming commutes with playing and with seeing:
 ``step(permute_state(s), permute_actions(a)) == permute_state(step(s, a))`` and
-``observe(permute_state(s)) == permute_obs(observe(s))``. Where both are at hand, permuting the compact state is the faster way.
+``observe(permute_state(s)) == permute_obs(observe(s))``. Where both are at hand, permuting the compact state is the
+faster way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import sections
-from hanabi_rl.env.rules import State
+from hanabi_rl.env.state import State, pack_last
 from hanabi_rl.env.words import any_of, pack_deck, unpack_deck
 
 
@@ -34,21 +35,28 @@ def invert_permutations(perm: jax.Array) -> jax.Array:
 
 def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
     """`N` games with renamed colours, `perm` int32[N, C]; the hidden deck too, where the state has one."""
-    ranks, colors = rules.num_ranks, rules.num_colors
+    hand, colors = rules.hand_size, rules.num_colors
 
     def cards(word: jax.Array) -> jax.Array:
-        return _move_fields(word, perm, ranks)
+        return _move_fields(word, perm, rules.num_ranks)
 
-    color_hints = _move_fields(state.hints & ((1 << colors) - 1), perm, 1)
+    named = state.maybe_colors >> (colors * hand) << (colors * hand)
+    last_card = permute_decks(rules, state.last_card[:, None], perm)[:, 0]
+    last = pack_last(
+        turn=state.turn,
+        action=permute_actions(rules, state.last_action, perm),
+        card=jnp.where(state.last_action < 2 * hand, last_card, 0),
+        touched=state.last_touched,
+        scored=state.last_scored,
+        gained_token=state.last_gained_token,
+    )
     return state.replace(
         deck=pack_deck(permute_decks(rules, unpack_deck(state.deck, rules.deck_size), perm)),
-        hands=cards(state.hands),
-        knowledge=cards(state.knowledge),
-        hints=color_hints | (state.hints >> colors << colors),
+        colors=_move_fields(state.colors, perm, hand),
+        maybe_colors=_move_fields(state.maybe_colors, perm, hand) | named,
         fireworks=cards(state.fireworks),
         discards=cards(state.discards),
-        last_action=permute_actions(rules, state.last_action, perm),
-        last_card=cards(state.last_card),
+        last=last,
     )
 
 

@@ -1,7 +1,9 @@
-"""Sets of cards and whole decks as words of bits, and the layout the rules compute in.
+"""Sets, hands and decks as words of bits.
 
-A set of cards is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the card is in it. A deck is packed six cards
-to a ``uint32``, five bits a card, first card in the lowest bits.
+- A *set of cards* is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the card is in it.
+- A *hand word* describes all slots of a hand at once: bit ``group * hand_size + slot``, where a group is a colour or a
+  rank. One operation then compares, moves or clears every card of the hand.
+- A *deck* is packed six cards to a ``uint32``, five bits a card, first card in the lowest bits.
 """
 
 from __future__ import annotations
@@ -13,9 +15,14 @@ from operator import or_
 import jax
 import jax.numpy as jnp
 
+WORD_BITS = 31
+"""Bits used of a word that holds packed fields; see `materialize`."""
+
 CARDS_PER_WORD = 6
 CARD_BITS = 5
 CARD_MASK = (1 << CARD_BITS) - 1
+
+_ABOVE_ANY_WORD = (1 << 32) - 5
 
 
 def any_of(words: Sequence[jax.Array]) -> jax.Array:
@@ -24,7 +31,7 @@ def any_of(words: Sequence[jax.Array]) -> jax.Array:
 
 
 def bit(index: jax.Array) -> jax.Array:
-    """The ``uint32`` word with only bit `index` set."""
+    """The ``uint32`` word with only bit `index` set; `index` is 0 to 31."""
     return jnp.uint32(1) << index.astype(jnp.uint32)
 
 
@@ -33,9 +40,44 @@ def count(word: jax.Array) -> jax.Array:
     return jax.lax.population_count(word).astype(jnp.int32)
 
 
-def unpack_bits(word: jax.Array, width: int, dtype: jnp.dtype = jnp.float32) -> jax.Array:
-    """The lowest `width` bits of ``uint32[...]`` words as zeros and ones ``[..., width]``."""
-    return ((word[..., None] >> jnp.arange(width, dtype=jnp.uint32)) & 1).astype(dtype)
+def materialize(word: jax.Array) -> jax.Array:
+    """The same ``uint32`` words (each below 2**32 - 5), computed once however many results need them.
+
+    XLA's CPU backend writes one loop for each result and repeats in it all the cheap arithmetic that leads there, and
+    it drops `jax.lax.optimization_barrier` before deciding so. It never repeats an integer remainder: this one by a
+    number above every word changes nothing, and halves the time of a step.
+    """
+    return word % jnp.uint32(_ABOVE_ANY_WORD)
+
+
+def pack_fields(fields: Sequence[tuple[jax.Array, int]]) -> list[tuple[jax.Array, int]]:
+    """Lay fields ``(uint32[...], width)`` end to end, lowest bits first, over words of `WORD_BITS` bits.
+
+    Returns the words as fields: ``(uint32[...], bits used)``. A field has no bits above its width.
+    """
+    parts: list[jax.Array] = []
+    packed: list[tuple[jax.Array, int]] = []
+    used = 0
+    for field, width in fields:
+        rest, left = field, width
+        while left:
+            fits = min(left, WORD_BITS - used)
+            part = rest if fits == left else rest & ((1 << fits) - 1)
+            parts.append(part << used if used else part)
+            rest, left, used = rest >> fits, left - fits, used + fits
+            if used == WORD_BITS:
+                packed.append((any_of(parts), used))
+                parts, used = [], 0
+    if parts:
+        packed.append((any_of(parts), used))
+    return packed
+
+
+def unpack_bits(words: Sequence[tuple[jax.Array, int]]) -> jax.Array:
+    """All bits of words ``(uint32[...], width)``, end to end: bool[..., sum of widths]."""
+    masks = [jnp.arange(width, dtype=jnp.uint32) for _, width in words]
+    bits = [(word[..., None] >> mask) & 1 for (word, _), mask in zip(words, masks, strict=True)]
+    return jnp.concatenate(bits, axis=-1) != 0
 
 
 def pack_deck(decks: jax.Array) -> jax.Array:
@@ -55,10 +97,11 @@ def unpack_deck(packed: jax.Array, size: int) -> jax.Array:
 
 
 def card_at(packed: jax.Array, index: jax.Array) -> jax.Array:
-    """The card id ``uint32[N]`` at place `index` ``int32[N]`` of decks ``uint32[N, W]``; 0 past the end.
+    """The card id ``uint32[N]`` at place `index` ``[N]`` of decks ``uint32[N, W]``; 0 past the end.
 
     A chain of selects over the words: several times faster on a CPU than a gather.
     """
+    index = index.astype(jnp.uint32)
     word_index = index // CARDS_PER_WORD
     word = any_of([jnp.where(word_index == w, packed[:, w], 0) for w in range(packed.shape[1])])
-    return (word >> (CARD_BITS * (index % CARDS_PER_WORD)).astype(jnp.uint32)) & CARD_MASK
+    return (word >> (CARD_BITS * (index % CARDS_PER_WORD))) & CARD_MASK

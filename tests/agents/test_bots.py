@@ -13,6 +13,7 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
+from hanabi_rl.env.state import pack_counters
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.env.table import Move, decode_action, encode_action, full_deck
 
@@ -228,19 +229,27 @@ class Table:
 
     def know(self, seat: int, slot: int, candidates: str) -> "Table":
         """A clued card that can be one of these."""
-        state = self.state
+        state, hand, possible = self.state, self.rules.hand_size, as_set(candidates)
+
+        def told(word: jax.Array, groups: tuple[int, ...]) -> jax.Array:
+            """The slot's bits of a hand word: the groups that the candidates are of, and that it was named if there is one."""
+            kept = [g for g, cards in enumerate(groups) if possible & cards]
+            every = sum(1 << (g * hand + slot) for g in range(len(groups) + 1))
+            bits = sum(1 << (g * hand + slot) for g in (kept if len(kept) > 1 else [*kept, len(groups)]))
+            return word.at[0, seat].set((word[0, seat] & ~jnp.uint32(every)) | bits)
+
         self.state = state.replace(
-            knowledge=state.knowledge.at[0, seat, slot].set(as_set(candidates)),
-            hints=state.hints.at[0, seat, slot].set(1),
+            maybe_colors=told(state.maybe_colors, self.rules.color_cards),
+            maybe_ranks=told(state.maybe_ranks, self.rules.rank_cards),
         )
         return self
 
     def board(self, played: str = "", info: int = 8, lives: int = 3) -> "Table":
-        self.state = self.state.replace(
-            fireworks=jnp.array([as_set(played)], jnp.uint32),
-            info_tokens=jnp.array([info], jnp.uint8),
-            life_tokens=jnp.array([lives], jnp.uint8),
+        state = self.state
+        counters = pack_counters(
+            state.deck_left, jnp.array([info]), jnp.array([lives]), player=state.player, last_round=state.last_round
         )
+        self.state = state.replace(fireworks=jnp.array([as_set(played)], jnp.uint32), counters=counters)
         return self
 
     def wish(self) -> Move:
