@@ -20,7 +20,7 @@ in place into the result; concatenating them is several times slower.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -177,12 +177,10 @@ def _board(rules: Rules, state: State) -> list[Field]:
 def _thermometer(level: jax.Array, size: int) -> list[Field]:
     """`size` bits, of which as many are set as `level` int32[N] says, in pieces of up to 30."""
     piece = 30
-    return [
-        (bit(jnp.clip(level - low, 0, piece)) - 1, min(piece, size - low)) for low in range(0, size, piece)
-    ]
+    return [(bit(jnp.clip(level - low, 0, piece)) - 1, min(piece, size - low)) for low in range(0, size, piece)]
 
 
-def _last_move(rules: Rules, state: State) -> dict[str, jax.Array | list[Field]]:
+def _last_move(rules: Rules, state: State) -> dict[str, Any]:
     """The fields of `_Table` that describe the last move."""
     players, hand, colors, ranks = rules.num_players, rules.hand_size, rules.num_colors, rules.num_ranks
     action, moved = state.last_action, state.turn > 0
@@ -294,7 +292,8 @@ def _hand_masks(rules: Rules) -> tuple[np.ndarray, np.ndarray]:
     """For each of a hand's ``H * K`` card features, its bit in the hand word of colours and in that of ranks."""
     slot, card = np.divmod(np.arange(rules.hand_size * rules.num_cards), rules.num_cards)
     color, rank = np.divmod(card, rules.num_ranks)
-    return tuple((1 << (group * rules.hand_size + slot)).astype(np.uint32) for group in (color, rank))
+    by_color, by_rank = (1 << (group * rules.hand_size + slot) for group in (color, rank))
+    return by_color.astype(np.uint32), by_rank.astype(np.uint32)
 
 
 def _belief(rules: Rules, state: State, table: _Table, seat: int, slot: int) -> jax.Array:

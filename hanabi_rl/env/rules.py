@@ -148,7 +148,7 @@ class _Move(NamedTuple):
     value: jax.Array  # the colour or rank hinted
 
 
-_MOVE_WIDTHS = _Move(*[1] * 9, slot=3, card=5, target=3, value=4)
+_MOVE_WIDTHS: tuple[int, ...] = (1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 5, 3, 4)  # bits of each field of a move
 
 
 def step(rules: Rules, state: State, action: jax.Array) -> tuple[State, jax.Array, jax.Array]:
@@ -254,9 +254,7 @@ def _materialize_move(move: _Move) -> _Move:
     return _Move(*[(word >> place) & ((1 << w) - 1) for place, w in zip(places, _MOVE_WIDTHS, strict=True)])
 
 
-def _hands_after(
-    rules: Rules, state: State, move: _Move, takes: jax.Array
-) -> tuple[dict[str, jax.Array], jax.Array]:
+def _hands_after(rules: Rules, state: State, move: _Move, takes: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
     """The hand words after a move, by field of State, and the slots a hint touched (uint32[N])."""
     hand, colors, ranks = rules.hand_size, rules.num_colors, rules.num_ranks
     seats = jnp.arange(rules.num_players)

@@ -232,7 +232,7 @@ class Table:
         state, hand, possible = self.state, self.rules.hand_size, as_set(candidates)
 
         def told(word: jax.Array, groups: tuple[int, ...]) -> jax.Array:
-            """The slot's bits of a hand word: the groups that the candidates are of, and that it was named if there is one."""
+            """The slot's bits of a hand word: the groups of the candidates, and that it was named if there is one."""
             kept = [g for g, cards in enumerate(groups) if possible & cards]
             every = sum(1 << (g * hand + slot) for g in range(len(groups) + 1))
             bits = sum(1 << (g * hand + slot) for g in (kept if len(kept) > 1 else [*kept, len(groups)]))
