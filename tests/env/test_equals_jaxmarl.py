@@ -161,7 +161,7 @@ def test_the_standard_game(players, mixed_player):
     assert seen.done.sum(axis=0).max() > DECKS, "no environment dealt its first deck again"
 
 
-@pytest.mark.parametrize("players", [2, 3])
+@pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_small_game_of_bombs_and_last_rounds(players, mixed_player):
     rules = Rules(num_players=players, num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=2, max_life_tokens=2)
     seen = play_both(rules, mixed_player, seed=10 + players)
