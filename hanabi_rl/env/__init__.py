@@ -16,7 +16,6 @@ from hanabi_rl.env.rules import (
     legal_for_mover,
     legal_for_seat,
     points,
-    random_legal_action,
     score,
     step,
 )
@@ -53,7 +52,6 @@ __all__ = [
     "permute_state",
     "points",
     "random_color_permutations",
-    "random_legal_action",
     "score",
     "sections",
     "shuffled_decks",
