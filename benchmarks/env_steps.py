@@ -6,7 +6,8 @@
 and (but for `ratio_no_obs`) the float32 observations of all seats. The loop carries these, and reads at the next step
 one feature of every seat that is not known in advance: an observation that is only computed, or read in the step that
 makes it, XLA may never write. The sides alternate in one process; rates are medians over repetitions, ratios the
-medians of the ratios within a repetition. Compile time is apart.
+medians of the ratios within a repetition. Compile time is apart. Ours draws a move by its number among the legal ones,
+jaxmarl's interface by an argmax over noise.
 """
 
 import argparse
@@ -26,8 +27,7 @@ import jax.numpy as jnp
 import jaxmarl
 
 from hanabi_rl import HanabiEnv, make_jaxmarl
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.rules import legal_for_mover
+from hanabi_rl.env import observe, random_legal_action
 
 Loop = Callable[[Any], Any]
 
@@ -40,9 +40,7 @@ def ours(players: int, num_envs: int, steps: int, with_obs: bool) -> tuple[Loop,
         state, obs, key, total = carry
         key, act_key = jax.random.split(key)
         seen = _read(obs, total) if with_obs else 0.0
-        legal = legal_for_mover(env.rules, state.game)
-        action = jnp.argmax(jax.random.uniform(act_key, legal.shape) * legal, axis=-1).astype(jnp.int32)
-        state, outcome = env.step(state, action)
+        state, outcome = env.step(state, random_legal_action(env.rules, state.game, act_key))
         obs = observe(env.rules, state.game, out=obs) if with_obs else obs
         return (state, obs, key, total + outcome.reward.sum() + outcome.done.sum() + seen), None
 

@@ -16,6 +16,7 @@ from hanabi_rl.env.rules import (
     legal_for_mover,
     legal_for_seat,
     points,
+    random_legal_action,
     score,
     step,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "permute_state",
     "points",
     "random_color_permutations",
+    "random_legal_action",
     "score",
     "sections",
     "shuffled_decks",

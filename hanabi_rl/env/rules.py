@@ -16,8 +16,18 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.legal import (
+    is_legal,
+    legal_actions,
+    legal_for_mover,
+    legal_for_seat,
+    legal_words,
+    of_seat,
+    random_legal_action,
+    wrap,
+)
 from hanabi_rl.env.state import State, deal, deal_packed, pack_counters, pack_last
-from hanabi_rl.env.words import WORD_BITS, any_of, bit, card_at, count, materialize, pack_fields, unpack_bits
+from hanabi_rl.env.words import any_of, bit, card_at, count, materialize, pack_fields
 
 __all__ = [
     "Rules",
@@ -33,6 +43,7 @@ __all__ = [
     "legal_words",
     "next_cards",
     "points",
+    "random_legal_action",
     "score",
     "step",
 ]
@@ -65,69 +76,6 @@ def _is_over(rules: Rules, fireworks: jax.Array, life_tokens: jax.Array, last_ro
 def next_cards(rules: Rules, fireworks: jax.Array) -> jax.Array:
     """The set of cards that can be played on `fireworks` ``uint32[...]``."""
     return ((fireworks << 1) | rules.rank_cards[0]) & ~fireworks & rules.all_cards
-
-
-def legal_words(rules: Rules, state: State) -> list[tuple[jax.Array, int]]:
-    """The mover's legal actions as bits, first action lowest, over words ``(uint32[N], bits used)`` of up to 31 bits.
-
-    The no-op, never legal for the mover, has no bit.
-    """
-    hand, player = rules.hand_size, state.player
-    mine = _of_seat(state.ranks, player)
-    held = any_of([mine >> (rank * hand) for rank in range(rules.num_ranks)]) & rules.all_slots
-    can_hint = state.info_tokens > 0
-    color_hints, rank_hints = [], []
-    for offset in range(1, rules.num_players):
-        target = _wrap(player + offset, rules.num_players)
-        has_color = _groups_held(_of_seat(state.colors, target), rules.num_colors, rules)
-        has_rank = _groups_held(_of_seat(state.ranks, target), rules.num_ranks, rules)
-        color_hints.append((jnp.where(can_hint, has_color, 0), rules.num_colors))
-        rank_hints.append((jnp.where(can_hint, has_rank, 0), rules.num_ranks))
-    discards = jnp.where(state.info_tokens < rules.max_info_tokens, held, 0)
-    words = pack_fields([(discards, hand), (held, hand), *color_hints, *rank_hints])
-    return [(materialize(word), width) for word, width in words]
-
-
-def _of_seat(hand_words: jax.Array, seat: jax.Array) -> jax.Array:
-    """Each game's hand word of one seat: uint32[N, P], [N] -> uint32[N]."""
-    here = jnp.arange(hand_words.shape[1]) == seat[:, None]
-    return jnp.sum(jnp.where(here, hand_words, 0), axis=1, dtype=jnp.uint32)
-
-
-def _groups_held(word: jax.Array, groups: int, rules: Rules) -> jax.Array:
-    """Bit g where a slot of the hand word is in group g."""
-    group = rules.all_slots
-    return any_of([((word >> (g * rules.hand_size)) & group != 0).astype(jnp.uint32) << g for g in range(groups)])
-
-
-def _wrap(seat: jax.Array, players: int) -> jax.Array:
-    """`seat` modulo `players`, for seats below twice that: cheaper than a remainder."""
-    return jnp.where(seat >= players, seat - players, seat)
-
-
-def legal_for_mover(rules: Rules, state: State) -> jax.Array:
-    """The legal actions of the seat whose turn it is, bool[N, A]."""
-    return unpack_bits([*legal_words(rules, state), (jnp.zeros_like(state.counters), 1)])
-
-
-def legal_actions(rules: Rules, state: State) -> jax.Array:
-    """The legal actions of every seat, bool[N, P, A], seats in absolute order; an idle seat has only the no-op."""
-    moving = jnp.arange(rules.num_players) == state.player[:, None]
-    only_noop = jnp.arange(rules.num_moves) == rules.noop
-    return jnp.where(moving[:, :, None], legal_for_mover(rules, state)[:, None, :], only_noop)
-
-
-def legal_for_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
-    """The legal actions bool[N, A] of one seat ``int32[N]`` of each game."""
-    only_noop = jnp.arange(rules.num_moves) == rules.noop
-    return jnp.where((seat == state.player)[:, None], legal_for_mover(rules, state), only_noop)
-
-
-def is_legal(rules: Rules, state: State, action: jax.Array) -> jax.Array:
-    """Whether the mover may take ``action`` [N] (any integer dtype): bool[N], false for anything out of range."""
-    word_index, place = action // WORD_BITS, (action % WORD_BITS).astype(jnp.uint32)
-    words = legal_words(rules, state)
-    return any_of([(word_index == i) & ((word >> place) & 1 != 0) for i, (word, _) in enumerate(words)])
 
 
 class _Move(NamedTuple):
@@ -191,7 +139,7 @@ def step(rules: Rules, state: State, action: jax.Array) -> tuple[State, jax.Arra
             deck_left=deck_left,
             info_tokens=state.info_tokens + info_change,
             life_tokens=life_tokens,
-            player=jnp.where(goes_on, _wrap(state.player + 1, rules.num_players), state.player),
+            player=jnp.where(goes_on, wrap(state.player + 1, rules.num_players), state.player),
             last_round=last_round,
         ),
         last=jnp.where(goes_on, last, state.last),
@@ -217,8 +165,8 @@ def _judge(rules: Rules, state: State, action: jax.Array) -> _Move:
     value = jnp.where(is_color_hint, hint % colors, rank_hint % ranks)
     slot = jnp.where(is_discard, action, action - hand).astype(jnp.uint32)
 
-    color = _group_of_slot(_of_seat(state.colors, state.player), slot, colors, hand)
-    rank = _group_of_slot(_of_seat(state.ranks, state.player), slot, ranks, hand)
+    color = _group_of_slot(of_seat(state.colors, state.player), slot, colors, hand)
+    rank = _group_of_slot(of_seat(state.ranks, state.player), slot, ranks, hand)
     card = color * ranks + rank
     scored = is_play & (bit(card & 31) & next_cards(rules, state.fireworks) != 0)
     move = _Move(
@@ -233,7 +181,7 @@ def _judge(rules: Rules, state: State, action: jax.Array) -> _Move:
         life_lost=(is_play & ~scored) | ~(possible | over),
         slot=slot,
         card=card,
-        target=_wrap(state.player + 1 + skipped.astype(jnp.int32), players),
+        target=wrap(state.player + 1 + skipped.astype(jnp.int32), players),
         value=value,
     )
     return _materialize_move(move)
@@ -262,8 +210,8 @@ def _hands_after(rules: Rules, state: State, move: _Move, takes: jax.Array) -> t
     hinted = seats == move.target[:, None]
 
     place = move.value * hand
-    of_color = jnp.where(move.is_color_hint != 0, _of_seat(state.colors, move.target), 0)
-    of_rank = jnp.where(move.is_rank_hint != 0, _of_seat(state.ranks, move.target), 0)
+    of_color = jnp.where(move.is_color_hint != 0, of_seat(state.colors, move.target), 0)
+    of_rank = jnp.where(move.is_rank_hint != 0, of_seat(state.ranks, move.target), 0)
     touched = materialize(((of_color | of_rank) >> place) & rules.all_slots)
 
     draws = state.deck_left > 0

@@ -40,6 +40,16 @@ def count(word: jax.Array) -> jax.Array:
     return jax.lax.population_count(word).astype(jnp.int32)
 
 
+def kth_bit(word: jax.Array, k: jax.Array) -> jax.Array:
+    """The place int32[...] of the k-th lowest set bit (from 0) of each word, by halving; 31 where there are fewer."""
+    place = jnp.zeros_like(k)
+    for half in (16, 8, 4, 2, 1):
+        below = count((word >> place.astype(jnp.uint32)) & ((1 << half) - 1))
+        above = k >= below
+        k, place = jnp.where(above, k - below, k), jnp.where(above, place + half, place)
+    return place
+
+
 def materialize(word: jax.Array) -> jax.Array:
     """The same ``uint32`` words (each below 2**32 - 5), computed once however many results need them.
 
