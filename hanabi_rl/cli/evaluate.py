@@ -1,26 +1,17 @@
-"""The `hanabi-rl` command. Each subcommand imports what it needs when it runs, so that `--help` is quick."""
+"""`hanabi-rl evaluate`: an agent with copies of itself."""
 
 from __future__ import annotations
 
 import json as json_format
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
-from tyro.extras import SubcommandApp
-
-from hanabi_rl.cli_data import DATA_COMMANDS, replay_command
+from hanabi_rl.cli.agents import Agent, Flag, load_agent
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.policy import Policy
     from hanabi_rl.evaluate.selfplay import SelfPlayResult
 
-Agent = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
-Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-
-_DESCRIPTION = "Human-like Hanabi partners: evaluate agents, handle recorded games. --debug shows an error's traceback."
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -46,7 +37,7 @@ def evaluate(
     from hanabi_rl.evaluate.selfplay import evaluate_selfplay
     from hanabi_rl.files import to_json
 
-    policy = _load_agent(agent, players)
+    policy = load_agent(agent, players)
     started = time.perf_counter()
     result = evaluate_selfplay(policy, games, seed, sample=sample)
     wall_s = time.perf_counter() - started
@@ -67,43 +58,6 @@ def evaluate(
         print(json_format.dumps(to_json(record)))
 
 
-def main(args: Sequence[str] | None = None) -> None:
-    """Runs one command of `args` (default: the command line). A user's error is one line on stderr and exit code 2."""
-    given = list(sys.argv[1:] if args is None else args)
-    debug = "--debug" in given
-    try:
-        _app().cli(prog="hanabi-rl", description=_DESCRIPTION, args=[arg for arg in given if arg != "--debug"])
-    except (ValueError, OSError) as error:
-        if debug:
-            raise
-        print(f"hanabi-rl: {_one_line(error)}", file=sys.stderr)
-        sys.exit(2)
-
-
-def _app() -> SubcommandApp:
-    app, data = SubcommandApp(), SubcommandApp()
-    app.command(name="evaluate")(evaluate)
-    for name, command in DATA_COMMANDS.items():
-        data.command(name=name)(command)
-    app.command(data, name="data", help="Recorded games: statistics, formats, splits, downloads, generated games.")
-    app.command(name="replay")(replay_command)
-    return app
-
-
-def _load_agent(agent: str, players: int | None) -> Policy:
-    from hanabi_rl.agents.loading import load_policy
-    from hanabi_rl.env.game import Rules
-
-    if agent.startswith("bot:"):
-        return load_policy(agent, Rules(num_players=players or 2))
-    policy = load_policy(agent)
-    if players not in (None, policy.rules.num_players):
-        raise ValueError(
-            f"{agent}: expected --players {policy.rules.num_players}, which it was trained for, got {players}"
-        )
-    return policy
-
-
 def _selfplay_text(title: str, result: SelfPlayResult, wall_s: float) -> str:
     from hanabi_rl.evaluate.report import link_lines, score_table
 
@@ -119,7 +73,3 @@ def _selfplay_text(title: str, result: SelfPlayResult, wall_s: float) -> str:
             *link_lines(result),
         ]
     )
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

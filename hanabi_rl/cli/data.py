@@ -10,16 +10,14 @@ import json as json_format
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import tyro
 
+from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
 
-File = tyro.conf.Positional[Path]
-Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 PART_NAMES = ("train", "val", "test")
 
 
