@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.networks import FEED_FORWARD, NetworkConfig
 from hanabi_rl.runs import check_resumable, read_config
 
 T = TypeVar("T")
@@ -149,6 +149,8 @@ class PPOConfig(RunConfig):
     """Updates between checkpoints."""
     log_every: int = 1
     """Updates between metric lines."""
+    report_policy: Literal["best", "final"] = "best"
+    """Which policy is reported: the best of the evaluations (`policy/`), or the last (`policy-latest/`)."""
 
     def __post_init__(self) -> None:
         _positive(
@@ -166,16 +168,53 @@ class PPOConfig(RunConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class HDRIPPOConfig(PPOConfig):
+class IPPOConfig(PPOConfig):
+    """train/ippo.py; train/other_play.py"""
+
+    lr_schedule: Literal["linear", "constant"] = "constant"
+    """linear: falls to 0 over the run, constant within an update."""
+    entropy_coef: float = 0.01
+    network: NetworkConfig = FEED_FORWARD
+
+
+@dataclasses.dataclass(frozen=True)
+class WithClone:
+    """What a learner has that needs a cloned policy."""
+
+    bc_policy: str | None = None
+    """A BC run or policy folder. None: train one first."""
+    bc_select: Literal["accuracy", "selfplay"] = "accuracy"
+    """Which of the BC run's two policies: best validation accuracy or best self-play."""
+    bc: BCTraining = BCTraining()
+
+
+@dataclasses.dataclass(frozen=True)
+class BRBCConfig(WithClone, IPPOConfig):
+    """train/br_bc.py"""
+
+    anneal_start: Steps = 1_000_000_000
+    """Environment timesteps of pure self-play."""
+    anneal_end: Steps = 6_000_000_000
+    """Environment timesteps after which one seat alone is the learner's in every game."""
+    report_policy: Literal["best", "final"] = "final"
+    """Which policy is reported: the best with the clone (`policy/`), or the last (`policy-latest/`)."""
+    lineup: Literal["independent", "all-or-none"] = "independent"
+    """Three players and more: whether the clone takes each other seat by itself, or all of them together (AH2AC2)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.anneal_start <= self.anneal_end:
+            raise ValueError(
+                f"anneal_start, anneal_end: expected 0 <= start <= end, got {self.anneal_start}, {self.anneal_end}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class HDRIPPOConfig(WithClone, PPOConfig):
     """train/hdr_ippo.py"""
 
     kl_weight: float = 0.25
     """The loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2)."""
-    bc_policy: str | None = None
-    """A BC run or policy folder to start from and be regularised towards. None: train one first."""
-    bc_select: Literal["accuracy", "selfplay"] = "accuracy"
-    """Which of the BC run's two policies: best validation accuracy or best self-play."""
-    bc: BCTraining = BCTraining()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,15 +1,14 @@
-"""Networks: the AH2AC2 LSTM policy and its critic.
+"""Networks: the AH2AC2 LSTM policy, its feed-forward baseline, and their critic.
 
-An actor is `embedding -> stacked LSTM -> decoder -> logits` (AH2AC2 section 4.2, Table 8); the critic is a small MLP
-that reads the last LSTM
-layer's output. The two are separate parameter sub-trees, `actor` and `critic`, so that a cloned policy is exactly the
-actor of a learner.
+An actor is `embedding -> stacked LSTM -> decoder -> logits` (AH2AC2 section 4.2, Table 8); without LSTM layers it is
+the feed-forward baseline (Table 16). The critic is a small MLP that reads what the decoder reads. The two are separate
+parameter sub-trees, `actor` and `critic`, so that a cloned policy is exactly the actor of a learner.
 
 Everything is time first: `T` timesteps of `B` rows. A row is one seat's whole observation history.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -22,16 +21,20 @@ LSTMCarry = tuple[tuple[jax.Array, jax.Array], ...]
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig:
-    """Widths of the LSTM actor and its critic; the defaults are AH2AC2's 1,000-game two-player baseline (Table 14)."""
+    """Widths of an actor and its critic; the defaults are AH2AC2's 1,000-game two-player LSTM (Table 14)."""
 
     embedding: tuple[int, ...] = (1024,)
-    """Dense + layer norm + GELU layers before the LSTM."""
+    """Dense + layer norm + activation layers before the LSTM."""
     lstm: tuple[int, ...] = (512,)
-    """Stacked LSTM layers."""
+    """Stacked LSTM layers; none makes the network feed-forward."""
     decoder: tuple[int, ...] = (256,)
-    """Dense + GELU + dropout layers between the LSTM and the logits."""
+    """Dense + activation + dropout layers between the LSTM and the logits."""
     critic: tuple[int, ...] = (512,)
     """Dense + ReLU layers between the LSTM and the value."""
+    activation: Literal["gelu", "relu"] = "gelu"
+    """Of the embedding and the decoder."""
+    layer_norm: bool = True
+    """Whether the embedding is normalised."""
     dropout: float = 0.5
     """Dropout after each decoder layer; used by behavioural cloning only, never in RL."""
 
@@ -41,10 +44,19 @@ class NetworkConfig:
             object.__setattr__(self, name, widths)
             if any(w < 1 for w in widths):
                 raise ValueError(f"network.{name}: expected positive widths, got {widths}")
-        if not self.lstm:
-            raise ValueError("network.lstm: expected at least one layer, got none")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
+
+    @property
+    def kind(self) -> str:
+        """`lstm` or `feed_forward`."""
+        return "lstm" if self.lstm else "feed_forward"
+
+
+FEED_FORWARD = NetworkConfig(
+    embedding=(512,), lstm=(), decoder=(512,), critic=(512,), activation="relu", layer_norm=False, dropout=0.0
+)
+"""The network of AH2AC2's IPPO, BR-BC and Other-Play baselines (Table 16): 512 shared, then 512 for each head."""
 
 
 def _lstm_gates(gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, ...]:
@@ -148,8 +160,8 @@ class LSTMLayer(nn.Module):
         return lstm_scan(inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype))
 
 
-class LSTMActor(nn.Module):
-    """The policy network: embedding, stacked LSTM, decoder, logits over `num_actions` actions."""
+class Actor(nn.Module):
+    """The policy network: embedding, stacked LSTM (if any), decoder, logits over `num_actions` actions."""
 
     config: NetworkConfig
     num_actions: int
@@ -157,17 +169,19 @@ class LSTMActor(nn.Module):
     def setup(self) -> None:
         """Names the layers, which names their parameters."""
         self.embedding = [nn.Dense(w) for w in self.config.embedding]
-        self.norms = [nn.LayerNorm() for _ in self.config.embedding]
+        self.norms = [nn.LayerNorm() for _ in self.config.embedding if self.config.layer_norm]
         self.lstm = [LSTMLayer(w) for w in self.config.lstm]
         self.decoder = [nn.Dense(w) for w in self.config.decoder]
         self.dropout = nn.Dropout(self.config.dropout)
         self.logits = nn.Dense(self.num_actions)
+        self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
 
     def features(self, carry: LSTMCarry, obs: jax.Array, reset: jax.Array) -> tuple[LSTMCarry, jax.Array]:
-        """obs: float32 [T, B, O]; reset: bool [T, B]. Returns (carry, last LSTM layer's hidden states [T, B, H])."""
+        """obs: float32 [T, B, O]; reset: bool [T, B]. Returns (carry, what decoder and critic read [T, B, H])."""
         x = obs
-        for dense, norm in zip(self.embedding, self.norms, strict=True):
-            x = nn.gelu(norm(dense(x)))
+        for i, dense in enumerate(self.embedding):
+            x = dense(x)
+            x = self.activation(self.norms[i](x) if self.norms else x)
         new_carry = []
         for layer, layer_carry in zip(self.lstm, carry, strict=True):
             layer_carry, x = layer(layer_carry, x, reset)
@@ -178,7 +192,7 @@ class LSTMActor(nn.Module):
         """features: float32 [T, B, H]; legal: bool [T, B, A]. Returns logits [T, B, A], illegal actions at -1e10."""
         x = features
         for dense in self.decoder:
-            x = self.dropout(nn.gelu(dense(x)), deterministic=deterministic)
+            x = self.dropout(self.activation(dense(x)), deterministic=deterministic)
         return jnp.where(legal, self.logits(x), ILLEGAL_LOGIT)
 
     def __call__(
@@ -204,15 +218,15 @@ class Critic(nn.Module):
         return nn.Dense(1)(x)[..., 0]
 
 
-class LSTMActorCritic(nn.Module):
-    """`LSTMActor` and a critic that reads its LSTM output (and whose gradient flows into it)."""
+class ActorCritic(nn.Module):
+    """`Actor` and a critic that reads what its decoder reads (and whose gradient flows into it)."""
 
     config: NetworkConfig
     num_actions: int
 
     def setup(self) -> None:
         """Names the two halves, which names their parameters."""
-        self.actor = LSTMActor(self.config, self.num_actions)
+        self.actor = Actor(self.config, self.num_actions)
         self.critic = Critic(self.config.critic)
 
     def __call__(
@@ -229,6 +243,6 @@ def initial_carry(config: NetworkConfig, batch: int) -> LSTMCarry:
 
 
 def init_params(module: nn.Module, key: jax.Array, config: NetworkConfig, obs_size: int, num_actions: int) -> Any:
-    """Freshly initialised parameters of an `LSTMActor` or `LSTMActorCritic`."""
+    """Freshly initialised parameters of an `Actor` or `ActorCritic`."""
     obs, legal, reset = jnp.zeros((1, 1, obs_size)), jnp.ones((1, 1, num_actions), bool), jnp.zeros((1, 1), bool)
     return module.init(key, initial_carry(config, 1), obs, legal, reset)["params"]

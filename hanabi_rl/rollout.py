@@ -1,8 +1,9 @@
 """Collecting experience: one jitted scan over environment timesteps.
 
 The rollout keeps the compact game states, not observations: a minibatch encodes its own (`encode`), which costs far
-less than storing and
-reading back 658 floats a seat.
+less than storing and reading back 658 floats a seat.
+
+What a learner draws anew for every game (who sits where, which colour is called what) is its `Episode`.
 
 Shapes: `T` timesteps, `N` environments, `P` seats. A *row* is one seat of one environment; networks see `N * P` rows.
 """
@@ -18,8 +19,26 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.hanabi import EnvState, HanabiEnv, TimeStep
 from hanabi_rl.env.observe import observe, observe_seat
 from hanabi_rl.env.rules import Rules, State, current_player, legal_actions, legal_for_seat
+from hanabi_rl.env.symmetry import invert_permutations, permute_actions, permute_state
 
 PyTree = Any
+
+
+class Episode(flax.struct.PyTreeNode):
+    """What was drawn for the game in progress and holds until its end; P seats, C colours."""
+
+    learns: jax.Array | None = None  # bool [..., P], seats that the learner holds, the reference the others; None: all
+    colors: jax.Array | None = None  # uint8 [..., P, C], each seat sees colour c as colors[c]; None: as c
+
+
+DrawEpisode = Callable[[jax.Array, jax.Array], Episode]
+"""(key, environment timesteps done in training float32 []) -> what holds for one game."""
+
+
+def self_play(key: jax.Array, timesteps: jax.Array) -> Episode:
+    """The learner holds every seat and sees the colours as they are."""
+    del key, timesteps
+    return Episode()
 
 
 class ActorState(flax.struct.PyTreeNode):
@@ -29,6 +48,7 @@ class ActorState(flax.struct.PyTreeNode):
     carry: PyTree  # of the learner, [N, P, ...]
     reference_carry: PyTree  # of the reference policy, [N, P, ...]; None without one
     reset: jax.Array  # bool [N], a game begins at the next timestep
+    episode: Episode  # [N, ...], of the game in progress
     index: jax.Array  # int32 [N], the environment's place among all of them, on whichever device
 
 
@@ -37,7 +57,8 @@ class Rollout(flax.struct.PyTreeNode):
 
     state: State  # [T, N], before each action, without the deck
     reset: jax.Array  # bool [T, N], a game begins at this timestep
-    action: jax.Array  # int32 [T, N, P], the no-op where idle
+    episode: Episode  # [T, N, ...]
+    action: jax.Array  # int32 [T, N, P], the no-op where idle; colours as the seat sees them
     log_prob: jax.Array  # float32 [T, N, P], of that action
     value: jax.Array  # float32 [T, N, P]
     transition: TimeStep  # [T, N], what the action brought
@@ -45,26 +66,35 @@ class Rollout(flax.struct.PyTreeNode):
 
 
 def initial_actors(
-    env: HanabiEnv, key: jax.Array, num_envs: int, initial_carry: Any, reference: Policy | None = None
+    env: HanabiEnv,
+    key: jax.Array,
+    num_envs: int,
+    initial_carry: Any,
+    reference: Policy | None = None,
+    draw_episode: DrawEpisode = self_play,
 ) -> ActorState:
     """Fresh games and zero carries for `num_envs` environments.
 
     Args:
-        key: seeds the decks; environment e's depend on (key, e) alone.
+        key: seeds the decks and episodes; environment e's depend on (key, e) alone.
         initial_carry: rows -> carry, of the learner.
         reference: a policy that watches every seat with a carry of its own.
+        draw_episode: draws what holds for a game.
     """
     players = env.rules.num_players
+    env_key, episode_key = jax.random.split(key)
+    index = jnp.arange(num_envs, dtype=jnp.int32)
 
     def zero(carry: PyTree) -> PyTree:
         return jax.tree.map(lambda x: _seats(x, num_envs, players), carry)
 
     return ActorState(
-        env=env.reset(key, num_envs),
+        env=env.reset(env_key, num_envs),
         carry=zero(initial_carry(num_envs * players)),
         reference_carry=None if reference is None else zero(reference.init_carry(num_envs * players)),
         reset=jnp.ones(num_envs, bool),
-        index=jnp.arange(num_envs, dtype=jnp.int32),
+        episode=jax.vmap(lambda i: draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(())))(index),
+        index=index,
     )
 
 
@@ -76,13 +106,15 @@ def collect(
     actors: ActorState,
     key: jax.Array,
     num_steps: int,
+    draw_episode: Callable[[jax.Array], Episode] = lambda key: self_play(key, jnp.zeros(())),
 ) -> tuple[ActorState, Rollout, jax.Array]:
-    """Plays `num_steps` timesteps in every environment, every seat sampling from the network.
+    """Plays `num_steps` timesteps in every environment, every seat sampling from the network that holds it.
 
     Args:
         apply: an actor-critic, `apply(params, carry, obs, legal, reset) -> (carry, logits, value)`, time first.
-        reference: a policy whose logits are stored, or None.
-        key: environment e samples at timestep t with a key folded from (key, e, t).
+        reference: a policy whose logits are stored, and which holds the seats that the learner does not; or None.
+        key: environment e samples at timestep t with keys folded from (key, e, t).
+        draw_episode: key -> what holds for one game.
 
     Returns:
         The actors' state afterwards, the rollout, and the value of what comes after it, float32 [N, P].
@@ -92,7 +124,7 @@ def collect(
     env_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(actors.index)
 
     def view(actors: ActorState) -> tuple[jax.Array, jax.Array, jax.Array]:
-        obs, legal = observe(rules, actors.env.game), legal_actions(rules, actors.env.game)
+        obs, legal = encode_all(rules, actors.env.game, actors.episode.colors)
         return _rows(obs), _rows(legal), jnp.repeat(actors.reset, players)
 
     def seats(tree: PyTree) -> PyTree:
@@ -111,21 +143,33 @@ def collect(
         seen = view(actors)
         carry, logits, value = evaluate(actors, seen)
         reference_carry, reference_logits = consult_reference(actors, seen)
-        act_keys = jax.vmap(lambda k: jax.random.fold_in(k, t))(env_keys)
-        action = jax.vmap(jax.random.categorical)(act_keys, logits).astype(jnp.int32)
+        act_keys, episode_keys = jax.vmap(lambda k: jax.random.split(jax.random.fold_in(k, t)), out_axes=1)(env_keys)
+        game, episode = actors.env.game, actors.episode
+        played = logits
+        if episode.learns is not None:
+            assert reference_logits is not None, "seats that the learner does not hold need a reference policy"
+            played = jnp.where(episode.learns[..., None], logits, reference_logits)
+        action = jax.vmap(jax.random.categorical)(act_keys, played).astype(jnp.int32)
         log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]
-        game = actors.env.game
-        env_state, transition = env.step(actors.env, _of_mover(action, current_player(game)))
+        move = _of_mover(_true_colors(rules, action, episode.colors), current_player(game))
+        env_state, transition = env.step(actors.env, move)
         record = Rollout(
             state=game.without_deck(),
             reset=actors.reset,
+            episode=episode,
             action=action,
             log_prob=log_prob,
             value=value,
             transition=transition,
             reference_logits=reference_logits,
         )
-        actors = actors.replace(env=env_state, carry=carry, reference_carry=reference_carry, reset=transition.done)
+        actors = actors.replace(
+            env=env_state,
+            carry=carry,
+            reference_carry=reference_carry,
+            reset=transition.done,
+            episode=_where(transition.done, jax.vmap(draw_episode)(episode_keys), episode),
+        )
         return actors, record
 
     actors, rollout = jax.lax.scan(step, actors, jnp.arange(num_steps, dtype=jnp.int32))
@@ -133,22 +177,51 @@ def collect(
     return actors, rollout, last_value
 
 
-def encode(rules: Rules, state: State, seat: jax.Array) -> tuple[jax.Array, jax.Array]:
+def encode_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    """What every seat of N games sees: obs float32 [N, P, O] and legal bool [N, P, A].
+
+    colors: [N, P, C], how each seat sees the colours (None: as they are).
+    """
+    if colors is None:
+        return observe(rules, state), legal_actions(rules, state)
+    batch = state.turn.shape[0]
+    seen = [_encode_seat(rules, state, jnp.full(batch, p, jnp.int32), colors[:, p]) for p in range(rules.num_players)]
+    obs, legal = zip(*seen, strict=True)
+    return jnp.stack(obs, axis=1), jnp.stack(legal, axis=1)
+
+
+def encode(rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
     """What one seat of each game sees.
 
     Args:
         state: games [T, B], possibly without their decks.
         seat: int32 [B].
+        colors: [T, B, C], how that seat sees the colours (None: as they are).
 
     Returns:
         obs float32 [T, B, O] and legal bool [T, B, A].
     """
     steps, batch = state.turn.shape
-    flat = jax.tree.map(lambda x: x.reshape(steps * batch, *x.shape[2:]), state)
-    seats = jnp.tile(seat, steps)
-    obs = observe_seat(rules, flat, seats)
-    legal = legal_for_seat(rules, flat, seats)
+    flat, colors = jax.tree.map(lambda x: x.reshape(steps * batch, *x.shape[2:]), (state, colors))
+    obs, legal = _encode_seat(rules, flat, jnp.tile(seat, steps), colors)
     return obs.reshape(steps, batch, -1), legal.reshape(steps, batch, -1)
+
+
+def _encode_seat(rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    """What one seat int32 [B] of each of B games sees, colours renamed by `colors` [B, C]."""
+    if colors is not None:
+        state = permute_state(rules, state.without_deck(), colors)
+    return observe_seat(rules, state, seat), legal_for_seat(rules, state, seat)
+
+
+def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:
+    """Actions int32 [N, P] of seats that see the colours as `colors` [N, P, C], as the game knows them."""
+    return action if colors is None else permute_actions(rules, action, invert_permutations(colors))
+
+
+def _where(done: jax.Array, new: PyTree, old: PyTree) -> PyTree:
+    """Per environment: `new` where `done` bool [N], else `old`."""
+    return jax.tree.map(lambda a, b: jnp.where(done.reshape(-1, *(1,) * (a.ndim - 1)), a, b), new, old)
 
 
 def _of_mover(action: jax.Array, player: jax.Array) -> jax.Array:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from hanabi_rl.config import (
     BCConfig,
     BCTraining,
+    BRBCConfig,
     GameConfig,
     HDRIPPOConfig,
+    IPPOConfig,
     PPOConfig,
     from_dict,
     load_preset,
@@ -26,7 +28,9 @@ from hanabi_rl.networks import NetworkConfig
 from hanabi_rl.runs import write_config
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-CLASSES = {"bc": BCConfig, "hdr_ippo": HDRIPPOConfig}
+CLASSES: dict[str, Any] = {
+    "bc": BCConfig, "hdr_ippo": HDRIPPOConfig, "ippo": IPPOConfig, "other_play": IPPOConfig, "br_bc": BRBCConfig,
+}  # fmt: skip
 PRESETS = [(path.parent.name, path.stem) for path in sorted(CONFIGS.glob("*/*.toml"))]
 
 widths = st.lists(st.integers(1, 2048), min_size=1, max_size=3).map(tuple)
@@ -45,6 +49,7 @@ configs = st.one_of(
     cloning,
     st.builds(BCConfig, **training, **running),
     st.builds(PPOConfig, **optimising, **running),
+    st.builds(BRBCConfig, **optimising, **running, network=networks, bc=cloning, anneal_start=st.integers(0, 10**9)),
     st.builds(HDRIPPOConfig, **optimising, **running, kl_weight=st.floats(0, 1), bc=cloning),
 )
 

@@ -1,5 +1,6 @@
 """Networks: the LSTM with its own gradient, legal masking, dropout and the split into actor and critic."""
 
+import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from hanabi_rl.networks import (
+    FEED_FORWARD,
     ILLEGAL_LOGIT,
-    LSTMActor,
-    LSTMActorCritic,
+    Actor,
+    ActorCritic,
     LSTMLayer,
     NetworkConfig,
     init_params,
@@ -44,8 +46,8 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def actor_critic() -> tuple[LSTMActorCritic, Any]:
-    module = LSTMActorCritic(CONFIG, ACTIONS)
+def actor_critic() -> tuple[ActorCritic, Any]:
+    module = ActorCritic(CONFIG, ACTIONS)
     params = jax.jit(lambda key: init_params(module, key, CONFIG, OBS, ACTIONS))(jax.random.key(0))
     return module, params
 
@@ -158,7 +160,7 @@ def test_the_critic_reads_the_trunk_and_is_no_part_of_the_actor(actor_critic: tu
     module, params = actor_critic
     inputs, carry = sequence(), initial_carry(CONFIG, BATCH)
     assert set(params) == {"actor", "critic"}
-    actor = LSTMActor(CONFIG, ACTIONS)
+    actor = Actor(CONFIG, ACTIONS)
     alone = jax.eval_shape(lambda key: init_params(actor, key, CONFIG, OBS, ACTIONS), jax.random.key(0))
     shapes = jax.tree.map(lambda x: (x.shape, x.dtype), params["actor"])
     assert shapes == jax.tree.map(lambda x: (x.shape, x.dtype), alone)
@@ -172,9 +174,9 @@ def test_the_critic_reads_the_trunk_and_is_no_part_of_the_actor(actor_critic: tu
 
 
 def test_dropout_only_where_it_is_asked_for(actor_critic: tuple[Any, Any]) -> None:
-    actor, inputs, carry = LSTMActor(CONFIG, ACTIONS), sequence(), initial_carry(CONFIG, BATCH)
+    actor, inputs, carry = Actor(CONFIG, ACTIONS), sequence(), initial_carry(CONFIG, BATCH)
     params = actor_critic[1]["actor"]
-    without = LSTMActor(NetworkConfig(CONFIG.embedding, CONFIG.lstm, CONFIG.decoder, CONFIG.critic, 0.0), ACTIONS)
+    without = Actor(dataclasses.replace(CONFIG, dropout=0.0), ACTIONS)
 
     @jax.jit
     def dropped(key: jax.Array) -> jax.Array:
@@ -189,12 +191,36 @@ def test_dropout_only_where_it_is_asked_for(actor_critic: tuple[Any, Any]) -> No
     np.testing.assert_array_equal(one[~legal], np.float32(ILLEGAL_LOGIT))
 
 
+def test_the_feed_forward_network_against_numpy() -> None:
+    """The layout of AH2AC2's released feed-forward agents: a shared layer, then one of its own for each head."""
+    config = dataclasses.replace(FEED_FORWARD, embedding=(6,), decoder=(5,), critic=(4,))
+    module, inputs = ActorCritic(config, ACTIONS), sequence()
+    assert config.kind == "feed_forward" and initial_carry(config, BATCH) == ()
+    params = jax.jit(lambda key: init_params(module, key, config, OBS, ACTIONS))(jax.random.key(1))
+    params = jax.tree.map(lambda x: x + 0.1, params)  # biases start at zero
+    carry, logits, value = jax.jit(module.apply)({"params": params}, (), **inputs)
+
+    def dense(x: np.ndarray, layer: Any) -> np.ndarray:
+        return x @ np.asarray(layer["kernel"]) + np.asarray(layer["bias"])
+
+    def relu(x: np.ndarray) -> np.ndarray:
+        return np.maximum(x, 0)
+
+    actor, critic = params["actor"], params["critic"]
+    assert set(actor) == {"embedding_0", "decoder_0", "logits"} and set(critic) == {"Dense_0", "Dense_1"}
+    shared = relu(dense(np.asarray(inputs["obs"]), actor["embedding_0"]))
+    expected = dense(relu(dense(shared, actor["decoder_0"])), actor["logits"])
+    assert carry == ()
+    np.testing.assert_allclose(logits, np.where(inputs["legal"], expected, ILLEGAL_LOGIT), rtol=1e-5, atol=1e-5)
+    expected_value = dense(relu(dense(shared, critic["Dense_0"])), critic["Dense_1"])[..., 0]
+    np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"embedding": (0,)}, r"network.embedding: expected positive widths, got \(0,\)"),
         ({"decoder": (8, -1)}, r"network.decoder: expected positive widths, got \(8, -1\)"),
-        ({"lstm": ()}, "network.lstm: expected at least one layer, got none"),
         ({"dropout": 1.0}, r"network.dropout: expected a rate in \[0, 1\), got 1.0"),
         ({"dropout": -0.1}, r"network.dropout: expected a rate in \[0, 1\), got -0.1"),
     ],
@@ -207,7 +233,7 @@ def test_network_config_says_what_is_wrong(fields: dict[str, Any], message: str)
 def test_layers_may_be_left_out_or_given_as_lists() -> None:
     config = NetworkConfig(embedding=(), lstm=[3], decoder=(), critic=())  # type: ignore[arg-type]
     assert config == NetworkConfig(embedding=(), lstm=(3,), decoder=(), critic=()) and hash(config)
-    module = LSTMActorCritic(config, ACTIONS)
+    module = ActorCritic(config, ACTIONS)
     params = jax.eval_shape(lambda key: init_params(module, key, config, OBS, ACTIONS), jax.random.key(0))
     assert set(params["actor"]) == {"lstm_0", "logits"}
     assert params["critic"]["Dense_0"]["kernel"].shape == (3, 1)

@@ -12,13 +12,13 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, current_player, legal_actions
-from hanabi_rl.networks import LSTMActor, LSTMActorCritic, NetworkConfig, init_params, initial_carry
+from hanabi_rl.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
 from hanabi_rl.rollout import ActorState, Rollout, collect, encode, initial_actors
 
 ENV = HanabiEnv(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 RULES = ENV.rules
 NETWORK = NetworkConfig(embedding=(12,), lstm=(8, 8), decoder=(12,), critic=(12,), dropout=0.5)
-MODULE = LSTMActorCritic(NETWORK, RULES.num_moves)
+MODULE = ActorCritic(NETWORK, RULES.num_moves)
 NUM_ENVS, STEPS, PLAYERS = 5, 15, RULES.num_players
 
 
@@ -42,7 +42,7 @@ def collected() -> Collected:
     def start(key: jax.Array) -> tuple[Any, NetworkPolicy, ActorState]:
         param_key, reference_key, env_key = jax.random.split(key, 3)
         params = init_params(MODULE, param_key, NETWORK, RULES.obs_size, RULES.num_moves)
-        own = init_params(LSTMActor(NETWORK, RULES.num_moves), reference_key, NETWORK, RULES.obs_size, RULES.num_moves)
+        own = init_params(Actor(NETWORK, RULES.num_moves), reference_key, NETWORK, RULES.obs_size, RULES.num_moves)
         reference = NetworkPolicy(params=own, rules=RULES, network=NETWORK)
         actors = initial_actors(ENV, env_key, NUM_ENVS, lambda rows: initial_carry(NETWORK, rows), reference)
         # Strong weights, so that a wrong carry shows in every output.
@@ -142,7 +142,7 @@ def test_the_learner_remembers_its_own_history(collected: Collected) -> None:
 def test_the_reference_remembers_a_history_of_its_own(collected: Collected) -> None:
     """Known fault of published trainers: the clone's logits computed from the learner's carry, or from a stale one."""
     rollout = whole(collected)
-    (logits,) = unrolled(LSTMActor(NETWORK, RULES.num_moves), collected.reference.params, rollout)
+    (logits,) = unrolled(Actor(NETWORK, RULES.num_moves), collected.reference.params, rollout)
     np.testing.assert_allclose(rollout.reference_logits, logits, rtol=1e-4, atol=1e-3)
     for own, learners in zip(
         jax.tree.leaves(collected.actors[1].reference_carry), jax.tree.leaves(collected.actors[1].carry), strict=True
@@ -153,7 +153,7 @@ def test_the_reference_remembers_a_history_of_its_own(collected: Collected) -> N
 def test_a_rollout_takes_an_eighth_of_its_observations() -> None:
     env, network = HanabiEnv(), NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,))
     rules: Rules = env.rules
-    module = LSTMActorCritic(network, rules.num_moves)
+    module = ActorCritic(network, rules.num_moves)
 
     def shapes(key: jax.Array) -> Rollout:
         params = init_params(module, key, network, rules.obs_size, rules.num_moves)

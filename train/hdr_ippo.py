@@ -6,20 +6,7 @@ python train/hdr_ippo.py --preset 2p-1k --bc.data games.safetensors
 
 from pathlib import Path
 
-from hanabi_rl.config import HDRIPPOConfig
-from hanabi_rl.pipelines.hdr_ippo import run_hdr_ippo
 from hanabi_rl.pipelines.script import main
 
 if __name__ == "__main__":
-    main(
-        Path(__file__).parents[1] / "configs",
-        "hdr_ippo",
-        HDRIPPOConfig,
-        run_hdr_ippo,
-        {
-            "bc_selfplay_mean": "BC self-play",
-            "selfplay_mean": "HDR-IPPO self-play",
-            "crossplay_with_bc_mean": "with BC",
-            "kl_to_bc": "KL",
-        },
-    )
+    main(Path(__file__).parents[1] / "configs", "hdr_ippo")

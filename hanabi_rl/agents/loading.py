@@ -24,7 +24,7 @@ from hanabi_rl.checkpoint import read_documents
 from hanabi_rl.config import from_dict
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.files import committed_folder, read_json, replace_folder, to_json, write_json
-from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
 
 FORMAT_VERSION = 1
 OBSERVATION_VERSION = 1  # of the layout that env/observe.py writes; a network trained on one cannot read another
@@ -65,7 +65,7 @@ def describe(policy: NetworkPolicy) -> dict[str, Any]:
             "format_version": FORMAT_VERSION,
             "game": {"name": "hanabi", **dataclasses.asdict(policy.rules)},
             "observation_version": OBSERVATION_VERSION,
-            "network": {"kind": "lstm", **dataclasses.asdict(policy.network)},
+            "network": {"kind": policy.network.kind, **dataclasses.asdict(policy.network)},
             **dataclasses.asdict(policy.info),
         }
     )
@@ -162,19 +162,17 @@ def _parse(description: Mapping[str, Any], *, where: Path) -> tuple[Rules, Netwo
         expect("observation_version", OBSERVATION_VERSION, description["observation_version"])
         game, network = dict(description["game"]), dict(description["network"])
         expect("game.name", "hanabi", game.pop("name"))
-        expect("network.kind", "lstm", network.pop("kind"))
+        kind = network.pop("kind")
         info = {field.name: description[field.name] for field in dataclasses.fields(PolicyInfo)}
     except KeyError as error:
         raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
-    return (
-        from_dict(Rules, game, where=f"{where}: game"),
-        from_dict(NetworkConfig, network, where=f"{where}: network"),
-        from_dict(PolicyInfo, info, where=str(where)),
-    )
+    config = from_dict(NetworkConfig, network, where=f"{where}: network")
+    expect("network.kind", config.kind, kind)
+    return from_dict(Rules, game, where=f"{where}: game"), config, from_dict(PolicyInfo, info, where=str(where))
 
 
 def _params_template(rules: Rules, network: NetworkConfig) -> trees.PyTree:
-    module = LSTMActor(network, rules.num_moves)
+    module = Actor(network, rules.num_moves)
     return jax.eval_shape(lambda: init_params(module, jax.random.key(0), network, rules.obs_size, rules.num_moves))
 
 

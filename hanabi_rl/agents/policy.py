@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import LSTMActor, NetworkConfig, initial_carry
+from hanabi_rl.networks import Actor, NetworkConfig, initial_carry
 
 PyTree = Any
 
@@ -77,7 +77,7 @@ class PolicyInfo:
 
 
 class NetworkPolicy(flax.struct.PyTreeNode):
-    """A trained `LSTMActor` as a `Policy`; `agents/loading.py` says what its folder on disk is."""
+    """A trained `Actor` as a `Policy`; `agents/loading.py` says what its folder on disk is."""
 
     params: PyTree  # of the actor alone, float32 leaves
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -90,7 +90,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     def step(self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`: the network reads a sequence of one timestep."""
-        actor = LSTMActor(self.network, self.rules.num_moves)
+        actor = Actor(self.network, self.rules.num_moves)
         out: Any = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
         carry, logits = out
         return carry, logits[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +46,8 @@ def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
     draw_panels(metrics, panels, path, x_key="epoch", x_label="epoch")
 
 
-def plot_hdr_ippo(metrics: Metrics, path: Path, bc_selfplay: float | None = None, max_score: int = 25) -> None:
-    """Draws an HDR-IPPO run: greedy self-play (the clone's as a line), with the clone, KL and entropy, against steps.
+def plot_ppo(metrics: Metrics, path: Path, bc_selfplay: float | None = None, max_score: int = 25) -> None:
+    """Draws a PPO run: greedy self-play (a clone's as a line), with the clone, KL and entropy, against steps.
 
     Raises ValueError where none of these were logged.
     """
@@ -111,17 +111,13 @@ def _lines(metrics: Metrics, panel: Panel, x_key: str) -> dict[str, Line]:
 
 
 def _draw(axes: Axes, panel: Panel, lines: Mapping[str, Line]) -> None:
-    import numpy as np
-
     for index, (label, (x, y)) in enumerate(lines.items()):
         color, dash = _COLORS[index % len(_COLORS)], _DASHES[index % len(_DASHES)]
         marker = "o" if len(x) <= _MARKERS_BELOW else None
         if len(y) >= _NOISY_POINTS:
             axes.plot(x, y, color=color, alpha=0.25, linewidth=0.8)
-            width = len(y) // 50
-            y = list(np.convolve(y, np.ones(width) / width, mode="valid"))
-            x = x[width - 1 :]  # a point is the mean of what came before it
-            label = f"{label} (mean of {width})"
+            label = f"{label} (mean of {len(y) // 50})"
+            x, y = _smoothed(x, y)
         axes.plot(x, y, color=color, linestyle=dash, marker=marker, markersize=3.5, linewidth=1.6, label=label)
     if panel.reference is not None:
         value, label = panel.reference
@@ -134,3 +130,43 @@ def _draw(axes: Axes, panel: Panel, lines: Mapping[str, Line]) -> None:
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if min(min(y) for _, y in lines.values()) >= 0 else None)
     if len(lines) > 1 or panel.reference is not None:
         axes.legend(frameon=False, fontsize=8)
+
+
+class Curve(NamedTuple):
+    """One line of a figure."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def plot_curves(curves: Sequence[Curve], path: Path, title: str, x_label: str, unit: str, legend: str) -> None:
+    """Draws an ordered family of curves, dark to light, and writes it to `path`."""
+    from matplotlib import colormaps
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    shades = colormaps["viridis"]
+    for number, curve in enumerate(curves):
+        x, y = _smoothed(curve.x, curve.y)
+        axes.plot(x, y, color=shades(0.92 * number / max(len(curves) - 1, 1)), linewidth=1.6, label=curve.label)
+    axes.set(title=title, xlabel=x_label, ylabel=unit)
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(title=legend, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def _smoothed(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
+    """A noisy line as running means: a point is the mean of a fiftieth of the line before it."""
+    import numpy as np
+
+    width = max(1, len(y) // 50)
+    return list(x[width - 1 :]), list(np.convolve(y, np.ones(width) / width, mode="valid"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.evaluate.crossplay import CrossPlayResult, evaluate_pair
@@ -45,16 +46,8 @@ def make_report(bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0
 
 def report_figures(report: HDRReport) -> dict[str, Any]:
     """The evaluation keys of `summary.json`; the script adds what only it knows (env_steps, wall_s, preset)."""
-    figures: dict[str, Any] = {"num_players": report.policy.rules.num_players, "eval_games": _decks(report)}
-    for name, summary in _scores(report).items():
-        figures |= {
-            f"{name}_mean": summary.mean.mean,
-            f"{name}_ci95": summary.mean.bounds,
-            f"{name}_median": summary.median,
-            f"{name}_zero_share": summary.zero_share,
-            f"{name}_perfect_share": summary.perfect_share,
-            f"{name}_points_mean": summary.points.mean,
-        }
+    figures = {"num_players": report.policy.rules.num_players, "eval_games": _decks(report)}
+    figures |= score_figures(_scores(report))
     per_decision, per_timestep = report.kl.per_decision(), report.kl.per_timestep()
     return figures | {
         "kl_to_bc": per_decision.mean,
@@ -63,6 +56,22 @@ def report_figures(report: HDRReport) -> dict[str, Any]:
         "kl_games": len(report.kl.kl),
         "links": report.policy.links(),
     }
+
+
+def score_figures(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
+    """The keys that `summary.json` has for each named score: `<name>_mean`, `<name>_ci95` and so on."""
+    figures: dict[str, Any] = {}
+    for name, summary in scores.items():
+        figures |= {
+            f"{name}_mean": summary.mean.mean,
+            f"{name}_ci95": summary.mean.bounds,
+            f"{name}_median": summary.median,
+            f"{name}_zero_share": summary.zero_share,
+            f"{name}_perfect_share": summary.perfect_share,
+            f"{name}_min": summary.minimum,
+            f"{name}_points_mean": summary.points.mean,
+        }
+    return figures
 
 
 def report_table(report: HDRReport) -> str:

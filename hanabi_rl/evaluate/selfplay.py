@@ -26,6 +26,7 @@ class ScoreSummary:
     median: float
     zero_share: float
     perfect_share: float
+    minimum: int
     num_games: int
 
 
@@ -37,6 +38,7 @@ def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSu
         median=float(np.median(scores)),
         zero_share=float((scores == 0).mean()),
         perfect_share=float((scores == max_score).mean()),
+        minimum=int(scores.min()),
         num_games=int(scores.size),
     )
 
@@ -110,6 +112,7 @@ def summary_dict(summary: ScoreSummary) -> dict[str, Any]:
         "median": summary.median,
         "zero_share": summary.zero_share,
         "perfect_share": summary.perfect_share,
+        "min": summary.minimum,
         "points_mean": summary.points.mean,
         "points_ci95": summary.points.bounds,
         "games": summary.num_games,

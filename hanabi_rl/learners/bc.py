@@ -20,7 +20,7 @@ from hanabi_rl.data.trajectories import colour_permutations, replay
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
-from hanabi_rl.networks import LSTMActor, init_params, initial_carry
+from hanabi_rl.networks import Actor, init_params, initial_carry
 
 PyTree = Any
 
@@ -53,9 +53,9 @@ class BC:
     """Minibatches in the whole run, for the learning-rate schedule."""
 
     @property
-    def module(self) -> LSTMActor:
+    def module(self) -> Actor:
         """The network."""
-        return LSTMActor(self.config.network, self.rules.num_moves)
+        return Actor(self.config.network, self.rules.num_moves)
 
     def init(self, key: jax.Array) -> BCState:
         """A state with fresh parameters."""

@@ -1,12 +1,11 @@
 """The PPO core: collect, estimate returns, and epochs of minibatches, recurrent and sharded over devices.
 
-One core serves every learner: what differs is the `objective`, the `reference` policy it reads, and the initial
-parameters.
+One core serves every learner: what differs is the `objective`, what is drawn for each game (`draw_episode`: who sits
+where, which colour is called what), the `reference` policy, and the initial parameters.
 
 Recurrent PPO splits actors (seats of environments) into minibatches, never time, and unrolls each from the carry it
-was collected with. Minibatches
-are defined on the global batch: actors are shuffled within fixed blocks of environments, so the number of devices
-does not change them.
+was collected with. Minibatches are defined on the global batch: actors are shuffled within fixed blocks of
+environments, so the number of devices does not change them.
 """
 
 import dataclasses
@@ -24,9 +23,9 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.config import PPOConfig
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import current_player
-from hanabi_rl.networks import LSTMActorCritic, NetworkConfig, init_params, initial_carry
+from hanabi_rl.networks import ActorCritic, NetworkConfig, init_params, initial_carry
 from hanabi_rl.returns import gae
-from hanabi_rl.rollout import ActorState, Rollout, collect, encode, initial_actors
+from hanabi_rl.rollout import ActorState, DrawEpisode, Rollout, collect, encode, initial_actors, self_play
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
@@ -63,6 +62,7 @@ class PPO:
     config: PPOConfig
     network: NetworkConfig
     objective: Objective = ippo_objective
+    draw_episode: DrawEpisode = self_play
 
     @property
     def env(self) -> HanabiEnv:
@@ -72,7 +72,7 @@ class PPO:
     @property
     def module(self) -> nn.Module:
         """The actor-critic."""
-        return LSTMActorCritic(self.network, self.env.rules.num_moves)
+        return ActorCritic(self.network, self.env.rules.num_moves)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
         """The network: (carry, obs, legal, reset) -> (carry, logits, value), time first."""
@@ -87,7 +87,12 @@ class PPO:
             params=params, opt_state=self.optimizer().init(params), update=jnp.zeros((), jnp.int32), key=run_key
         )
         actors = initial_actors(
-            self.env, env_key, self.config.num_envs, lambda rows: initial_carry(self.network, rows), reference
+            self.env,
+            env_key,
+            self.config.num_envs,
+            lambda rows: initial_carry(self.network, rows),
+            reference,
+            self.draw_episode,
         )
         return learner, actors
 
@@ -118,8 +123,16 @@ class PPO:
         """One PPO update: collect, returns, epochs. All shapes are one device's share."""
         update_key = jax.random.fold_in(learner.key, learner.update)
         collect_key, epoch_key = jax.random.split(update_key)
+        timesteps = learner.update.astype(jnp.float32) * (self.config.num_envs * self.config.num_steps)
         next_actors, rollout, last_value = collect(
-            self.env, self.apply, learner.params, reference, actors, collect_key, self.config.num_steps
+            self.env,
+            self.apply,
+            learner.params,
+            reference,
+            actors,
+            collect_key,
+            self.config.num_steps,
+            lambda key: self.draw_episode(key, timesteps),
         )
         experience = self.returns(rollout, last_value, actors.carry)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
@@ -178,7 +191,8 @@ class PPO:
         """The global gradient of the objective on one minibatch of actors: env, seat int32 [B]."""
         config, rules, rollout = self.config, self.env.rules, experience.rollout
         state = jax.tree.map(lambda x: x[:, env], rollout.state)
-        obs, legal = encode(rules, state, seat)
+        colors = rollout.episode.colors
+        obs, legal = encode(rules, state, seat, None if colors is None else colors[:, env, seat])
         carry = jax.tree.map(lambda x: x[env, seat], experience.carry)
         decision = current_player(state) == seat
         batch = self.batch(experience, decision, env, seat)
@@ -198,27 +212,33 @@ class PPO:
         return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
 
     def batch(self, experience: Experience, decision: jax.Array, env: jax.Array, seat: jax.Array) -> losses.PPOBatch:
-        """One minibatch with weights that sum to one, and normalised advantages, over the global minibatch."""
+        """One minibatch with weights that sum to one, and normalised advantages, over the learner's seats of the global
+        minibatch."""
         rollout = experience.rollout
 
         def pick(x: jax.Array) -> jax.Array:
             return x[:, env, seat]
 
-        everywhere = jnp.ones(decision.shape)
-        value_weight = everywhere / parallel.psum(jnp.sum(everywhere))
-        decided = decision.astype(jnp.float32)
-        counted = everywhere if self.config.loss_average == "timesteps" else decided
-        statistics_weight = counted / parallel.psum(jnp.sum(counted))
+        learns = rollout.episode.learns
+        held = jnp.ones(decision.shape) if learns is None else pick(learns).astype(jnp.float32)
+        decided = held * decision
+        counted = held if self.config.loss_average == "timesteps" else decided
+        counted_weight = global_share(counted)
         return losses.PPOBatch(
             action=pick(rollout.action),
             log_prob=pick(rollout.log_prob),
             value=pick(rollout.value),
-            advantage=normalised(pick(experience.advantage), statistics_weight),
+            advantage=normalised(pick(experience.advantage), counted_weight),
             target=pick(experience.target),
-            actor_weight=decided * statistics_weight if self.config.loss_average == "timesteps" else statistics_weight,
-            value_weight=value_weight,
+            actor_weight=decided * counted_weight,
+            value_weight=global_share(held),
             reference_logits=None if rollout.reference_logits is None else pick(rollout.reference_logits),
         )
+
+
+def global_share(mask: jax.Array) -> jax.Array:
+    """A mask of zeros and ones as weights that sum to one over the devices (all 0 where it is empty)."""
+    return mask / jnp.maximum(parallel.psum(jnp.sum(mask)), 1.0)
 
 
 def normalised(x: jax.Array, weight: jax.Array) -> jax.Array:
@@ -236,4 +256,6 @@ def game_metrics(rollout: Rollout) -> losses.Metrics:
         "train_score": jnp.sum(done * rollout.transition.score),
         "train_points": jnp.sum(done * rollout.transition.points),
     }
+    if (learns := rollout.episode.learns) is not None:
+        sums["partner_seats"] = jnp.sum(done * jnp.sum(~learns, axis=-1))
     return {name: total / games for name, total in parallel.psum(sums).items()} | {"train_games": games}

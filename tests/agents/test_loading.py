@@ -14,7 +14,7 @@ from hanabi_rl.agents.loading import checkpoint_policy, load_policy, policy_hash
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.checkpoint import Checkpointer
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.trees import CorruptError, IncompatibleError
 
 RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
@@ -23,7 +23,7 @@ NETWORK = NetworkConfig(embedding=(12,), lstm=(8,), decoder=(8,), critic=(8,), d
 
 @jax.jit
 def make_params(key: jax.Array) -> Any:
-    return init_params(LSTMActor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves)
+    return init_params(Actor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves)
 
 
 def make_policy(seed: int) -> NetworkPolicy:

@@ -9,7 +9,7 @@ import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, act
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=2, hand_size=2)
 NETWORK = NetworkConfig(embedding=(12,), lstm=(8, 8), decoder=(8,), critic=(8,))
@@ -18,7 +18,7 @@ BATCH, STEPS = 3, 5
 
 @jax.jit
 def make_params(key: jax.Array) -> Any:
-    return init_params(LSTMActor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves)
+    return init_params(Actor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves)
 
 
 def make_policy(seed: int, **info: int) -> NetworkPolicy:
@@ -42,7 +42,7 @@ def test_stepping_equals_one_pass_over_the_sequence(inputs: tuple[jax.Array, ...
     policy = make_policy(0)
     assert isinstance(policy, Policy)
     obs, legal, reset = inputs
-    actor = LSTMActor(NETWORK, RULES.num_moves)
+    actor = Actor(NETWORK, RULES.num_moves)
     _, expected = jax.jit(actor.apply)({"params": policy.params}, policy.init_carry(BATCH), obs, legal, reset)
     carry = policy.init_carry(BATCH)
     assert all(leaf.shape[0] == BATCH for leaf in jax.tree.leaves(carry))

@@ -10,14 +10,14 @@ from hanabi_rl.agents.loading import load_policy, policy_hash, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.cli import main
 from hanabi_rl.env.game import Rules
-from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
 
 
 @pytest.fixture(scope="module")
 def policy_folder(tmp_path_factory):
     rules = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
-    actor = LSTMActor(network, rules.num_moves)
+    actor = Actor(network, rules.num_moves)
     params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
     folder = tmp_path_factory.mktemp("run") / "policy"
     save_policy(folder, NetworkPolicy(params=params, rules=rules, network=network), algorithm="bc", step=1, score=None)

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from hanabi_rl.evaluate.plots import plot_bc, plot_hdr_ippo
+from hanabi_rl.evaluate.plots import plot_bc, plot_ppo
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_hdr_ippo_curves_have_the_clone_as_a_line_and_smooth_many_points(tmp_pat
     noise = np.random.default_rng(0).normal(size=400)
     metrics = [{"step": i, "env_steps": 1000 * i, "kl_to_bc": 1 + noise[i], "entropy": 0.5} for i in range(400)]
     metrics[0]["selfplay_mean"], metrics[399]["selfplay_mean"] = 5.0, 9.0
-    plot_hdr_ippo(metrics, tmp_path / "hdr.png", bc_selfplay=5.25)
+    plot_ppo(metrics, tmp_path / "hdr.png", bc_selfplay=5.25)
     selfplay, kl, entropy = figures[0].axes  # cross-play was not logged: no empty panel
     assert curves(selfplay)["BC self-play 5.25"][1] == [5.25, 5.25]
     assert curves(selfplay)["mean score"] == ([0, 399000], [5.0, 9.0])

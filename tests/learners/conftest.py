@@ -19,7 +19,7 @@ from hanabi_rl.checkpoint import Checkpointer
 from hanabi_rl.config import GameConfig, PPOConfig
 from hanabi_rl.learners.hdr_ippo import hdr_objective, init_from_bc
 from hanabi_rl.learners.ppo import PPO, Experience, LearnerState, game_metrics
-from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.rollout import ActorState, collect
 
 GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
@@ -39,7 +39,7 @@ def make_ppo(**changes: Any) -> PPO:
 def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
     """A random policy; a large `scale` makes its actions, and what it remembers, matter."""
     rules = GAME.rules()
-    params = init_params(LSTMActor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves)
+    params = init_params(Actor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves)
     return NetworkPolicy(params=jax.tree.map(lambda x: scale * x, params), rules=rules, network=NETWORK)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hanabi_rl import parallel
 from hanabi_rl.learners.ppo import PPO, Experience
-from hanabi_rl.rollout import Rollout
+from hanabi_rl.rollout import Episode, Rollout
 
 PLAYERS = 2
 
@@ -82,6 +82,7 @@ def test_weights_and_advantages_are_defined_on_the_global_minibatch(small_ppo: A
     rollout = Rollout(
         state=unread,
         reset=unread,
+        episode=Episode(),
         action=numbers(),
         log_prob=numbers(),
         value=numbers(),

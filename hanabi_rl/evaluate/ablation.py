@@ -1,0 +1,113 @@
+"""The ablation over the KL weight: AH2AC2's Tables 12 and 13, ours beside theirs, and its curves of the KL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.evaluate.intervals import mean_interval
+from hanabi_rl.evaluate.plots import Curve, plot_curves
+from hanabi_rl.evaluate.prediction import Prediction
+
+
+class PaperAblation(NamedTuple):
+    """One weight's row of AH2AC2's Tables 12 and 13 (two players): of 5,000 self-play games, and on its test games."""
+
+    perfect: int
+    minimum: int
+    loss_per_timestep: float
+    accuracy: float
+
+
+# Table 12's count of zero scores is not legible for weights 0.3 and 0.5.
+PAPER = {
+    0.0: PaperAblation(143, 13, 7.385, 0.327),
+    0.01: PaperAblation(247, 14, 1.369, 0.433),
+    0.08: PaperAblation(1351, 14, 0.725, 0.571),
+    0.13: PaperAblation(1599, 13, 0.628, 0.605),
+    0.2: PaperAblation(1821, 15, 0.548, 0.634),
+    0.3: PaperAblation(1564, 0, 0.495, 0.656),
+    0.5: PaperAblation(1280, 0, 0.481, 0.663),
+    0.7: PaperAblation(1166, 0, 0.469, 0.668),
+}
+
+
+class WeightResult(NamedTuple):
+    """One run of the ablation."""
+
+    weight: float
+    summary: Mapping[str, Any]  # of its summary.json
+    prediction: Prediction | None  # of its policy on held-out games
+    metrics: Sequence[Mapping[str, Any]]  # lines of its metrics.jsonl
+
+
+def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -> str:
+    """Both tables as text, one line a weight, means over its seeds."""
+    lines = [
+        "Table 12: final weights in greedy self-play, and with the clone (the paper's figures in brackets)",
+        f"{'KL weight':<12}{'self-play':>16}{'perfect':>16}{'zero':>9}{'min':>10}{'with BC':>16}",
+    ]
+    for weight, runs in _by_weight(results).items():
+        paper = PAPER.get(weight)
+        perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}" + (f" ({paper.perfect / 5000:.1%})" if paper else "")
+        minimum = f"{min(run.summary['selfplay_min'] for run in runs)}" + (f" ({paper.minimum})" if paper else "")
+        lines.append(
+            f"{weight:<12g}{_over_seeds(runs, 'selfplay_mean'):>16}{perfect:>16}"
+            f"{_mean(runs, 'selfplay_zero_share'):>9.1%}{minimum:>10}{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
+        )
+    first = results[0].summary
+    low, high = first["bc_selfplay_ci95"]
+    lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} [{low:.2f}, {high:.2f}]")
+    if clone is not None:
+        lines += ["", "Table 13: on held-out games [95% over games] (the paper's figures in brackets)"]
+        lines.append(f"{'KL weight':<12}{'accuracy':>30}{'loss per timestep':>34}{'loss per decision':>19}")
+        for weight, runs in _by_weight(results).items():
+            lines.append(_prediction_line(f"{weight:g}", [run.prediction for run in runs], PAPER.get(weight)))
+        lines.append(_prediction_line("clone", [clone], None))
+    return "\n".join(lines)
+
+
+def _prediction_line(name: str, predictions: Sequence[Prediction | None], paper: PaperAblation | None) -> str:
+    """Seeds are pooled game by game, so that the interval is over games."""
+    read = [prediction for prediction in predictions if prediction is not None]
+    pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*read, strict=True)))
+    accuracy, loss = f"{pooled.accuracy():.3f}", f"{pooled.cross_entropy_per_timestep():.3f}"
+    if paper:
+        accuracy, loss = f"{accuracy} ({paper.accuracy:.3f})", f"{loss} ({paper.loss_per_timestep:.3f})"
+    return f"{name:<12}{accuracy:>30}{loss:>34}{pooled.cross_entropy().mean:>19.3f}"
+
+
+def _by_weight(results: Sequence[WeightResult]) -> dict[float, list[WeightResult]]:
+    return {w: [r for r in results if r.weight == w] for w in sorted({r.weight for r in results})}
+
+
+def _mean(runs: Sequence[WeightResult], key: str) -> float:
+    return sum(float(run.summary[key]) for run in runs) / len(runs)
+
+
+def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
+    """The mean over seeds with its standard error; of one seed, with the interval over games as half its width."""
+    values = [float(run.summary[key]) for run in runs]
+    if len(values) == 1:
+        low, high = runs[0].summary[key.replace("_mean", "_ci95")]
+        return f"{values[0]:.2f} ± {(high - low) / 2:.2f}"
+    interval = mean_interval(np.array(values))
+    return f"{interval.mean:.2f} ± {interval.std_error:.2f}"
+
+
+def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float] = ()) -> None:
+    """KL(BC || policy) against environment steps, a line a weight (its first seed): Figure 7, or `without` the weights
+    that hide the others, Figure 8."""
+    curves = []
+    for weight, runs in _by_weight(results).items():
+        lines = [line for line in runs[0].metrics if line.get("kl_to_bc") is not None]
+        if weight not in without and lines:
+            curves.append(
+                Curve(f"{weight:g}", [line["env_steps"] for line in lines], [line["kl_to_bc"] for line in lines])
+            )
+    plot_curves(
+        curves, path, "KL(BC || policy) in training", "environment steps", "nats per seat-timestep", "KL weight"
+    )

@@ -1,0 +1,57 @@
+"""The cloned policy that a learner starts from, is regularised towards, or plays with."""
+
+import dataclasses
+from pathlib import Path
+
+from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.config import BCConfig, BCTraining, BRBCConfig, HDRIPPOConfig
+from hanabi_rl.data.games import load_games
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.pipelines.bc import BEST_ACCURACY, BEST_SELFPLAY, run_bc
+
+REFERENCE = "bc-policy"  # the clone, kept in the run so that it is complete in itself
+
+CloneConfig = HDRIPPOConfig | BRBCConfig
+
+
+def clone_rules(config: CloneConfig) -> Rules:
+    """The game: the given clone's, else that of the given games, else the configured one."""
+    if config.bc_policy is not None:
+        return load_policy(config.bc_policy).rules
+    if config.bc.data:
+        return load_games(config.bc.data[0]).rules
+    return config.game.rules()
+
+
+def clone_title(config: CloneConfig) -> str:
+    """What the stage that provides the clone is called."""
+    return "Behavioural cloning" if config.bc_policy is None else f"Clone: {config.bc_policy}"
+
+
+def reference_policy(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
+    """The clone: the one already in the run, else the one given, else one trained now in `run_dir`/bc."""
+    kept = run_dir / REFERENCE
+    if not kept.exists():
+        source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
+        if config.bc_policy is None:
+            run_bc(bc_config(config, source))
+        chosen = source / (BEST_ACCURACY if config.bc_select == "accuracy" else BEST_SELFPLAY)
+        policy = load_policy(chosen if chosen.exists() else source)
+        if not isinstance(policy, NetworkPolicy):
+            raise ValueError(
+                f"--bc-policy: expected a cloned network policy, got {type(policy).__name__} from {source}"
+            )
+        save_policy(kept, policy, algorithm="bc", step=0, score=None, greedy=True)
+    reference = load_policy(kept)
+    assert isinstance(reference, NetworkPolicy), "saved above"
+    return reference
+
+
+def bc_config(config: CloneConfig, run_dir: Path) -> BCConfig:
+    """The config of the clone that a run without --bc-policy trains in `run_dir`."""
+    training = {f.name: getattr(config.bc, f.name) for f in dataclasses.fields(BCTraining)}
+    shared = {
+        name: getattr(config, name) for name in ("game", "preset", "seed", "tensorboard", "wandb", "report_games")
+    }
+    return BCConfig(**training, **shared, run_dir=str(run_dir), resume=(run_dir / "config.json").exists())

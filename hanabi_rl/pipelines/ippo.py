@@ -1,0 +1,43 @@
+"""The runs without human games: self-play from scratch, with the colours as they are (IPPO) or renamed (Other-Play)."""
+
+from typing import Any
+
+from hanabi_rl.config import IPPOConfig
+from hanabi_rl.evaluate.report import link_lines, score_figures, score_table
+from hanabi_rl.evaluate.selfplay import evaluate_selfplay
+from hanabi_rl.learners.other_play import renamed_colors
+from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures
+from hanabi_rl.pipelines.session import open_run_dir
+from hanabi_rl.runs import write_summary
+from hanabi_rl.tracking import announce_stage
+
+
+def run_ippo(config: IPPOConfig) -> dict[str, Any]:
+    """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not repeated."""
+    return _run(config, Training("ippo", "IPPO", PPO(config, config.network)))
+
+
+def run_other_play(config: IPPOConfig) -> dict[str, Any]:
+    """`run_ippo` with partners for whom the colours have other names; evaluated with the colours as they are."""
+    learner = PPO(config, config.network, draw_episode=renamed_colors(config.game.rules()))
+    return _run(config, Training("other_play", "Other-Play", learner))
+
+
+def _run(config: IPPOConfig, training: Training) -> dict[str, Any]:
+    run_dir = open_run_dir(training.algo, config, config.game.num_players)
+    announce_stage(1, 2, f"{training.title} from scratch")
+    wall_s = train_ppo(config, run_dir, training)
+    announce_stage(2, 2, f"Measuring over {config.report_games:,} games")
+    played = evaluate_selfplay(reported_policy(config, run_dir), config.report_games, config.seed)
+    summary = {
+        "num_players": config.game.num_players,
+        "eval_games": config.report_games,
+        **score_figures({"selfplay": played.summary}),
+        **training_figures(config, wall_s),
+        "links": played.links(),
+    }
+    write_summary(run_dir, summary)
+    table = score_table([(f"{training.title} self-play", played.summary)])
+    print("\n".join(["", table, *link_lines(played), "", f"Results: {run_dir} (policy/, learning-curve.png)"]))
+    return summary

@@ -1,0 +1,207 @@
+"""A sweep: one learner over a grid of its fields and some seeds, every run in a folder with a fixed name.
+
+A sweep is restarted by the same command: finished runs are skipped and broken ones resumed. A learner that needs a
+clone gets one for all its runs.
+"""
+
+import csv
+import dataclasses
+import math
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.config import (
+    MAY_DIFFER_ON_RESUME,
+    BCConfig,
+    BRBCConfig,
+    GameConfig,
+    HDRIPPOConfig,
+    RunConfig,
+    WithClone,
+    from_dict,
+    to_dict,
+)
+from hanabi_rl.data.games import Games, load_games
+from hanabi_rl.evaluate.ablation import WeightResult, ablation_tables, plot_kl
+from hanabi_rl.evaluate.prediction import predict
+from hanabi_rl.files import read_json
+from hanabi_rl.pipelines.bc import game_config, training_games
+from hanabi_rl.pipelines.clone import REFERENCE, bc_config, clone_rules
+from hanabi_rl.pipelines.grid import Point, SweepConfig, parse_sweep, with_values
+from hanabi_rl.pipelines.learners import LEARNERS
+from hanabi_rl.pipelines.ppo import reported_policy
+from hanabi_rl.pipelines.script import user_errors
+from hanabi_rl.pipelines.session import Stopped
+from hanabi_rl.runs import check_resumable, read_config
+from hanabi_rl.tracking import read_metrics
+
+
+def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
+    """Trains what is missing and writes `sweep.csv`; returns the sweep's folder. Raises `Stopped` as a run does."""
+    folder = Path(sweep.run_dir or "")
+    base = dataclasses.replace(base, game=_game(base), seeds=(), run_dir=None)
+    if isinstance(base, HDRIPPOConfig | BRBCConfig) and base.bc_policy is None:
+        clone = bc_config(base, folder / "bc")
+        run_once("bc", dataclasses.replace(clone, resume=False))
+        base = dataclasses.replace(base, bc_policy=str(folder / "bc"))
+    configs = [
+        dataclasses.replace(with_values(base, point.values), seed=seed, run_dir=str(folder / point.name / f"s{seed}"))
+        for point in points
+        for seed in sweep.seeds
+    ]
+    if sweep.jobs == 1:
+        summaries = []
+        for number, config in enumerate(configs, start=1):
+            print(f"\n== Run {number} of {len(configs)}: {config.run_dir}", file=sys.stderr)
+            summaries.append(run_once(sweep.learner, config))
+    else:
+        summaries = _run_at_once(sweep, configs)
+    rows = [point.values | {"seed": seed} for point in points for seed in sweep.seeds]
+    _write_csv(folder / "sweep.csv", [row | summary for row, summary in zip(rows, summaries, strict=True)])
+    print("\n" + table(points, sweep.seeds, summaries, LEARNERS[sweep.learner].shown))
+    if isinstance(base, HDRIPPOConfig) and all(set(point.values) == {"kl_weight"} for point in points):
+        print("\n" + _report_ablation(folder, base, configs, summaries))
+    return folder
+
+
+def _report_ablation(
+    folder: Path, base: HDRIPPOConfig, configs: list[RunConfig], summaries: list[dict[str, Any]]
+) -> str:
+    """Writes the paper's tables and figures about the KL weight; returns the tables."""
+    held_out = held_out_games(base)
+    results = []
+    for config, summary in zip(configs, summaries, strict=True):
+        assert isinstance(config, HDRIPPOConfig), "the learner is hdr_ippo"
+        run = Path(config.run_dir or "")
+        prediction = None if held_out is None else predict(reported_policy(config, run), held_out)
+        results.append(WeightResult(config.kl_weight, summary, prediction, read_metrics(run / "metrics.jsonl")))
+    clone = None if held_out is None else predict(load_policy(Path(configs[0].run_dir or "") / REFERENCE), held_out)
+    tables = ablation_tables(results, clone)
+    (folder / "ablation.txt").write_text(tables + "\n")
+    plot_kl(results, folder / "figure-7.png")
+    plot_kl(results, folder / "figure-8.png", without=(0.0, 0.01))
+    return tables
+
+
+def held_out_games(config: HDRIPPOConfig) -> Games | None:
+    """The games that the clone was validated on; None where --bc-policy names a folder that does not say."""
+    run = Path(config.bc_policy or "")
+    if not (run / "config.json").exists():
+        return None
+    clone = from_dict(BCConfig, read_config(run))
+    return training_games(clone, clone.game.rules(), clone.seed)[1]
+
+
+def run_once(learner: str, config: RunConfig) -> dict[str, Any]:
+    """The summary of one run: read where it is finished, else made, resuming what there is of it.
+
+    Raises ValueError where the folder holds a run with another config.
+    """
+    folder = Path(config.run_dir or "")
+    if (folder / "config.json").exists():
+        try:
+            check_resumable(read_config(folder), to_dict(config), may_differ=MAY_DIFFER_ON_RESUME)
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
+        if (folder / "summary.json").exists():
+            print(f"{folder}: finished", file=sys.stderr)
+            return read_json(folder / "summary.json")
+        config = dataclasses.replace(config, resume=True)
+    return LEARNERS[learner].run(config)
+
+
+def _game(config: RunConfig) -> GameConfig:
+    """The game of every run, as a run's own config.json has it."""
+    if isinstance(config, WithClone):
+        assert isinstance(config, HDRIPPOConfig | BRBCConfig), "the learners that have a clone"
+        return game_config(clone_rules(config))
+    if isinstance(config, BCConfig) and config.data:
+        return game_config(load_games(config.data[0]).rules)
+    return config.game if not isinstance(config, BCConfig) else game_config(config.game.rules())
+
+
+def _run_at_once(sweep: SweepConfig, configs: list[RunConfig]) -> list[dict[str, Any]]:
+    """Every run in a process of its own, `jobs` at a time; what a run prints is in its `log.txt`."""
+    cores = sorted(os.sched_getaffinity(0))
+    context = multiprocessing.get_context("spawn")
+    shares = context.Queue()
+    for job in range(sweep.jobs):
+        shares.put(cores[job * len(cores) // sweep.jobs : (job + 1) * len(cores) // sweep.jobs] or cores)
+    with ProcessPoolExecutor(
+        sweep.jobs, mp_context=context, initializer=_take_share, initargs=(shares, sweep.jobs)
+    ) as pool:
+        futures = [pool.submit(_run_logged, sweep.learner, config) for config in configs]
+        for number, (future, config) in enumerate(zip(futures, configs, strict=True), start=1):
+            print(f"{number} of {len(configs)}: {config.run_dir}", end=" ", file=sys.stderr, flush=True)
+            future.result()
+            print("finished", file=sys.stderr)
+    return [future.result() for future in futures]
+
+
+def _take_share(shares: Any, jobs: int) -> None:
+    """Before JAX starts in a worker: its cores, and its part of the accelerator's memory."""
+    os.sched_setaffinity(0, shares.get())
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
+
+
+def _run_logged(learner: str, config: RunConfig) -> dict[str, Any]:
+    folder = Path(config.run_dir or "")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.txt").open("a", buffering=1) as log:
+        sys.stdout = sys.stderr = log
+        try:
+            return run_once(learner, config)
+        except Stopped as stopped:
+            raise KeyboardInterrupt from stopped
+        finally:
+            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+
+
+def table(points: list[Point], seeds: Sequence[int], summaries: list[dict[str, Any]], shown: dict[str, str]) -> str:
+    """One line a place of the grid: the mean over its seeds and, with several, its standard error."""
+    width = max(len(point.name) for point in points) + 2
+    lines = ["".ljust(width) + "".join(title.rjust(18) for title in shown.values())]
+    for number, point in enumerate(points):
+        of_point = summaries[number * len(seeds) : (number + 1) * len(seeds)]
+        cells = [mean_and_error([float(summary[key]) for summary in of_point]) for key in shown]
+        lines.append(point.name.ljust(width) + "".join(cell.rjust(18) for cell in cells))
+    return "\n".join(lines)
+
+
+def mean_and_error(values: Sequence[float]) -> str:
+    """`12.34 ± 0.56` over seeds; one seed has no error."""
+    mean = f"{np.mean(values):.4g}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.2g}"
+
+
+def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """The grid's fields, the seed, and every number of the summaries."""
+    plain = [{k: v for k, v in row.items() if not isinstance(v, dict | list) or k in rows[0]} for row in rows]
+    fields = [k for k, v in plain[0].items() if not isinstance(v, dict)]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fields, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(plain)
+
+
+def main(configs: Path) -> None:
+    """The body of train/sweep.py: one clear line on a user's error, exit code 130 after Ctrl-C."""
+    default = "quick" if jax.default_backend() == "cpu" else "ablation"
+    with user_errors():
+        sweep, base, points = parse_sweep(configs, default, sys.argv[1:])
+        print(f"{len(points) * len(sweep.seeds)} runs of {sweep.learner}, preset {sweep.preset!r}", file=sys.stderr)
+        try:
+            folder = run_sweep(sweep, base, points)
+        except Stopped as stopped:
+            print(f"Stopped in {sweep.run_dir}; the same command goes on.", file=sys.stderr)
+            sys.exit(stopped.exit_code)
+    print(f"\nResults: {folder} (sweep.csv)")

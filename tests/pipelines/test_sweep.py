@@ -1,0 +1,201 @@
+"""Sweeps: the grid, fixed names, what is skipped and resumed, and the tables over the runs."""
+
+import csv
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hanabi_rl.config import BCConfig, BCTraining, HDRIPPOConfig, IPPOConfig
+from hanabi_rl.evaluate.ablation import WeightResult, ablation_tables
+from hanabi_rl.evaluate.prediction import Prediction
+from hanabi_rl.pipelines import sweep as sweeping
+from hanabi_rl.pipelines.grid import PAPER_KL_WEIGHTS, SweepConfig, parse_sweep
+from hanabi_rl.pipelines.learners import LEARNERS
+from hanabi_rl.pipelines.session import Stopped
+from hanabi_rl.pipelines.sweep import run_sweep
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+ENVS, STEPS, UPDATES = 16, 12, 3
+
+
+def parse(*args: str) -> tuple[SweepConfig, Any, list[Any]]:
+    return parse_sweep(CONFIGS, "quick", args)
+
+
+def test_the_default_is_the_papers_weights() -> None:
+    sweep, base, points = parse()
+    assert isinstance(base, HDRIPPOConfig) and base.preset == "quick" and base.report_policy == "final"
+    assert [point.values for point in points] == [{"kl_weight": weight} for weight in PAPER_KL_WEIGHTS]
+    assert sweep.run_dir == "runs/sweep-hdr_ippo-quick" and points[1].name == "kl_weight=0.01"
+
+
+def test_other_flags_are_the_learners() -> None:
+    sweep, base, points = parse("--kl-weights", "0", "0.5", "--seeds", "3", "4", "--num-envs", "64", "--bc.epochs", "2")
+    assert (base.num_envs, base.bc.epochs, sweep.seeds) == (64, 2, (3, 4))
+    assert [point.name for point in points] == ["kl_weight=0.0", "kl_weight=0.5"]
+
+
+def test_a_grid_of_any_fields() -> None:
+    flags = (
+        "--learner",
+        "ippo",
+        "--preset",
+        "quick",
+        "--grid",
+        "entropy_coef=[0.01, 0.05]",
+        "network.critic=[[8], [9, 9]]",
+    )
+    _, base, points = parse(*flags)
+    assert isinstance(base, IPPOConfig)
+    names = [f"entropy_coef={e},network.critic={c}" for e in (0.01, 0.05) for c in ("8", "9x9")]
+    assert [point.name for point in points] == names
+    config: Any = sweeping.with_values(base, points[-1].values)
+    assert (config.entropy_coef, config.network.critic, config.network.embedding) == (0.05, (9, 9), (128,))
+
+
+def test_the_papers_grid_of_clones() -> None:
+    sweep, base, points = parse("--sweep", "bc-grid")
+    assert isinstance(base, BCConfig) and sweep.learner == "bc" and len(points) == 2 * 3 * 4 * 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--sweep", "quik"], r"--sweep quik: no file .*; there are: ablation, bc-grid, quick"),
+        (["--grid", "klweight=[1]"], r"--grid: unknown field 'klweight'; expected one of"),
+        (["--grid", "kl_weight"], r"--grid kl_weight: expected FIELD=\[VALUE, ...\]"),
+        (["--grid", "kl_weight=0.5"], r"--grid kl_weight=0.5: expected FIELD=\[VALUE, ...\]"),
+        (["--grid", "kl_weight=[0.5, 0.5]"], "expected different values"),
+        (["--grid", "kl_weight=[2.0]"], r"kl_weight: expected a weight in \[0, 1\], got 2.0"),
+        (["--kl-weights", "0.1", "--grid", "kl_weight=[0.5]"], "expected one of the two, got both"),
+        (["--learner", "ippo"], "--grid: expected a field of ippo to sweep, got none"),
+        (["--seeds"], "--seeds: expected at least one seed, got none"),
+        (["--jobs", "0"], "--jobs: expected at least 1, got 0"),
+    ],
+)
+def test_a_sweep_says_what_is_wrong_before_it_runs(args: list[str], message: str) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        parse(*args)
+
+
+@pytest.fixture(scope="module")
+def base(bc_run: Any) -> HDRIPPOConfig:
+    """3 updates from a given clone, evaluated at the end."""
+    return HDRIPPOConfig(
+        bc_policy=str(bc_run[0]), bc=BCTraining(), num_envs=ENVS, num_steps=STEPS, epochs=1, num_minibatches=2,
+        total_steps=ENVS * STEPS * UPDATES, lr=2e-3, eval_every=9, eval_games=1000, save_every=1, report_games=1000,
+        tensorboard=False, report_policy="final",
+    )  # fmt: skip
+
+
+def small_sweep(folder: Path) -> SweepConfig:
+    return SweepConfig(preset="test", kl_weights=(0.0, 0.9), seeds=(0, 1), run_dir=str(folder))
+
+
+@pytest.fixture(scope="module")
+def points() -> list[Any]:
+    return parse("--kl-weights", "0.0", "0.9")[2]
+
+
+@pytest.fixture(scope="module")
+def swept(base: HDRIPPOConfig, points: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_sweep(small_sweep(tmp_path_factory.mktemp("sweep")), base, points)
+
+
+def runs_of(folder: Path) -> list[Path]:
+    return [folder / f"kl_weight={weight}" / f"s{seed}" for weight in (0.0, 0.9) for seed in (0, 1)]
+
+
+def test_every_run_is_there_and_in_the_table(swept: Path) -> None:
+    with (swept / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row, run in zip(rows, runs_of(swept), strict=True):
+        summary = json.loads((run / "summary.json").read_text())
+        assert f"kl_weight={row['kl_weight']}/s{row['seed']}" in str(run)
+        assert (
+            float(row["selfplay_mean"]) == summary["selfplay_mean"] and summary["env_steps"] == ENVS * STEPS * UPDATES
+        )
+    tables = (swept / "ablation.txt").read_text()
+    assert "Table 12" in tables and "Table 13" in tables and "\nclone" in tables
+    for name in ("figure-7.png", "figure-8.png"):
+        assert (swept / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """(run folder, resumed) of every run that is started."""
+    started: list[tuple[str, bool]] = []
+    learner = LEARNERS["hdr_ippo"]
+
+    def run(config: HDRIPPOConfig) -> dict[str, Any]:
+        started.append((str(config.run_dir), config.resume))
+        return learner.run(config)
+
+    monkeypatch.setitem(LEARNERS, "hdr_ippo", learner._replace(run=run))
+    return started
+
+
+def test_a_finished_sweep_runs_nothing(swept: Path, base: Any, points: Any, calls: Any) -> None:
+    before = (swept / "sweep.csv").read_bytes()
+    run_sweep(small_sweep(swept), base, points)
+    assert calls == [] and (swept / "sweep.csv").read_bytes() == before
+
+
+def test_a_broken_run_is_resumed_and_ends_like_the_others(
+    swept: Path, base: Any, points: Any, calls: Any, interrupt_at: Any, tmp_path: Path
+) -> None:
+    interrupt_at("hanabi_rl.pipelines.ppo", 2 * ENVS * STEPS)
+    with pytest.raises(Stopped):
+        run_sweep(small_sweep(tmp_path), base, points)
+    first = runs_of(tmp_path)[0]
+    assert calls == [(str(first), False)]
+    sweep = dataclasses.replace(small_sweep(tmp_path), seeds=(0,))
+    run_sweep(sweep, base, points[:1])
+    assert calls[1:] == [(str(first), True)]
+    ours, theirs = (json.loads((run / "summary.json").read_text()) for run in (first, runs_of(swept)[0]))
+    assert {**ours, "wall_s": 0} == {**theirs, "wall_s": 0}
+
+
+def test_a_run_with_another_config_is_not_taken_for_this_one(swept: Path, base: Any, points: Any, calls: Any) -> None:
+    with pytest.raises(ValueError, match=r"kl_weight=0.0/s0: .*lr: the run has 0.002, got 0.003"):
+        run_sweep(small_sweep(swept), dataclasses.replace(base, lr=3e-3), points)
+    assert calls == []
+
+
+@pytest.mark.slow
+def test_two_jobs_give_the_same_summaries(swept: Path, base: Any, points: Any, tmp_path: Path) -> None:
+    sweep = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2)
+    run_sweep(sweep, base, points)
+    for run, other in zip(runs_of(tmp_path)[::2], runs_of(swept)[::2], strict=True):
+        ours, theirs = (json.loads((folder / "summary.json").read_text()) for folder in (run, other))
+        assert ours.keys() == theirs.keys() and ours["env_steps"] == theirs["env_steps"]
+        assert ours["bc_selfplay_mean"] == theirs["bc_selfplay_mean"]
+        assert "HDR-IPPO self-play" in (run / "log.txt").read_text()
+
+
+def test_the_tables_pool_seeds_and_stand_beside_the_papers() -> None:
+    def summary(mean: float, perfect: float, minimum: int) -> dict[str, Any]:
+        names = ("selfplay", "bc_selfplay", "crossplay_with_bc")
+        figures: dict[str, Any] = {f"{name}_mean": mean for name in names}
+        figures |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
+        return figures | {"selfplay_perfect_share": perfect, "selfplay_zero_share": 0.1, "selfplay_min": minimum}
+
+    def prediction(correct: float) -> Prediction:
+        games = np.ones(50)
+        return Prediction(correct * games, 2 * games, games.astype(int), 4 * games.astype(int))
+
+    results = [
+        WeightResult(0.13, summary(20.0, 0.25, 7), prediction(0.5), []),
+        WeightResult(0.13, summary(22.0, 0.35, 3), prediction(0.7), []),
+        WeightResult(0.4, summary(9.0, 0.0, 0), prediction(0.9), []),
+    ]
+    twelve, thirteen = ablation_tables(results, prediction(0.8)).split("Table 13")
+    line, other = ({x.split()[0]: x for x in table.splitlines() if x} for table in (twelve, thirteen))
+    assert " ".join(line["0.13"].split()) == "0.13 21.00 ± 1.00 30.0% (32.0%) 10.0% 3 (13) 21.00 ± 1.00"
+    expected = "0.13 0.600 [0.600, 0.600] (0.605) 0.500 [0.500, 0.500] (0.628) 2.000"
+    assert " ".join(other["0.13"].split()) == expected
+    assert "(" not in line["0.4"] + other["0.4"] and other["clone"].split()[1] == "0.800"

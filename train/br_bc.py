@@ -1,0 +1,11 @@
+"""BR-BC: a best response to a cloned policy, learnt beside it.
+
+python train/br_bc.py --bc-policy runs/bc-2p-...
+"""
+
+from pathlib import Path
+
+from hanabi_rl.pipelines.script import main
+
+if __name__ == "__main__":
+    main(Path(__file__).parents[1] / "configs", "br_bc")

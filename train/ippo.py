@@ -1,0 +1,12 @@
+"""IPPO: self-play from scratch, feed-forward (AH2AC2's baseline) or recurrent.
+
+python train/ippo.py
+python train/ippo.py --preset high-entropy
+"""
+
+from pathlib import Path
+
+from hanabi_rl.pipelines.script import main
+
+if __name__ == "__main__":
+    main(Path(__file__).parents[1] / "configs", "ippo")

@@ -1,0 +1,11 @@
+"""Other-Play: self-play in which every agent calls the colours by names of its own.
+
+python train/other_play.py
+"""
+
+from pathlib import Path
+
+from hanabi_rl.pipelines.script import main
+
+if __name__ == "__main__":
+    main(Path(__file__).parents[1] / "configs", "other_play")
