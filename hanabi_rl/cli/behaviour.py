@@ -5,11 +5,11 @@ from __future__ import annotations
 import json as json_format
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import Flag, load_agent
+from hanabi_rl.cli.agents import PUBLISHED, Flag, load_agent
 
 AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
 _GAME_FILES = (".safetensors", ".json", ".jsonl")
@@ -26,8 +26,9 @@ def behaviour(
     """Print information per play and communicativeness, beside the figures of AH2AC2's Table 10.
 
     Args:
-        source: an agent (a policy folder, a run's folder, a checkpoints/<step>, or bot:NAME), which plays with copies
-            of itself; or a file of games (.safetensors, .json or .jsonl), of which the human seats count.
+        source: an agent (a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or obl:FILE),
+            which plays with copies of itself; or a file of games (.safetensors, .json or .jsonl), of which the human
+            seats count.
         players: of an agent, 2 to 5; a bot plays 2 unless told otherwise.
         games: of an agent, how many.
         seed: of the decks, and of the actions where they are sampled.
@@ -40,7 +41,8 @@ def behaviour(
     from hanabi_rl.evaluate.selfplay import evaluate_selfplay
     from hanabi_rl.files import to_json
 
-    if Path(source).suffix in _GAME_FILES and ":" not in source:
+    about: dict[str, Any]
+    if Path(source).suffix in _GAME_FILES and not source.startswith(PUBLISHED):
         recorded = load_games(source)
         rules, found = recorded.rules, metrics.behaviour_of_games(recorded)
         seats = "every seat" if recorded.human_seats is None else "human seats"

@@ -10,13 +10,19 @@ from hanabi_rl.cli.agents import Agent, File, Flag
 
 _PLOT = "prediction.png"
 _FIGURES = "prediction.json"
+_NOTES = {  # of agents whose logits are no distribution
+    "bot:": "A bot gives the move it chose logit 0 and every other one -30: a move it did not choose costs it 30 nats, a "
+    "number of our making. Only its accuracy says something.",
+    "obl:": "An OBL agent has no distribution: these are the nats under a softmax of its advantages. Its accuracy is its "
+    "own.",
+}
 
 
 def predict(agent: Agent, file: File, surprising: int = 10, out: Path | None = None, json: Flag = False) -> None:
     """Print how well an agent predicts recorded games, by kind of move and by turn, and the moves it expected least.
 
     Args:
-        agent: a policy folder, a run's folder, a checkpoints/<step>, or bot:NAME.
+        agent: a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or obl:FILE.
         file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live); only its human seats count where it names them.
         surprising: how many of the most surprising moves to show.
         out: a folder for a plot and the figures as JSON.
@@ -38,8 +44,9 @@ def predict(agent: Agent, file: File, surprising: int = 10, out: Path | None = N
     title = f"{agent} on {file}: {len(games):,} games of {games.rules.num_players} players, {seats}"
     screen = sys.stderr if json else sys.stdout
     print(f"{title}\n{prediction_table(figures)}", file=screen)
-    if agent.startswith("bot:"):
-        print(_BOT_NOTE, file=screen)
+    for prefix, note in _NOTES.items():
+        if agent.startswith(prefix):
+            print(note, file=screen)
     record = to_json({"agent": agent, "policy_hash": policy_hash(policy), "file": str(file)} | figures)
     if out is not None:
         plot_prediction(figures, out / _PLOT, title)
@@ -47,9 +54,3 @@ def predict(agent: Agent, file: File, surprising: int = 10, out: Path | None = N
         print(f"Written: {out / _PLOT}, {out / _FIGURES}", file=screen)
     if json:
         print(json_format.dumps(record))
-
-
-_BOT_NOTE = (
-    "A bot gives the move it chose logit 0 and every other one -30: a move it did not choose costs it 30 nats, a "
-    "number of our making. Only its accuracy says something."
-)
