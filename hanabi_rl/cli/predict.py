@@ -11,10 +11,10 @@ from hanabi_rl.cli.agents import Agent, File, Flag
 _PLOT = "prediction.png"
 _FIGURES = "prediction.json"
 _NOTES = {  # of agents whose logits are no distribution
-    "bot:": "A bot gives the move it chose logit 0 and every other one -30: a move it did not choose costs it 30 nats, a "
-    "number of our making. Only its accuracy says something.",
-    "obl:": "An OBL agent has no distribution: these are the nats under a softmax of its advantages. Its accuracy is its "
-    "own.",
+    "bot:": "A bot gives the move it chose logit 0 and every other one -30: a move it did not choose costs it 30 nats, "
+    "a number of our making. Only its accuracy says something.",
+    "obl:": "An OBL agent has no distribution: these are the nats under a softmax of its advantages, a choice of ours. "
+    "Only its accuracy says something.",
 }
 
 

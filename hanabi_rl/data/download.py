@@ -38,7 +38,9 @@ def fetch_file(
     """
     # Slow to import, and only this function needs it.
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import logging
 
+    logging.set_verbosity_error()  # else each of its retries is several lines; the error below says it once
     try:
         return Path(hf_hub_download(repository, name, repo_type=kind, local_dir=None if dest is None else str(dest)))
     except Exception as error:  # the hub raises a dozen types of its own and of its HTTP client's
