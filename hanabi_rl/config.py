@@ -172,7 +172,7 @@ class HDRIPPOConfig(PPOConfig):
     kl_weight: float = 0.25
     """The loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2)."""
     bc_policy: str | None = None
-    """A BC run or policy folder to start from and be regularised towards. None: train one first."""
+    """A BC run, policy folder or ah2ac2:FILE to start from and be regularised towards. None: train one first."""
     bc_select: Literal["accuracy", "selfplay"] = "accuracy"
     """Which of the BC run's two policies: best validation accuracy or best self-play."""
     bc: BCTraining = BCTraining()
