@@ -182,7 +182,7 @@ class WithClone:
     """What a learner has that needs a cloned policy."""
 
     bc_policy: str | None = None
-    """A BC run or policy folder. None: train one first."""
+    """A BC run, policy folder or ah2ac2:FILE. None: train one first."""
     bc_select: Literal["accuracy", "selfplay"] = "accuracy"
     """Which of the BC run's two policies: best validation accuracy or best self-play."""
     bc: BCTraining = BCTraining()

@@ -20,6 +20,7 @@ import orbax.checkpoint as ocp
 from hanabi_rl import trees
 from hanabi_rl.agents.bots import BOTS, bot_version, make_bot
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo
+from hanabi_rl.agents.published import PREFIXES, OBLPolicy, load_published
 from hanabi_rl.checkpoint import read_documents
 from hanabi_rl.config import from_dict
 from hanabi_rl.env.rules import Rules
@@ -81,7 +82,8 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     """Loads an agent.
 
     Args:
-        path_or_name: `bot:NAME`, a policy folder, a run's folder (its `policy/`), or one `checkpoints/<step>`.
+        path_or_name: `bot:NAME`, a policy folder, a run's folder (its `policy/`), one `checkpoints/<step>`, or a
+            published policy (`ah2ac2:FILE`, `obl:FILE`: see `published.py`).
         rules: the game to play: a bot plays it (default: the standard 2-player game), a trained policy must have been
             trained on it.
 
@@ -95,14 +97,18 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     if name.startswith("bot:"):
         return make_bot(name, rules or Rules())
     folder = Path(path_or_name)
-    if (policy_folder := _policy_folder(folder)) is not None:
+    policy: Policy
+    if name.startswith(PREFIXES):
+        policy = load_published(name)
+    elif (policy_folder := _policy_folder(folder)) is not None:
         policy = _read_policy(policy_folder)
     elif (folder / "state").is_dir():
         policy = _read_checkpoint(folder)
     else:
+        published = " or ".join(f"{prefix}FILE" for prefix in PREFIXES)
         raise ValueError(
             "expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder (with a policy/), "
-            f"or a checkpoints/<step>; got {name}{'' if folder.exists() else ', which does not exist'}"
+            f"a checkpoints/<step>, {published}; got {name}{'' if folder.exists() else ', which does not exist'}"
         )
     if rules is not None and policy.rules != rules:
         raise ValueError(f"{name}: expected a policy for {rules}, got one for {policy.rules}")
@@ -180,19 +186,26 @@ def policy_hash(policy: Policy) -> str:
     """What identifies a policy in reports and caches: a SHA-256.
 
     For a trained policy it is over the canonical JSON of `policy.json` and, sorted by path, each parameter's path,
-    dtype, shape and bytes; for a bot, over its name and version.
+    dtype, shape and bytes; a published policy of another layout has its name in the place of `policy.json`; for a bot,
+    over its name and version.
 
     Raises:
-        ValueError: for a policy that is neither.
+        ValueError: for a policy that is none of these.
     """
     if isinstance(policy, NetworkPolicy):
-        arrays, manifest = trees.to_host(policy.params)
-        digest = hashlib.sha256(trees.canonical_json(describe(policy)))
-        for path in sorted(arrays):
-            digest.update(trees.canonical_json([path, manifest[path]["dtype"], manifest[path]["shape"]]))
-            digest.update(arrays[path].tobytes())
-        return digest.hexdigest()
+        return _hash_params(describe(policy), policy.params)
+    if isinstance(policy, OBLPolicy):
+        return _hash_params(to_json({"layout": policy.layout, "game": dataclasses.asdict(policy.rules)}), policy.params)
     for name, bot in BOTS.items():
         if type(policy) is bot.make:
             return hashlib.sha256(bot_version(name).encode()).hexdigest()
     raise ValueError(f"expected a trained policy or a bot, got a {type(policy).__name__}, which has no hash")
+
+
+def _hash_params(description: Any, params: trees.PyTree) -> str:
+    arrays, manifest = trees.to_host(params)
+    digest = hashlib.sha256(trees.canonical_json(description))
+    for path in sorted(arrays):
+        digest.update(trees.canonical_json([path, manifest[path]["dtype"], manifest[path]["shape"]]))
+        digest.update(arrays[path].tobytes())
+    return digest.hexdigest()

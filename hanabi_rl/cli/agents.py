@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Agent = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
 File = tyro.conf.Positional[Path]
+PUBLISHED = ("ah2ac2:", "obl:")  # how published policies are named; agents/published.py reads them
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 

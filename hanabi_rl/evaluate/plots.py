@@ -1,4 +1,7 @@
-"""Learning curves as PNG files, from the lines of `metrics.jsonl`. Matplotlib is imported when a figure is drawn."""
+"""PNG files: learning curves from the lines of `metrics.jsonl`, and how recorded games were predicted.
+
+Matplotlib is imported when a figure is drawn.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +61,39 @@ def plot_ppo(metrics: Metrics, path: Path, bc_selfplay: float | None = None, max
         Panel("Entropy in training", "nats", {"entropy": "entropy"}),
     ]
     draw_panels(metrics, panels, path, x_key="env_steps", x_label="environment steps")
+
+
+def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
+    """Draws accuracy and cross-entropy by turn and by kind of move, with 95% intervals, from `prediction_figures`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_PANEL_INCHES[0] * 2, _PANEL_INCHES[1] * 2), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=10, wrap=True)
+    parts = (("by_turn", "turn"), ("by_move", "recorded move"))
+    measures = (("accuracy", "share of decisions guessed right"), ("cross_entropy", "nats per decision"))
+    for row, (measure, unit) in enumerate(measures):
+        for column, (part, name) in enumerate(parts):
+            axes = figure.add_subplot(2, 2, 2 * row + column + 1)
+            shares = figures[part]
+            means = [share[measure] for share in shares.values()]
+            bounds = [share[f"{measure}_ci95"] for share in shares.values()]
+            reach = [[m - low for m, (low, _) in zip(means, bounds, strict=True)]]
+            reach.append([high - m for m, (_, high) in zip(means, bounds, strict=True)])
+            axes.errorbar(list(shares), means, yerr=reach, fmt="o", color=_COLORS[row], markersize=4, capsize=3)
+            overall = figures[measure]
+            axes.axhline(
+                overall, color=_REFERENCE_COLOR, linestyle=(0, (4, 3)), linewidth=1.2, label=f"all: {overall:.3f}"
+            )
+            axes.set_xlabel(name)
+            axes.set_ylabel(unit)
+            axes.set_ylim(bottom=0)
+            axes.grid(color="#dddddd", linewidth=0.6, axis="y")
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.legend(frameon=False, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
 
 
 def _selfplay_panel(max_score: int, reference: tuple[float, str] | None) -> Panel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 from hanabi_rl.data.trajectories import Trajectory, replay
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
+from hanabi_rl.evaluate.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluate.episodes import DEFAULT_CHUNK, evaluation_decks, play_games, step_seats
 from hanabi_rl.evaluate.intervals import Interval, bootstrap_ratio
 from hanabi_rl.losses import kl_to_reference
@@ -44,9 +45,37 @@ class Prediction(NamedTuple):
         """Nats per decision."""
         return bootstrap_ratio(self.nll, self.decisions)
 
+    def accuracy_per_timestep(self) -> Interval:
+        """Share of seat-timesteps guessed right: on an idle turn the no-op is the only legal action, a sure guess."""
+        return bootstrap_ratio(self.correct + self.seat_timesteps - self.decisions, self.seat_timesteps)
+
     def cross_entropy_per_timestep(self) -> Interval:
         """Nats per seat and timestep, as AH2AC2 prints it: idle turns add 0 to the sum and 1 to the count."""
         return bootstrap_ratio(self.nll, self.seat_timesteps)
+
+
+class Decisions(NamedTuple):
+    """What a policy expected at every decision of N recorded games, T timesteps long; one seat decides at a timestep.
+
+    action, guess: int32[N, T], the recorded move and the policy's most likely one. nll: float64[N, T], nats of the
+    recorded move. counted: bool[N, T], a decision of a counted seat. seat_timesteps: int64[N] as in `Prediction`.
+    """
+
+    action: np.ndarray
+    guess: np.ndarray
+    nll: np.ndarray
+    counted: np.ndarray
+    seat_timesteps: np.ndarray
+
+    def summed(self, where: np.ndarray | None = None) -> Prediction:
+        """The sums over the counted decisions of each game, or over those of them in `where` bool[N, T]."""
+        counted = self.counted if where is None else self.counted & where
+        return Prediction(
+            correct=((self.guess == self.action) & counted).sum(axis=1).astype(np.float64),
+            nll=np.where(counted, self.nll, 0).sum(axis=1),
+            decisions=counted.sum(axis=1),
+            seat_timesteps=self.seat_timesteps,
+        )
 
 
 class Divergence(NamedTuple):
@@ -70,15 +99,26 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
 
     Raises ValueError when the games are of other rules than the policy's.
     """
+    return predict_decisions(policy, games, chunk_size).summed()
+
+
+def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Decisions:
+    """What `policy` expected at every single decision; arguments and errors as in `predict`."""
     if games.rules != policy.rules:
         raise ValueError(f"expected games of {policy.rules}, got {games.rules}")
-    seats = (
-        np.ones((len(games.decks), games.rules.num_players), bool) if games.human_seats is None else games.human_seats
+    num_games, num_turns = games.actions.shape
+    players = games.rules.num_players
+    seats = np.ones((num_games, players), bool) if games.human_seats is None else games.human_seats
+    chunks = in_chunks(chunk_size, games.decks, games.actions)
+    guess, nll = join_chunks([_predict_chunk(policy, *chunk, rules=games.rules) for chunk in chunks], num_games)
+    played = np.arange(num_turns) < games.num_actions[:, None]
+    return Decisions(
+        action=games.actions,
+        guess=guess,
+        nll=nll.astype(np.float64),
+        counted=played & seats[:, np.arange(num_turns) % players],
+        seat_timesteps=games.num_actions.astype(np.int64) * seats.sum(axis=1),
     )
-    chunks = _in_chunks(chunk_size, games.decks, games.actions, seats)
-    parts = [_predict_chunk(policy, *chunk, rules=games.rules) for chunk in chunks]
-    correct, nll, decisions, seat_timesteps = _join(parts, len(games.decks))
-    return Prediction(correct=correct, nll=nll, decisions=decisions, seat_timesteps=seat_timesteps)
 
 
 def kl_between(
@@ -101,54 +141,53 @@ def kl_on_games(
     """
     if reference.rules != policy.rules:
         raise ValueError(f"expected a reference for {policy.rules}, got {reference.rules}")
-    chunks = _in_chunks(chunk_size, decks, actions)
+    chunks = in_chunks(chunk_size, decks, actions)
     parts = [_kl_chunk(reference, policy, *chunk, rules=policy.rules) for chunk in chunks]
-    kl, decisions, seat_timesteps = _join(parts, len(decks))
-    return Divergence(kl=kl, decisions=decisions, seat_timesteps=seat_timesteps)
+    kl, decisions = join_chunks(parts, len(decks))
+    return Divergence(
+        kl=kl.astype(np.float64),
+        decisions=decisions.astype(np.int64),
+        seat_timesteps=decisions.astype(np.int64) * policy.rules.num_players,
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
-def _predict_chunk(
-    policy: Policy, decks: jax.Array, actions: jax.Array, seats: jax.Array, *, rules: Rules
-) -> tuple[jax.Array, ...]:
-    """Sums of n games over their timesteps: correct, nll, decisions, seat_timesteps, each [n]."""
+def _predict_chunk(policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules) -> tuple[jax.Array, ...]:
+    """The mover's guess int32[n, T] and the nats of its recorded move float32[n, T], in n games."""
 
     def read(carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array) -> tuple[Any, tuple[jax.Array, ...]]:
         carry, logits = step_seats(policy, carry, obs, now.legal, reset)
         taken = jnp.take_along_axis(jax.nn.log_softmax(logits), now.action[..., None], axis=-1)[..., 0]
-        right = jnp.argmax(logits, axis=-1) == now.action
-        counted = now.decision & seats
+        guess = jnp.argmax(logits, axis=-1).astype(jnp.int32)
         return carry, (
-            (right & counted).sum(axis=1),
-            -jnp.where(counted, taken, 0).sum(axis=1),
-            counted.sum(axis=1),
-            (now.valid[:, None] & seats).sum(axis=1),
+            jnp.where(now.decision, guess, 0).sum(axis=1),
+            -jnp.where(now.decision, taken, 0).sum(axis=1),
         )
 
-    return _sum_over_time(rules, replay(rules, decks, actions), read, _init_all_seats(policy, len(decks)))
+    terms = _over_time(rules, replay(rules, decks, actions), read, _init_all_seats(policy, len(decks)))
+    return tuple(term.T for term in terms)
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
 def _kl_chunk(
     reference: Policy, policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
 ) -> tuple[jax.Array, ...]:
-    """Sums of n games over their timesteps: KL, decisions, seat_timesteps, each [n]."""
+    """Sums of n games over their timesteps: KL, decisions, each [n]."""
 
     def read(carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array) -> tuple[Any, tuple[jax.Array, ...]]:
         reference_carry, reference_logits = step_seats(reference, carry[0], obs, now.legal, reset)
         policy_carry, logits = step_seats(policy, carry[1], obs, now.legal, reset)
         kl = jnp.where(now.decision, kl_to_reference(reference_logits, logits), 0).sum(axis=1)
-        seat_timesteps = now.valid * rules.num_players
-        return (reference_carry, policy_carry), (kl, now.decision.sum(axis=1), seat_timesteps)
+        return (reference_carry, policy_carry), (kl, now.decision.sum(axis=1))
 
     carry = tuple(_init_all_seats(p, len(decks)) for p in (reference, policy))
-    return _sum_over_time(rules, replay(rules, decks, actions), read, carry)
+    return tuple(term.sum(axis=0) for term in _over_time(rules, replay(rules, decks, actions), read, carry))
 
 
-def _sum_over_time(
+def _over_time(
     rules: Rules, games: Trajectory, read: Callable[..., tuple[Any, tuple[jax.Array, ...]]], carry: Any
 ) -> tuple[jax.Array, ...]:
-    """Scans `read` over the timesteps, encoding one observation batch at a time, and sums what it returns."""
+    """Scans `read` over the timesteps, encoding one observation batch at a time; what it returns, each [T, n]."""
 
     def read_timestep(carry: Any, timestep: tuple[Trajectory, jax.Array]) -> tuple[Any, tuple[jax.Array, ...]]:
         now, reset = timestep
@@ -156,23 +195,8 @@ def _sum_over_time(
 
     first = jnp.arange(games.valid.shape[0]) == 0
     _, terms = jax.lax.scan(read_timestep, carry, (games, first))
-    return tuple(term.sum(axis=0) for term in terms)
+    return terms
 
 
 def _init_all_seats(policy: Policy, num_games: int) -> Any:
     return policy.init_carry(num_games * policy.rules.num_players)
-
-
-def _in_chunks(size: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """Slices of `size` games; the last one wraps around to keep its shape, `_join` cuts the repeated games off."""
-    total = len(arrays[0])
-    size = min(size, total)
-    for first in range(0, total, size):
-        index = np.arange(first, first + size) % total
-        yield tuple(array[index] for array in arrays)
-
-
-def _join(parts: list[tuple[jax.Array, ...]], total: int) -> tuple[np.ndarray, ...]:
-    """One array a sum, over all games: counts as int64, sums of floats as float64."""
-    joined = (np.concatenate([np.asarray(part) for part in column])[:total] for column in zip(*parts, strict=True))
-    return tuple(a.astype(np.float64 if a.dtype.kind == "f" else np.int64) for a in joined)

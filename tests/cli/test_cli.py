@@ -2,38 +2,23 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import load_policy, policy_hash, save_policy
-from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.loading import load_policy, policy_hash
 from hanabi_rl.cli import main
-from hanabi_rl.env.game import Rules
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
-
-
-@pytest.fixture(scope="module")
-def policy_folder(tmp_path_factory):
-    rules = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
-    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
-    actor = Actor(network, rules.num_moves)
-    params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
-    folder = tmp_path_factory.mktemp("run") / "policy"
-    save_policy(folder, NetworkPolicy(params=params, rules=rules, network=network), algorithm="bc", step=1, score=None)
-    return folder
 
 
 def test_help_lists_the_commands_and_imports_no_accelerator_library(run_python):
     out = run_python(
         "import sys\n"
         "from hanabi_rl.cli import main\n"
-        "for args in (['--help'], ['evaluate', '--help'], ['data', '--help'], ['replay', '--help']):\n"
-        "    try: main(args)\n"
+        "for command in ([], ['evaluate'], ['predict'], ['behaviour'], ['data'], ['replay']):\n"
+        "    try: main([*command, '--help'])\n"
         "    except SystemExit as stop: assert stop.code == 0\n"
         "print([name for name in ('jax', 'jaxmarl', 'distrax', 'flax', 'matplotlib') if name in sys.modules])\n"
     )
-    assert "{evaluate,data,replay}" in out
+    assert "{evaluate,predict,behaviour,data,replay}" in out
     assert "{info,convert,split,download,demos}" in out
     assert out.splitlines()[-1] == "[]"
 

@@ -10,7 +10,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
 from hanabi_rl.evaluate.intervals import bootstrap_ratio
-from hanabi_rl.evaluate.prediction import kl_between, kl_on_games, predict
+from hanabi_rl.evaluate.prediction import kl_between, kl_on_games, predict, predict_decisions
 
 GAMES = 16
 
@@ -83,6 +83,23 @@ def test_prediction_equals_a_numpy_loop(rules, records, make_policy):
         assert prediction.accuracy().mean == pytest.approx(correct.sum() / decisions.sum())
         assert prediction.cross_entropy().mean == pytest.approx(nll.sum() / decisions.sum(), rel=1e-4)
         assert prediction.cross_entropy_per_timestep().mean == pytest.approx(nll.sum() / seat_timesteps.sum(), rel=1e-4)
+
+
+def test_every_decision_has_its_guess_and_nats(rules, records, make_policy):
+    other = make_policy(rules, 2)
+    human = np.random.default_rng(0).random((GAMES, 2)) < 0.6
+    log_pi = log_probabilities(other, rules, records)
+    decisions = predict_decisions(other, as_games(records, rules, human), chunk_size=5)
+    for n in range(GAMES):
+        for t in range(records.length[n]):
+            assert decisions.counted[n, t] == human[n, t % 2]
+            assert decisions.guess[n, t] == log_pi[t, n, t % 2].argmax()
+            expected = -log_pi[t, n, t % 2, records.actions[n, t]]
+            assert decisions.nll[n, t] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        assert not decisions.counted[n, records.length[n] :].any()
+    assert decisions.summed().accuracy_per_timestep().mean == pytest.approx(
+        1 - (decisions.counted & (decisions.guess != decisions.action)).sum() / decisions.seat_timesteps.sum()
+    )
 
 
 def test_per_timestep_is_per_decision_over_players(rules, records, make_policy):

@@ -1,0 +1,275 @@
+"""Policies that others published, as agents: `ah2ac2:FILE` and `obl:FILE`.
+
+FILE is a local `.safetensors` file, or one in the family's repository on the Hugging Face Hub. Its keys are the flax
+path of each parameter joined by commas. Three layouts of AH2AC2 are known (LSTM clones, HDR-IPPO with the same actor,
+feed-forward), and JaxMARL's R2D2 network for the Off-Belief Learning agents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
+from hanabi_rl.data.download import fetch_file
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
+
+REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}
+PREFIXES = tuple(f"{family}:" for family in REPOSITORIES)
+OBL_LICENCE = (
+    "obl: these are the weights of Off-Belief Learning (Hu et al., 2021) in JaxMARL's translation. Their licence is "
+    f"NON-COMMERCIAL: read it at https://huggingface.co/{REPOSITORIES['obl']} before you use them."
+)
+
+Tensors = Mapping[str, np.ndarray]
+Shapes = dict[str, tuple[int, ...]]
+
+_GATES = "ifgo"  # input, forget, candidate, output: the order of our LSTM's columns
+_CELL = "ScanLstmCellWithHiddenStateReset_"
+_PUBLIC = 125  # where the public part of an OBL observation begins: after the other player's cards
+
+
+class OBLPolicy(flax.struct.PyTreeNode):
+    """An Off-Belief Learning agent (R2D2) for two players: a private MLP times a public LSTM, then advantages.
+
+    Its logits are the advantages: greedy play is the agent's own, the distribution is nobody's (a Q-learner has none).
+    """
+
+    params: PyTree  # private (3 layers), public, lstm (one entry a layer), advantage
+    rules: Rules = flax.struct.field(pytree_node=False)
+    layout = "obl-r2d2"
+
+    def init_carry(self, batch: int) -> PyTree:
+        """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch, H]`."""
+        widths = [layer["recurrent_kernel"].shape[0] for layer in self.params["lstm"]]
+        return tuple((jnp.zeros((batch, width)), jnp.zeros((batch, width))) for width in widths)
+
+    def step(self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
+        """See `Policy.step`."""
+        private, public = obs, jax.nn.relu(_dense(self.params["public"], obs[:, _PUBLIC:]))
+        for layer in self.params["private"]:
+            private = jax.nn.relu(_dense(layer, private))
+        new_carry = []
+        for params, layer_carry in zip(self.params["lstm"], carry, strict=True):
+            lstm = LSTMLayer(params["recurrent_kernel"].shape[0])
+            out: Any = lstm.apply({"params": params}, layer_carry, public[None], reset[None])
+            layer_carry, hidden = out
+            new_carry.append(layer_carry)
+            public = hidden[0]
+        advantages = _dense(self.params["advantage"], private * public)
+        return tuple(new_carry), jnp.where(legal, advantages, ILLEGAL_LOGIT)
+
+
+def _dense(params: PyTree, x: jax.Array) -> jax.Array:
+    return x @ params["kernel"] + params["bias"]
+
+
+def load_published(name: str) -> Policy:
+    """The agent `ah2ac2:FILE` or `obl:FILE`; the licence of the latter goes to stderr first.
+
+    Raises ValueError for an unknown family, a file of another layout (naming the tensor), a network for no standard
+    game; FileNotFoundError for a missing local file; ConnectionError where the Hub cannot be reached.
+    """
+    family, _, file = name.partition(":")
+    if family not in REPOSITORIES or not file:
+        raise ValueError(f"expected a published policy, {' or '.join(f'{p}FILE' for p in PREFIXES)}, got {name!r}")
+    if Path(file).suffix != ".safetensors":
+        raise ValueError(f"expected a file ending in .safetensors (pickles are never loaded), got {file}")
+    if family == "obl":
+        print(OBL_LICENCE, file=sys.stderr)
+    path = _locate(name, family, file)
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path}: expected a safetensors file, got one that cannot be read: {error}") from error
+    source = str(path)
+    if family == "obl":
+        return _read_obl(tensors, source)
+    if any(_CELL in key for key in tensors):
+        return _read_lstm(tensors, source, _read_config(path.with_suffix(".yaml")))
+    return _read_feed_forward(tensors, source)
+
+
+def _locate(name: str, family: str, file: str) -> Path:
+    path = Path(file).expanduser()
+    if path.is_file():
+        return path
+    if path.is_absolute() or file.startswith("."):
+        raise FileNotFoundError(f"{name}: expected a file, got {path}, which does not exist")
+    return fetch_file(REPOSITORIES[family], file, kind="model", then=f"name the file it is in: {family}:PATH")
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """The training configuration that AH2AC2 keeps beside a clone's weights; empty where it is not there."""
+    if not path.is_file():
+        return {}
+    import yaml
+
+    config = yaml.safe_load(path.read_text())
+    if not isinstance(config, dict):
+        raise ValueError(f"{path}: expected a mapping, got {type(config).__name__}")
+    if config.get("act_fn", "gelu") != "gelu":
+        raise ValueError(f"{path}: act_fn: expected 'gelu', the only one our network has, got {config['act_fn']!r}")
+    return config
+
+
+def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> NetworkPolicy:
+    """A clone or the actor of HDR-IPPO, whose critic is left out, in the parameters of our own `Actor`."""
+    with_critic = any(key.startswith("params,actor,") for key in tensors)
+    prefix = "params,actor," if with_critic else "params," if any(key.startswith("params,") for key in tensors) else ""
+    dense, norm, cell = f"{prefix}Dense_", f"{prefix}LayerNorm_", f"{prefix}{_CELL}"
+    embedding = _widths(tensors, norm + "{},scale")
+    lstm = _widths(tensors, cell + "{},hi,bias") or [0]
+    *decoder, num_moves = _widths(tensors, dense + "{},bias")[len(embedding) :] or [0]
+    obs_size = _size(tensors, f"{dense}0,kernel", source)
+    # The decoder's layers and the logits are numbered on from the embedding's.
+    into = [obs_size, *embedding, *lstm, *decoder]
+
+    expected: Shapes = {}
+    for k, width in enumerate(embedding):
+        expected |= _dense_shapes(f"{dense}{k}", into[k], width)
+        expected |= {f"{norm}{k},{name}": (width,) for name in ("scale", "bias")}
+    for k, width in enumerate(lstm):
+        expected |= _lstm_shapes(f"{cell}{k}", into[len(embedding) + k], width)
+    for k, width in enumerate([*decoder, num_moves], start=len(embedding)):
+        expected |= _dense_shapes(f"{dense}{k}", into[len(lstm) + k], width)
+    if with_critic:
+        hidden = _size(tensors, "params,Dense_1,kernel", source)
+        expected |= _dense_shapes("params,Dense_0", lstm[-1], hidden) | _dense_shapes("params,Dense_1", hidden, 1)
+    _check(tensors, expected, source)
+
+    params: PyTree = {"logits": _dense_layer(tensors, f"{dense}{len(embedding) + len(decoder)}")}
+    for k in range(len(embedding)):
+        params[f"embedding_{k}"] = _dense_layer(tensors, f"{dense}{k}")
+        params[f"norms_{k}"] = {name: tensors[f"{norm}{k},{name}"] for name in ("scale", "bias")}
+    for k in range(len(lstm)):
+        params[f"lstm_{k}"] = _lstm_layer(tensors, f"{cell}{k}")
+    for k in range(len(decoder)):
+        params[f"decoder_{k}"] = _dense_layer(tensors, f"{dense}{len(embedding) + k}")
+    dropout = float(config.get("dropout", NetworkConfig.dropout))
+    return NetworkPolicy(
+        params=jax.tree.map(jnp.asarray, params),
+        rules=_rules(obs_size, num_moves, source),
+        network=NetworkConfig(tuple(embedding), tuple(lstm), tuple(decoder), dropout=dropout),
+        info=PolicyInfo(algorithm="ah2ac2-hdr-ippo" if with_critic else "ah2ac2-bc"),
+    )
+
+
+def _read_feed_forward(tensors: Tensors, source: str) -> NetworkPolicy:
+    """`params,Dense_0` is shared, `Dense_1` and `Dense_2` are the actor; the critic, 3 and 4, is left out."""
+    obs_size, shared, hidden = (_size(tensors, f"params,Dense_{k},kernel", source) for k in range(3))
+    num_moves, critic = (_size(tensors, f"params,Dense_{k},bias", source) for k in (2, 3))
+    expected: Shapes = {}
+    for k, (rows, width) in enumerate(
+        [(obs_size, shared), (shared, hidden), (hidden, num_moves), (shared, critic), (critic, 1)]
+    ):
+        expected |= _dense_shapes(f"params,Dense_{k}", rows, width)
+    _check(tensors, expected, source)
+    names = ("embedding_0", "decoder_0", "logits")
+    params = {name: _dense_layer(tensors, f"params,Dense_{k}") for k, name in enumerate(names)}
+    return NetworkPolicy(
+        params=jax.tree.map(jnp.asarray, params),
+        rules=_rules(obs_size, num_moves, source),
+        network=dataclasses.replace(FEED_FORWARD, embedding=(shared,), decoder=(hidden,), critic=(critic,)),
+        info=PolicyInfo(algorithm="ah2ac2-feed-forward"),
+    )
+
+
+def _read_obl(tensors: Tensors, source: str) -> OBLPolicy:
+    rules, lstm = Rules(num_players=2), "params,lstm,l"
+    width = _size(tensors, "params,fc_a,kernel", source)
+    layers = max(1, len(_widths(tensors, lstm + "{},hi,bias")))
+    expected = _dense_shapes("params,publ_net_dense_0", rules.obs_size - _PUBLIC, width)
+    expected |= _dense_shapes("params,fc_a", width, rules.num_moves)
+    for k in range(3):
+        expected |= _dense_shapes(f"params,priv_net_dense_{k}", width if k else rules.obs_size, width)
+    for k in range(layers):
+        expected |= _lstm_shapes(f"{lstm}{k}", width, width)
+    _check(tensors, expected, source)
+    params = {
+        "private": [_dense_layer(tensors, f"params,priv_net_dense_{k}") for k in range(3)],
+        "public": _dense_layer(tensors, "params,publ_net_dense_0"),
+        "lstm": [_lstm_layer(tensors, f"{lstm}{k}") for k in range(layers)],
+        "advantage": _dense_layer(tensors, "params,fc_a"),
+    }
+    return OBLPolicy(params=jax.tree.map(jnp.asarray, params), rules=rules)
+
+
+def _size(tensors: Tensors, key: str, source: str) -> int:
+    """The first axis of a tensor that says how wide a layer is: of a kernel what goes in, of a bias what comes out."""
+    if key not in tensors or tensors[key].ndim == 0:
+        raise ValueError(f"{source}: expected a tensor {key!r}, got {_names(tensors)}")
+    return tensors[key].shape[0]
+
+
+def _widths(tensors: Tensors, pattern: str) -> list[int]:
+    """The sizes of the vectors `pattern` with 0, 1, ... filled in, as far as there are any."""
+    numbers = itertools.takewhile(lambda k: pattern.format(k) in tensors, itertools.count())
+    return [tensors[pattern.format(k)].size for k in numbers]
+
+
+def _dense_shapes(prefix: str, rows: int, columns: int) -> Shapes:
+    return {f"{prefix},kernel": (rows, columns), f"{prefix},bias": (columns,)}
+
+
+def _lstm_shapes(prefix: str, rows: int, width: int) -> Shapes:
+    """flax's LSTM cell: a kernel without bias for each gate's input, one with bias for its hidden state."""
+    shapes: Shapes = {f"{prefix},i{gate},kernel": (rows, width) for gate in _GATES}
+    for gate in _GATES:
+        shapes |= _dense_shapes(f"{prefix},h{gate}", width, width)
+    return shapes
+
+
+def _check(tensors: Tensors, expected: Shapes, source: str) -> None:
+    """Raises ValueError for the first tensor that is missing, not expected, or of another shape or dtype."""
+    for key in sorted(expected.keys() - tensors.keys()):
+        raise ValueError(f"{source}: expected a tensor {key!r}, got {_names(tensors)}")
+    for key in sorted(tensors.keys() - expected.keys()):
+        raise ValueError(f"{source}: expected no tensor but {_names(expected)}; got {key!r}")
+    for key, shape in expected.items():
+        tensor = tensors[key]
+        if tensor.shape != shape or tensor.dtype != np.float32:
+            raise ValueError(f"{source}: {key}: expected float32{list(shape)}, got {tensor.dtype}{list(tensor.shape)}")
+
+
+def _names(named: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(named)) or "none"
+
+
+def _dense_layer(tensors: Tensors, prefix: str) -> PyTree:
+    return {"kernel": tensors[f"{prefix},kernel"], "bias": tensors[f"{prefix},bias"]}
+
+
+def _lstm_layer(tensors: Tensors, prefix: str) -> PyTree:
+    """The four gates side by side, as our `LSTMLayer` keeps them; the bias is added with the input."""
+
+    def gates(part: str) -> np.ndarray:
+        return np.concatenate([tensors[f"{prefix},{part.format(gate)}"] for gate in _GATES], axis=-1)
+
+    return {
+        "input": {"kernel": gates("i{},kernel"), "bias": gates("h{},bias")},
+        "recurrent_kernel": gates("h{},kernel"),
+    }
+
+
+def _rules(obs_size: int, num_moves: int, source: str) -> Rules:
+    standard = {(rules.obs_size, rules.num_moves): rules for rules in (Rules(num_players=p) for p in range(2, 6))}
+    if (obs_size, num_moves) not in standard:
+        sizes = ", ".join(f"{size} and {moves}" for size, moves in standard)
+        raise ValueError(
+            f"{source}: expected the observation and action sizes of a game of 2 to 5 players ({sizes}), "
+            f"got {obs_size} and {num_moves}"
+        )
+    return standard[obs_size, num_moves]

@@ -1,0 +1,61 @@
+"""`hanabi-rl behaviour`: how an agent plays with itself, or how the players of recorded games did."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from hanabi_rl.cli.agents import PUBLISHED, Flag, load_agent
+
+AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
+_GAME_FILES = (".safetensors", ".json", ".jsonl")
+
+
+def behaviour(
+    source: AgentOrFile,
+    players: int | None = None,
+    games: int = 1000,
+    seed: int = 0,
+    sample: Flag = False,
+    json: Flag = False,
+) -> None:
+    """Print information per play and communicativeness, beside the figures of AH2AC2's Table 10.
+
+    Args:
+        source: an agent (a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or obl:FILE),
+            which plays with copies of itself; or a file of games (.safetensors, .json or .jsonl), of which the human
+            seats count.
+        players: of an agent, 2 to 5; a bot plays 2 unless told otherwise.
+        games: of an agent, how many.
+        seed: of the decks, and of the actions where they are sampled.
+        sample: draw actions from the agent's distribution instead of taking the most likely one.
+        json: print one line of JSON on stdout and the table on stderr.
+    """
+    from hanabi_rl.agents.loading import policy_hash
+    from hanabi_rl.data.games import load_games
+    from hanabi_rl.evaluate import behaviour as metrics
+    from hanabi_rl.evaluate.selfplay import evaluate_selfplay
+    from hanabi_rl.files import to_json
+
+    about: dict[str, Any]
+    if Path(source).suffix in _GAME_FILES and not source.startswith(PUBLISHED):
+        recorded = load_games(source)
+        rules, found = recorded.rules, metrics.behaviour_of_games(recorded)
+        seats = "every seat" if recorded.human_seats is None else "human seats"
+        title = f"{source}: {rules.num_players} players, {seats}"
+        about = {"file": source}
+    else:
+        policy = load_agent(source, players)
+        rules = policy.rules
+        records = evaluate_selfplay(policy, games, seed, sample=sample).records
+        found = metrics.behaviour(rules, records.decks, records.actions)
+        title = f"{source}: {'sampled' if sample else 'greedy'} self-play, {rules.num_players} players, seed {seed}"
+        about = {"agent": source, "policy_hash": policy_hash(policy), "seed": seed, "sampled": sample}
+    figures = metrics.behaviour_figures(found)
+    print(f"{title}\n{metrics.behaviour_table(figures, rules.num_players)}", file=sys.stderr if json else sys.stdout)
+    if json:
+        print(json_format.dumps(to_json(about | {"players": rules.num_players} | figures)))

@@ -1,0 +1,56 @@
+"""`hanabi-rl predict`: an agent as a reader of recorded games."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+
+from hanabi_rl.cli.agents import Agent, File, Flag
+
+_PLOT = "prediction.png"
+_FIGURES = "prediction.json"
+_NOTES = {  # of agents whose logits are no distribution
+    "bot:": "A bot gives the move it chose logit 0 and every other one -30: a move it did not choose costs it 30 nats, "
+    "a number of our making. Only its accuracy says something.",
+    "obl:": "An OBL agent has no distribution: these are the nats under a softmax of its advantages, a choice of ours. "
+    "Only its accuracy says something.",
+}
+
+
+def predict(agent: Agent, file: File, surprising: int = 10, out: Path | None = None, json: Flag = False) -> None:
+    """Print how well an agent predicts recorded games, by kind of move and by turn, and the moves it expected least.
+
+    Args:
+        agent: a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or obl:FILE.
+        file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live); only its human seats count where it names them.
+        surprising: how many of the most surprising moves to show.
+        out: a folder for a plot and the figures as JSON.
+        json: print one line of JSON on stdout and the table on stderr.
+    """
+    from hanabi_rl.agents.loading import load_policy, policy_hash
+    from hanabi_rl.data.games import load_games
+    from hanabi_rl.evaluate.plots import plot_prediction
+    from hanabi_rl.evaluate.prediction import predict_decisions
+    from hanabi_rl.evaluate.surprise import prediction_figures, prediction_table
+    from hanabi_rl.files import to_json, write_json
+
+    if surprising < 0:
+        raise ValueError(f"expected --surprising 0 or more, got {surprising}")
+    games = load_games(file)
+    policy = load_policy(agent, games.rules)
+    figures = prediction_figures(predict_decisions(policy, games), games, surprising)
+    seats = "every seat" if games.human_seats is None else "human seats"
+    title = f"{agent} on {file}: {len(games):,} games of {games.rules.num_players} players, {seats}"
+    screen = sys.stderr if json else sys.stdout
+    print(f"{title}\n{prediction_table(figures)}", file=screen)
+    for prefix, note in _NOTES.items():
+        if agent.startswith(prefix):
+            print(note, file=screen)
+    record = to_json({"agent": agent, "policy_hash": policy_hash(policy), "file": str(file)} | figures)
+    if out is not None:
+        plot_prediction(figures, out / _PLOT, title)
+        write_json(out / _FIGURES, record)
+        print(f"Written: {out / _PLOT}, {out / _FIGURES}", file=screen)
+    if json:
+        print(json_format.dumps(record))

@@ -1,0 +1,158 @@
+"""Where a policy fails to predict recorded games: by kind of move, by turn, and the moves that surprised it most."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.hanab_live import exported_length, share_link
+from hanabi_rl.env.table import Table
+from hanabi_rl.evaluate.intervals import Interval
+
+if TYPE_CHECKING:
+    from hanabi_rl.data.games import Games
+    from hanabi_rl.evaluate.prediction import Decisions
+
+MOVE_KINDS = ("play", "discard", "colour clue", "rank clue")
+TURNS_PER_BIN = 10
+
+
+class Share(NamedTuple):
+    """Some of the decisions: how many, the share guessed right, and nats per decision."""
+
+    decisions: int
+    accuracy: Interval
+    cross_entropy: Interval
+
+
+@dataclasses.dataclass(frozen=True)
+class Surprise:
+    """A move that a policy did not expect. `game` is its place in the file, `turn` counts from 1 as replay links do."""
+
+    nats: float
+    game: int
+    game_id: int
+    turn: int
+    seat: int
+    move: str  # in words, as `Alice plays slot 2 (R1)`
+    expected: str  # the policy's most likely move instead
+    link: str | None  # opens at that turn; None where hanab.live does not have the game or ends it before
+
+
+def move_kinds(rules: Rules, actions: np.ndarray) -> np.ndarray:
+    """int[...]: the index into `MOVE_KINDS` of each action id; 4 for the no-op."""
+    hand, clues = rules.hand_size, (rules.num_players - 1) * rules.num_colors
+    order = np.digitize(actions, [hand, 2 * hand, 2 * hand + clues, rules.noop])  # discard, play, clues, no-op
+    return np.array([1, 0, 2, 3, 4])[order]
+
+
+def by_move(decisions: Decisions, rules: Rules) -> dict[str, Share]:
+    """The recorded moves of each kind that there is."""
+    kinds = move_kinds(rules, decisions.action)
+    return _shares(decisions, {name: kinds == kind for kind, name in enumerate(MOVE_KINDS)})
+
+
+def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, Share]:
+    """The turns `1-10`, `11-20` and so on, of the table and not of one seat, in which something was decided."""
+    turns = np.arange(decisions.action.shape[1])
+    bins = {
+        f"{first + 1}-{first + width}": np.broadcast_to(turns // width == first // width, decisions.action.shape)
+        for first in range(0, len(turns), width)
+    }
+    return _shares(decisions, bins)
+
+
+def _shares(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, Share]:
+    shares = {}
+    for name, mask in masks.items():
+        part = decisions.summed(mask)
+        if part.decisions.sum() > 0:
+            shares[name] = Share(int(part.decisions.sum()), part.accuracy(), part.cross_entropy())
+    return shares
+
+
+def most_surprising(decisions: Decisions, games: Games, count: int) -> list[Surprise]:
+    """The `count` counted decisions of most nats, the most surprising first; of equal ones the first in the file."""
+    nats = np.where(decisions.counted, decisions.nll, -np.inf)
+    order = np.argsort(-nats, axis=None, kind="stable")[: min(count, int(decisions.counted.sum()))]
+    places = zip(*np.unravel_index(order, nats.shape), strict=True)
+    return [_describe(decisions, games, int(game), int(turn)) for game, turn in places]
+
+
+def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surprise:
+    """The decision of `game` at `turn`, counted from 0."""
+    rules, deck, moves = games.rules, games.decks[game], games.moves(game)
+    table = Table(rules, deck)
+    for action in moves[:turn]:
+        table.apply(action)
+    on_site = rules == Rules(num_players=rules.num_players) and turn < exported_length(rules, deck, moves)
+    return Surprise(
+        nats=float(decisions.nll[game, turn]),
+        game=game,
+        game_id=int(games.game_ids[game]),
+        turn=turn + 1,
+        seat=table.player,
+        move=table.describe(moves[turn]),
+        expected=table.describe(decisions.guess[game, turn]),
+        link=share_link(rules, deck, moves, turn + 1) if on_site else None,
+    )
+
+
+def prediction_figures(decisions: Decisions, games: Games, count: int) -> dict[str, Any]:
+    """JSON-ready figures: all decisions, by move, by turn and the `count` most surprising moves."""
+    whole = decisions.summed()
+    figures: dict[str, Any] = {
+        "games": len(games),
+        "decisions": int(whole.decisions.sum()),
+        "seat_timesteps": int(whole.seat_timesteps.sum()),
+    }
+    for name in ("accuracy", "cross_entropy", "accuracy_per_timestep", "cross_entropy_per_timestep"):
+        interval: Interval = getattr(whole, name)()
+        figures |= {name: interval.mean, f"{name}_ci95": interval.bounds}
+    return figures | {
+        "by_move": {name: _share_dict(share) for name, share in by_move(decisions, games.rules).items()},
+        "by_turn": {name: _share_dict(share) for name, share in by_turn(decisions).items()},
+        "surprising": [dataclasses.asdict(surprise) for surprise in most_surprising(decisions, games, count)],
+    }
+
+
+def _share_dict(share: Share) -> dict[str, Any]:
+    return {
+        "decisions": share.decisions,
+        "accuracy": share.accuracy.mean,
+        "accuracy_ci95": share.accuracy.bounds,
+        "cross_entropy": share.cross_entropy.mean,
+        "cross_entropy_ci95": share.cross_entropy.bounds,
+    }
+
+
+def prediction_table(figures: dict[str, Any]) -> str:
+    """`prediction_figures` as text."""
+    lines = [f"{'':<15} {'decisions':>9} {'accuracy':>9} {'95% interval':<16} {'nats':>7}  95% interval"]
+    rows = {"every decision": figures} | figures["by_move"]
+    rows |= {f"turns {name}": share for name, share in figures["by_turn"].items()}
+    lines += [_row(name, f"{share['decisions']:,}", share, "") for name, share in rows.items()]
+    lines.append(_row("per timestep", "", figures, "_per_timestep"))
+    lines.append(
+        f"Per timestep as AH2AC2 prints it: {figures['seat_timesteps']:,} seat-timesteps, idle turns included. "
+        "Intervals are 95%, over games."
+    )
+    if figures["surprising"]:
+        lines.append("Most surprising moves:")
+    for surprise in figures["surprising"]:
+        lines.append(
+            f"{surprise['nats']:6.2f} nats  game {surprise['game']} (id {surprise['game_id']}), turn "
+            f"{surprise['turn']}: {surprise['move']}; expected: {surprise['expected']}"
+        )
+        lines.append(f"             {surprise['link'] or 'not on hanab.live'}")
+    return "\n".join(lines)
+
+
+def _row(name: str, count: str, share: dict[str, Any], suffix: str) -> str:
+    accuracy, nats = share[f"accuracy{suffix}"], share[f"cross_entropy{suffix}"]
+    bounds = share[f"accuracy{suffix}_ci95"], share[f"cross_entropy{suffix}_ci95"]
+    accuracy_bounds, nats_bounds = (f"[{low:.3f}, {high:.3f}]" for low, high in bounds)
+    return f"{name:<15} {count:>9} {accuracy:9.3f} {accuracy_bounds:<16} {nats:7.3f}  {nats_bounds}"

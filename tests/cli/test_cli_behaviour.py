@@ -1,0 +1,46 @@
+"""`hanabi-rl behaviour`, as a user types it."""
+
+import json
+
+import pytest
+
+from hanabi_rl.agents.loading import load_policy, policy_hash
+from hanabi_rl.cli import main
+from hanabi_rl.data.games import load_games
+from hanabi_rl.evaluate.behaviour import behaviour, behaviour_of_games
+from hanabi_rl.evaluate.selfplay import evaluate_selfplay
+
+
+def test_behaviour_of_a_file(small_file, capsys):
+    main(["behaviour", str(small_file), "--json"])
+    out, err = capsys.readouterr()
+    record, found = json.loads(out), behaviour_of_games(load_games(small_file))
+    assert (record["file"], record["players"], record["games"]) == (str(small_file), 2, 12)
+    assert record["information_per_play"] == found.information_per_play().mean
+    assert record["communicativeness_ci95"] == found.communicativeness().bounds
+    assert "every seat" in err and "Table 10" in err
+
+
+def test_behaviour_of_an_agent(policy_folder, capsys):
+    main(["behaviour", str(policy_folder), "--games", "16", "--seed", "3", "--sample", "--json"])
+    record, policy = json.loads(capsys.readouterr().out), load_policy(policy_folder)
+    records = evaluate_selfplay(policy, 16, 3, sample=True).records
+    found = behaviour(policy.rules, records.decks, records.actions)
+    assert (record["agent"], record["policy_hash"]) == (str(policy_folder), policy_hash(policy))
+    assert (record["games"], record["sampled"], record["turns"]) == (16, True, records.length.sum())
+    assert record["clue_share"] == found.clue_share().mean
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nowhere.safetensors"], "expected a file of games"),
+        (["nowhere"], "expected an agent"),
+        (["POLICY", "--players", "3"], "expected --players 2"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(policy_folder, capsys, args, message):
+    with pytest.raises(SystemExit) as caught:
+        main(["behaviour", *[str(policy_folder) if arg == "POLICY" else arg for arg in args]])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

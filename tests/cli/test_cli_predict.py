@@ -1,0 +1,62 @@
+"""`hanabi-rl predict`, as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.loading import load_policy, policy_hash
+from hanabi_rl.cli import main
+from hanabi_rl.data.games import load_games, save_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluate.prediction import predict
+
+
+def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(small_file, policy_folder, capsys, tmp_path):
+    main(
+        ["predict", str(policy_folder), str(small_file), "--surprising", "3", "--json", "--out", str(tmp_path / "new")]
+    )
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    games, policy = load_games(small_file), load_policy(policy_folder)
+    prediction = predict(policy, games)
+    assert record["accuracy"] == prediction.accuracy().mean
+    assert record["cross_entropy_ci95"] == prediction.cross_entropy().bounds
+    assert record["policy_hash"] == policy_hash(policy)
+    assert (record["games"], record["decisions"]) == (12, games.num_actions.sum())
+    assert sum(share["decisions"] for share in record["by_move"].values()) == record["decisions"]
+    assert sum(share["decisions"] for share in record["by_turn"].values()) == record["decisions"]
+    assert len(record["surprising"]) == 3
+    assert "12 games of 2 players, every seat" in err and record["surprising"][2]["move"] in err
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["prediction.json", "prediction.png"]
+
+
+def test_a_bot_is_all_or_nothing_and_says_so(small_file, capsys):
+    main(["predict", "bot:random", str(small_file), "--json"])
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    wrong = (1 - record["accuracy"]) * record["decisions"]
+    assert np.isclose(record["cross_entropy"] * record["decisions"], 30 * wrong, rtol=1e-6)
+    assert "Only its accuracy says something" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["predict", "FOLDER", "nowhere.safetensors"], "expected a file of games"),
+        (["predict", "nowhere", "FILE"], "expected an agent"),
+        (["predict", "FOLDER", "FILE", "--surprising", "-1"], "expected --surprising 0 or more, got -1"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(small_file, policy_folder, capsys, args, message):
+    with pytest.raises(SystemExit) as caught:
+        main([{"FILE": str(small_file), "FOLDER": str(policy_folder)}.get(arg, arg) for arg in args])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_games_of_other_rules_are_refused(policy_folder, capsys, tmp_path, taught_games):
+    save_games(tmp_path / "games.safetensors", taught_games(Rules(num_colors=3, num_ranks=3, hand_size=2), 2))
+    with pytest.raises(SystemExit):
+        main(["predict", str(policy_folder), str(tmp_path / "games.safetensors")])
+    assert "expected a policy for Rules(" in capsys.readouterr().err
