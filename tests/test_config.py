@@ -31,7 +31,7 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 CLASSES: dict[str, Any] = {
     "bc": BCConfig, "hdr_ippo": HDRIPPOConfig, "ippo": IPPOConfig, "other_play": IPPOConfig, "br_bc": BRBCConfig,
 }  # fmt: skip
-PRESETS = [(path.parent.name, path.stem) for path in sorted(CONFIGS.glob("*/*.toml"))]
+PRESETS = [(path.parent.name, path.stem) for path in sorted(CONFIGS.glob("*/*.toml")) if path.parent.name in CLASSES]
 
 widths = st.lists(st.integers(1, 2048), min_size=1, max_size=3).map(tuple)
 rates = st.floats(1e-8, 1.0, allow_nan=False)

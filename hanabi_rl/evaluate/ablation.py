@@ -100,7 +100,7 @@ def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
 
 def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float] = ()) -> None:
     """KL(BC || policy) against environment steps, a line a weight (its first seed): Figure 7, or `without` the weights
-    that hide the others, Figure 8."""
+    that hide the others, Figure 8. Nothing is drawn where no weight is left."""
     curves = []
     for weight, runs in _by_weight(results).items():
         lines = [line for line in runs[0].metrics if line.get("kl_to_bc") is not None]
@@ -108,6 +108,6 @@ def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float
             curves.append(
                 Curve(f"{weight:g}", [line["env_steps"] for line in lines], [line["kl_to_bc"] for line in lines])
             )
-    plot_curves(
-        curves, path, "KL(BC || policy) in training", "environment steps", "nats per seat-timestep", "KL weight"
-    )
+    title = "KL(BC || policy) in training"
+    if curves:
+        plot_curves(curves, path, title, "environment steps", "nats per seat-timestep", "KL weight")

@@ -116,7 +116,8 @@ def run_once(learner: str, config: RunConfig) -> dict[str, Any]:
             print(f"{folder}: finished", file=sys.stderr)
             return read_json(folder / "summary.json")
         config = dataclasses.replace(config, resume=True)
-    return LEARNERS[learner].run(config)
+    LEARNERS[learner].run(config)
+    return read_json(folder / "summary.json")
 
 
 def _game(config: RunConfig) -> GameConfig:

@@ -73,13 +73,18 @@ def test_the_papers_grid_of_clones() -> None:
         (["--grid", "kl_weight=[2.0]"], r"kl_weight: expected a weight in \[0, 1\], got 2.0"),
         (["--kl-weights", "0.1", "--grid", "kl_weight=[0.5]"], "expected one of the two, got both"),
         (["--learner", "ippo"], "--grid: expected a field of ippo to sweep, got none"),
-        (["--seeds"], "--seeds: expected at least one seed, got none"),
-        (["--jobs", "0"], "--jobs: expected at least 1, got 0"),
     ],
 )
 def test_a_sweep_says_what_is_wrong_before_it_runs(args: list[str], message: str) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         parse(*args)
+
+
+def test_a_sweep_needs_a_seed_and_a_job() -> None:
+    with pytest.raises(ValueError, match="--seeds: expected at least one seed, got none"):
+        SweepConfig(seeds=())
+    with pytest.raises(ValueError, match="--jobs: expected at least 1, got 0"):
+        SweepConfig(jobs=0)
 
 
 @pytest.fixture(scope="module")
