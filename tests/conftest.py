@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.data.layout import pad_moves
@@ -19,6 +21,24 @@ from hanabi_rl.env.table import Move, Table, encode_action, full_deck
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What one test compiled, the others load: whole runs compile the same functions again and again, and so do the
+    workers of pytest-xdist. JAX_COMPILATION_CACHE_DIR names a folder to keep between sessions."""
+    base = tmp_path_factory.getbasetemp()
+    beside_workers = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(beside_workers / "compiled")
+    options = {"jax_compilation_cache_dir": folder, "jax_persistent_cache_min_compile_time_secs": 0.2}
+    before = {name: getattr(jax.config, name) for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="session")

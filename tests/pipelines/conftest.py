@@ -1,15 +1,13 @@
-"""Tiny whole runs. A run compiles its own functions, so these share a compilation cache on disk."""
+"""Tiny whole runs."""
 
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from hanabi_rl.config import BCConfig, BCTraining, GameConfig
 from hanabi_rl.data.games import save_games
@@ -19,22 +17,6 @@ from hanabi_rl.tracking import Progress
 
 GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 NETWORK = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.1,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="session")
