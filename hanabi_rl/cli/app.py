@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from tyro.extras import SubcommandApp
 
+from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
+from hanabi_rl.cli.leaderboard import leaderboard
 
 _DESCRIPTION = "Human-like Hanabi partners: evaluate agents, handle recorded games. --debug shows an error's traceback."
 
@@ -29,6 +31,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def _app() -> SubcommandApp:
     app, data = SubcommandApp(), SubcommandApp()
     app.command(name="evaluate")(evaluate)
+    app.command(name="cross-play")(cross_play)
+    app.command(name="leaderboard")(leaderboard)
     for name, command in DATA_COMMANDS.items():
         data.command(name=name)(command)
     app.command(data, name="data", help="Recorded games: statistics, formats, splits, downloads, generated games.")
