@@ -39,9 +39,14 @@ def to_json(value: Any) -> Any:
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one, never half of
     one."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replaces `path` by `data` atomically, as `write_text`."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with beside.open("wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)

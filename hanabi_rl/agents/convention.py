@@ -35,6 +35,7 @@ from hanabi_rl.agents.obs_view import ObsView, to_set, view
 from hanabi_rl.env.game import Rules
 
 ILLEGAL = -1e10
+_BLOCKS = 4  # one seat in P is to move: the rows to think for come in about this many blocks
 
 
 @flax.struct.dataclass
@@ -68,10 +69,10 @@ def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> Public:
 def _think(rules: Rules, public: Public, seen: ObsView, my_turn: jax.Array) -> jax.Array:
     """The action of every row ``int32[B]``; the no-op where it is not `my_turn`.
 
-    One seat in P is to move: thinking for B / P rows at a time leaves out the idle ones.
+    Thinking for a few rows at a time leaves out the idle ones.
     """
     batch = my_turn.shape[0]
-    size = -(-batch // rules.num_players)
+    size = -(-batch // (_BLOCKS * rules.num_players))
     place = jnp.cumsum(my_turn) - 1
 
     def next_rows(thinking: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.obs_view import ObsView, to_set
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.words import materialize
 
 
 class Public(NamedTuple):
@@ -69,12 +70,13 @@ def read_board(rules: Rules, seen: ObsView) -> Board:
     for _ in range(rules.num_ranks - 1):
         unreachable |= (unreachable << 1) & ~first_rank & rules.all_cards
     useless = seen.played | unreachable
-    return Board(
+    board = Board(
         playable=((seen.played << 1) | first_rank) & rules.all_cards & ~useless,
         useless=useless,
         critical=to_set(left == 1) & ~useless,
         available=to_set(left > 1) | (to_set(left == 1) & ~seen.played),
     )
+    return jax.tree.map(materialize, board)
 
 
 def read_hands(board: Board, public: Public) -> Reading:
@@ -88,13 +90,13 @@ def read_hands(board: Board, public: Public) -> Reading:
     useful = possible & ~board.useless
     narrowed = jnp.where(public.clued, _unless_empty(useful, possible), possible)
 
-    exact = jnp.where(public.clued & is_single(narrowed), narrowed, 0)
+    exact = materialize(jnp.where(public.clued & is_single(narrowed), narrowed, 0))
     once, repeated = union_and_repeats(exact)
     elsewhere = (once & ~exact) | repeated
     fresh = narrowed & ~elsewhere
     # What is known to be in two places is needed in one: it can be played, and a last copy cannot be there twice.
     duplicate = public.clued & (fresh == 0) & ((exact & board.playable) == 0) & ((narrowed & board.critical) == 0)
-    candidates = jnp.where(public.clued, _unless_empty(fresh, narrowed), narrowed)
+    candidates = materialize(jnp.where(public.clued, _unless_empty(fresh, narrowed), narrowed))
 
     trash = present & ((useful == 0) | duplicate)
     return Reading(
@@ -157,7 +159,7 @@ def read_hint(
         jnp.where(focus & (of_new != 0), of_new, public.inferred),
         jnp.where(again, of_old, public.inferred),
     )
-    return told._replace(inferred=inferred)
+    return told._replace(knowledge=materialize(told.knowledge), inferred=materialize(inferred))
 
 
 def union_and_repeats(cards: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -166,7 +168,7 @@ def union_and_repeats(cards: jax.Array) -> tuple[jax.Array, jax.Array]:
     for card in cards.reshape(-1):
         repeated |= once & card
         once |= card
-    return once, repeated
+    return materialize(once), materialize(repeated)
 
 
 def first_true(mask: jax.Array) -> jax.Array:
@@ -195,4 +197,4 @@ def soon_playable(rules: Rules, board: Board, claimed: jax.Array) -> jax.Array:
     soon = board.playable
     for _ in range(rules.num_ranks - 1):
         soon |= ((soon & claimed) << 1) & ~jnp.uint32(rules.rank_cards[0]) & rules.all_cards
-    return soon
+    return materialize(soon)

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from tyro.extras import SubcommandApp
 
 from hanabi_rl.cli.behaviour import behaviour
+from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
+from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.predict import predict
 
 _DESCRIPTION = "Human-like Hanabi partners: evaluate agents, handle recorded games. --debug shows an error's traceback."
@@ -31,6 +33,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def _app() -> SubcommandApp:
     app, data = SubcommandApp(), SubcommandApp()
     app.command(name="evaluate")(evaluate)
+    app.command(name="cross-play")(cross_play)
+    app.command(name="leaderboard")(leaderboard)
     app.command(name="predict")(predict)
     app.command(name="behaviour")(behaviour)
     for name, command in DATA_COMMANDS.items():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 
+RULES_VERSION = 1
+"""Changes whenever the same deck and actions could score otherwise: caches of games are keyed by it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Rules:

@@ -8,31 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hanabi_rl.evaluate import paper
 from hanabi_rl.evaluate.intervals import mean_interval
 from hanabi_rl.evaluate.plots import Curve, plot_curves
 from hanabi_rl.evaluate.prediction import Prediction
-
-
-class PaperAblation(NamedTuple):
-    """One weight's row of AH2AC2's Tables 12 and 13 (two players): of 5,000 self-play games, and on its test games."""
-
-    perfect: int
-    minimum: int
-    loss_per_timestep: float
-    accuracy: float
-
-
-# Table 12's count of zero scores is not legible for weights 0.3 and 0.5.
-PAPER = {
-    0.0: PaperAblation(143, 13, 7.385, 0.327),
-    0.01: PaperAblation(247, 14, 1.369, 0.433),
-    0.08: PaperAblation(1351, 14, 0.725, 0.571),
-    0.13: PaperAblation(1599, 13, 0.628, 0.605),
-    0.2: PaperAblation(1821, 15, 0.548, 0.634),
-    0.3: PaperAblation(1564, 0, 0.495, 0.656),
-    0.5: PaperAblation(1280, 0, 0.481, 0.663),
-    0.7: PaperAblation(1166, 0, 0.469, 0.668),
-}
 
 
 class WeightResult(NamedTuple):
@@ -51,9 +30,13 @@ def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -
         f"{'KL weight':<12}{'self-play':>16}{'perfect':>16}{'zero':>9}{'min':>10}{'with BC':>16}",
     ]
     for weight, runs in _by_weight(results).items():
-        paper = PAPER.get(weight)
-        perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}" + (f" ({paper.perfect / 5000:.1%})" if paper else "")
-        minimum = f"{min(run.summary['selfplay_min'] for run in runs)}" + (f" ({paper.minimum})" if paper else "")
+        published = paper.ABLATION.get(weight)
+        perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}" + (
+            f" ({published.perfect / 5000:.1%})" if published else ""
+        )
+        minimum = f"{min(run.summary['selfplay_min'] for run in runs)}" + (
+            f" ({published.minimum})" if published else ""
+        )
         lines.append(
             f"{weight:<12g}{_over_seeds(runs, 'selfplay_mean'):>16}{perfect:>16}"
             f"{_mean(runs, 'selfplay_zero_share'):>9.1%}{minimum:>10}{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
@@ -65,18 +48,18 @@ def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -
         lines += ["", "Table 13: on held-out games [95% over games] (the paper's figures in brackets)"]
         lines.append(f"{'KL weight':<12}{'accuracy':>30}{'loss per timestep':>34}{'loss per decision':>19}")
         for weight, runs in _by_weight(results).items():
-            lines.append(_prediction_line(f"{weight:g}", [run.prediction for run in runs], PAPER.get(weight)))
+            lines.append(_prediction_line(f"{weight:g}", [run.prediction for run in runs], paper.ABLATION.get(weight)))
         lines.append(_prediction_line("clone", [clone], None))
     return "\n".join(lines)
 
 
-def _prediction_line(name: str, predictions: Sequence[Prediction | None], paper: PaperAblation | None) -> str:
+def _prediction_line(name: str, predictions: Sequence[Prediction | None], published: paper.PaperAblation | None) -> str:
     """Seeds are pooled game by game, so that the interval is over games."""
     read = [prediction for prediction in predictions if prediction is not None]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*read, strict=True)))
     accuracy, loss = f"{pooled.accuracy():.3f}", f"{pooled.cross_entropy_per_timestep():.3f}"
-    if paper:
-        accuracy, loss = f"{accuracy} ({paper.accuracy:.3f})", f"{loss} ({paper.loss_per_timestep:.3f})"
+    if published:
+        accuracy, loss = f"{accuracy} ({published.accuracy:.3f})", f"{loss} ({published.loss_per_timestep:.3f})"
     return f"{name:<12}{accuracy:>30}{loss:>34}{pooled.cross_entropy().mean:>19.3f}"
 
 

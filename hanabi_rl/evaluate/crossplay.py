@@ -73,9 +73,16 @@ def evaluate_lineup(
     decks = evaluation_decks(rules, num_games, seed, purpose)
     key = jax.random.key(seed) if sample else None
     seatings = distinct_seatings(lineup)
-    records = tuple(
-        play_games(lineup, rules, decks, key, seating=seating, chunk_size=chunk_size) for seating in seatings
+    together = play_games(
+        lineup,
+        rules,
+        np.tile(decks, (len(seatings), 1)),
+        key,
+        seating=np.repeat(seatings, num_games, axis=0),
+        key_index=np.tile(np.arange(num_games), len(seatings)),
+        chunk_size=chunk_size,
     )
+    records = tuple(GameRecords(*parts) for parts in zip(*(np.split(f, len(seatings)) for f in together), strict=True))
     scores, points = np.stack([r.score for r in records]), np.stack([r.points for r in records])
     return CrossPlayResult(summary=summarise(scores, points, rules.max_score), seatings=seatings, records=records)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
@@ -11,14 +12,15 @@ import numpy as np
 
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
+from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.table import full_deck
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
-DEFAULT_CHUNK = 1024
+DEFAULT_CHUNK = 256
+_GAMES_PER_TABLE = 32  # that one compiled call may play; bounds its memory
 
 # Deck sets live in separate seed spaces: the decks a model was chosen on can never be the ones it is reported on.
 _PURPOSES = {"selection": 1, "report": 2, "kl": 3}
@@ -61,34 +63,43 @@ def play_games(
     decks: np.ndarray,
     key: jax.Array | None = None,
     *,
-    seating: tuple[int, ...] | None = None,
+    seating: Sequence[int] | np.ndarray | None = None,
+    key_index: np.ndarray | None = None,
     chunk_size: int = DEFAULT_CHUNK,
 ) -> GameRecords:
     """Plays every deck of `decks` (integer[N, deck_size]) to its end and returns the records.
 
-    `policies` has one policy a seat; with `seating`, policy i sits at seat `seating[i]` (all seatings of one line-up
-    share one compiled function). A policy object given twice is called once, on the rows of all its seats. Every
-    policy is called on every turn, idle seats included. Greedy without a `key`; with one, game i's turn t samples from
-    `fold_in(fold_in(key, i), t)`, so that the records do not depend on `chunk_size`, the games held in memory at once.
+    `policies` has one policy a seat; with `seating` (int[P], or int[N, P] for each game its own), policy i sits at seat
+    `seating[i]`; all seatings share one compiled function. A policy object given twice is called once, on the rows of
+    all its seats. Every policy is called on every turn, idle seats included. Greedy without a `key`; with one, game i's
+    turn t samples from `fold_in(fold_in(key, key_index[i]), t)` (`key_index` is int[N], by default 0 to N - 1), so
+    that the records do not depend on `chunk_size`, the games played at once. Where one ends the next begins.
     Raises ValueError for a wrong number of policies, a seating that is no permutation, or policies for other rules.
     """
-    seating = tuple(range(rules.num_players)) if seating is None else tuple(seating)
-    _check_lineup(policies, rules, seating)
+    _check_lineup(policies, rules)
     decks = np.asarray(decks, np.uint8)
     if decks.ndim != 2 or decks.shape[1] != rules.deck_size or len(decks) == 0:
         raise ValueError(f"expected decks [N, {rules.deck_size}] with N >= 1, got shape {decks.shape}")
+    total = len(decks)
+    seating = _seat_every_game(seating, rules, total)
+    key_index = np.arange(total) if key_index is None else np.asarray(key_index)
     distinct, slots = group_identical(policies)
-    size = min(chunk_size, len(decks))
+    tables = min(chunk_size, -(-total // 8) * 8)  # a round number: similar numbers of games share a compiled function
+    size = tables
+    while size < min(total, tables * _GAMES_PER_TABLE):
+        size *= 2
     chunks = []
-    for first in range(0, len(decks), size):
-        index = np.arange(first, first + size)
-        keys = None if key is None else _game_keys(key, index)
-        # The last chunk wraps around to keep its shape; the repeated games are cut off below.
+    for first in range(0, total, size):
+        index = (
+            np.arange(first, first + size) % total
+        )  # the same shapes for every chunk; no more than `count` are played
+        count = min(size, total - first)
+        keys = None if key is None else _game_keys(key, key_index[index])
         records = _play_chunk(
-            distinct, decks[index % len(decks)], np.asarray(seating, np.int32), keys, rules=rules, slots=slots
+            distinct, decks[index], seating[index], keys, np.int32(count), rules=rules, slots=slots, tables=tables
         )
-        chunks.append(jax.device_get(records))
-    fields = {name: np.concatenate([chunk[name] for chunk in chunks])[: len(decks)] for name in chunks[0]}
+        chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
+    fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return GameRecords(decks=decks, **fields)
 
 
@@ -107,72 +118,109 @@ def group_identical(policies: tuple[Policy, ...]) -> tuple[tuple[Policy, ...], t
 
 
 class _Play(NamedTuple):
-    """The carry of the loop over turns (n games in a chunk)."""
+    """The carry of the loop over turns (n tables, M games)."""
 
-    turn: jax.Array  # int32[]
-    state: State
-    carries: tuple[Any, ...]  # one a distinct policy, leaves [n * seats held, ...]
-    done: jax.Array  # bool[n]
-    length: jax.Array  # int32[n]
-    actions: jax.Array  # int32[n, T]
+    game: jax.Array  # int32[n], what each table plays; M or more where no game is left for it
+    turn: jax.Array  # int32[n]
+    dealt: jax.Array  # int32[], games begun
+    state: State  # of the n tables
+    carries: tuple[Any, ...]  # one a distinct policy, leaves [seats held * n, ...]
+    records: dict[str, jax.Array]  # [M, ...], the fields of `GameRecords` but the decks
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "slots"))
+@functools.partial(jax.jit, static_argnames=("rules", "slots", "tables"))
 def _play_chunk(
     policies: tuple[Policy, ...],
     decks: jax.Array,
     seating: jax.Array,
     keys: jax.Array | None,
+    count: jax.Array,
     *,
     rules: Rules,
     slots: tuple[tuple[int, ...], ...],
+    tables: int,
 ) -> dict[str, jax.Array]:
-    """Plays `decks` [n, D] together and returns the fields of `GameRecords` but the decks.
+    """Plays the first `count` of `decks` [M, D], at most `tables` at a time.
 
-    `slots[g]` are the line-up positions that policy g holds, `seating` int32[P] their seats, `keys` [n] the games' own.
+    `slots[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats in each game, `keys` [M]
+    the games' own. Returns the fields of `GameRecords` but the decks, [M, ...].
     """
-    num_games = decks.shape[0]
-    position_of_seat = jnp.argsort(seating)
+    size = len(decks)
+    order = np.concatenate(slots)  # a policy's rows are all tables at its first position, then at its next
 
     def play_turn(play: _Play) -> _Play:
-        obs = observe(rules, play.state)[:, seating]  # seats -> line-up positions
-        legal = game.legal_actions(rules, play.state)[:, seating]
-        carries, logits = [], []
+        seats = seating[play.game]  # a table without a game gets the last one's: its moves are not used
+        playing, player = play.game < size, game.current_player(play.state)
+        # `observe_seat` rather than indexing `observe`: XLA's gather takes ten times as long on a CPU.
+        rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * rules.num_players), play.state.without_deck())
+        obs = observe_seat(rules, rows, seats[:, order].T.reshape(-1))
+        legal = game.legal_actions(rules, play.state)
+        carries, logits, first = [], jnp.zeros((tables, rules.num_moves)), 0
         for policy, carry, held in zip(policies, play.carries, slots, strict=True):
-            carry, seat_logits = step_seats(policy, carry, obs[:, held], legal[:, held], play.turn == 0)
+            allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
+            last = first + len(allowed)
+            carry, of_rows = policy.step(carry, obs[first:last], allowed, jnp.tile(play.turn == 0, len(held)))
             carries.append(carry)
-            logits.append(seat_logits)
-        # Only the mover's logits matter: elsewhere the no-op is the only legal action.
-        by_position = jnp.concatenate(logits, axis=1)[:, np.argsort(np.concatenate(slots))]
-        mover = position_of_seat[game.current_player(play.state)]
-        action = _choose(jnp.take_along_axis(by_position, mover[:, None, None], axis=1)[:, 0], keys, play.turn)
-        action = jnp.where(play.done, rules.noop, action)
-        state, _, ended = game.step(rules, play.state, action)
-        return _Play(
-            turn=play.turn + 1,
-            state=state,  # a finished game stays as it is
-            carries=tuple(carries),
-            done=play.done | ended,
-            length=play.length + ~play.done,
-            actions=jax.lax.dynamic_update_slice(play.actions, action[:, None], (0, play.turn)),
+            first = last
+            # Only the mover's logits matter: elsewhere the no-op is the only legal action.
+            for position, of_position in zip(held, jnp.split(of_rows, len(held)), strict=True):
+                logits = jnp.where((seats[:, position] == player)[:, None], of_position, logits)
+        action = _choose(logits, None if keys is None else keys[play.game], play.turn)
+        state, _, over = game.step(rules, play.state, jnp.where(playing, action, rules.noop))
+        ended = playing & (over | (play.turn + 1 == rules.max_turns))
+        played = play._replace(
+            turn=play.turn + 1, state=state, carries=tuple(carries), records=record(play, action, state, ended)
+        )
+        return jax.lax.cond(ended.any(), lambda: next_games(played, ended), lambda: played)
+
+    def record(play: _Play, action: jax.Array, state: State, ended: jax.Array) -> dict[str, jax.Array]:
+        at_end = {
+            "length": play.turn + 1,
+            "score": game.score(rules, state),
+            "points": game.points(rules, state),
+            "lives": state.life_tokens.astype(jnp.int32),
+        }
+        where = jnp.where(ended, play.game, size)
+        records = {name: play.records[name].at[where].set(value, mode="drop") for name, value in at_end.items()}
+        return records | {"actions": play.records["actions"].at[play.game, play.turn].set(action, mode="drop")}
+
+    def next_games(play: _Play, ended: jax.Array) -> _Play:
+        following = play.dealt + jnp.cumsum(ended) - 1
+        follows = ended & (following < count)
+        begun = game.deal(rules, decks[following])
+        return play._replace(
+            game=jnp.where(follows, following, jnp.where(ended, size, play.game)),
+            turn=jnp.where(follows, 0, play.turn),
+            dealt=play.dealt + follows.sum(),
+            state=jax.tree.map(lambda new, old: jnp.where(_like(follows, new), new, old), begun, play.state),
         )
 
+    first = jnp.arange(tables)
     start = _Play(
-        turn=jnp.int32(0),
-        state=game.deal(rules, decks),
-        carries=tuple(p.init_carry(num_games * len(held)) for p, held in zip(policies, slots, strict=True)),
-        done=jnp.zeros(num_games, bool),
-        length=jnp.zeros(num_games, jnp.int32),
-        actions=jnp.full((num_games, rules.max_turns), rules.noop, jnp.int32),
+        game=jnp.where(first < count, first, size),
+        turn=jnp.zeros(tables, jnp.int32),
+        dealt=jnp.minimum(count, tables),
+        state=game.deal(rules, decks[:tables]),
+        carries=tuple(p.init_carry(tables * len(held)) for p, held in zip(policies, slots, strict=True)),
+        records={
+            **{name: jnp.zeros(size, jnp.int32) for name in ("length", "score", "points", "lives")},
+            "actions": jnp.full((size, rules.max_turns), rules.noop, jnp.int32),
+        },
     )
-    end = jax.lax.while_loop(lambda play: (play.turn < rules.max_turns) & ~play.done.all(), play_turn, start)
-    return {
-        "actions": end.actions,
-        "length": end.length,
-        "score": game.score(rules, end.state),
-        "points": game.points(rules, end.state),
-        "lives": end.state.life_tokens.astype(jnp.int32),
-    }
+    return jax.lax.while_loop(lambda play: (play.game < size).any(), play_turn, start).records
+
+
+def _of_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
+    """The rows [n, ...] of `values` [n, P, ...] that belong to `seat` int32[n], without a gather."""
+    chosen = values[:, 0]
+    for other in range(1, values.shape[1]):
+        chosen = jnp.where((seat == other)[:, None], values[:, other], chosen)
+    return chosen
+
+
+def _like(mask: jax.Array, leaf: jax.Array) -> jax.Array:
+    """`mask` [n] with the trailing axes that broadcast it over `leaf` [n, ...]."""
+    return mask.reshape(mask.shape + (1,) * (leaf.ndim - 1))
 
 
 def step_seats(policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
@@ -187,10 +235,10 @@ def step_seats(policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, res
 
 
 def _choose(logits: jax.Array, keys: jax.Array | None, turn: jax.Array) -> jax.Array:
-    """Greedy actions int32[n] of logits [n, A], or samples with each game's own key."""
+    """Greedy actions int32[n] of logits [n, A], or samples with each game's own key [n] and turn int32[n]."""
     if keys is None:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    turn_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, turn)
+    turn_keys = jax.vmap(jax.random.fold_in)(keys, turn)
     return jax.vmap(jax.random.categorical)(turn_keys, logits).astype(jnp.int32)
 
 
@@ -199,11 +247,20 @@ def _game_keys(key: jax.Array, index: jax.Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, index)
 
 
-def _check_lineup(policies: tuple[Policy, ...], rules: Rules, seating: tuple[int, ...]) -> None:
+def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
     if len(policies) != rules.num_players:
         raise ValueError(f"expected {rules.num_players} policies, one a seat, got {len(policies)}")
-    if sorted(seating) != list(range(rules.num_players)):
-        raise ValueError(f"expected a seating that permutes the {rules.num_players} seats, got {seating}")
     for position, policy in enumerate(policies):
         if policy.rules != rules:
             raise ValueError(f"policy {position} plays {policy.rules}, expected {rules}")
+
+
+def _seat_every_game(seating: Sequence[int] | np.ndarray | None, rules: Rules, total: int) -> np.ndarray:
+    """The seating as int32[total, P]; by default position i sits at seat i."""
+    players = rules.num_players
+    seats = np.asarray(range(players) if seating is None else seating, np.int32)
+    if seats.shape not in ((players,), (total, players)):
+        raise ValueError(f"expected a seating [{players}] or [{total}, {players}], got shape {seats.shape}")
+    if (np.sort(seats, axis=-1) != np.arange(players)).any():
+        raise ValueError(f"expected a seating that permutes the {players} seats, got {seats.tolist()}")
+    return np.broadcast_to(seats, (total, players))

@@ -49,6 +49,21 @@ def bootstrap_mean(values: np.ndarray, level: float = 0.95, num_resamples: int =
     return bootstrap_ratio(values, np.ones_like(values), level, num_resamples, seed)
 
 
+def bootstrap_median(values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0) -> Interval:
+    """Percentile bootstrap interval for the median of `values` float[N]; `mean` is the median itself."""
+    values = _games(values, "values")
+    tail = 1 - _upper_tail(level)
+    rng = np.random.default_rng(seed)
+    medians = []
+    for first in range(0, num_resamples, _RESAMPLES_AT_ONCE):
+        size = min(_RESAMPLES_AT_ONCE, num_resamples - first)
+        medians.append(np.median(values[rng.integers(len(values), size=(size, len(values)))], axis=1))
+    resampled = np.concatenate(medians)
+    low, high = np.quantile(resampled, [tail, 1 - tail])
+    median = float(np.median(values))
+    return Interval(mean=median, low=float(low), high=float(high), std_error=float(resampled.std(ddof=1)))
+
+
 def bootstrap_ratio(
     numerators: np.ndarray, denominators: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Interval:

@@ -26,3 +26,59 @@ BEHAVIOUR = {
         "HP4": PaperBehaviour(0.44, 0.46),
     },
 }
+
+
+class PublishedRow(NamedTuple):
+    """One line of AH2AC2's leaderboard: scores of 1,000 games with the human proxies."""
+
+    method: str
+    mean: float
+    median: float
+    cross_entropy: float
+    """Nats per seat and timestep on the authors' held-out human games."""
+
+
+# AH2AC2 (arXiv 2506.21490), Table 4; the last two rows of each are not limited to 1,000 games of data.
+LEADERBOARD: dict[int, tuple[PublishedRow, ...]] = {
+    2: (
+        PublishedRow("OBL (L4)", 21.04, 22, 1.33),
+        PublishedRow("BR-BC", 19.41, 20, 10.82),
+        PublishedRow("Other-Play", 13.91, 19, 7.81),
+        PublishedRow("HDR-IPPO", 12.76, 15, 0.96),
+        PublishedRow("IPPO", 10.16, 14, 12.60),
+        PublishedRow("BC", 2.12, 0, 0.86),
+        PublishedRow("human proxies (all data)", 22.76, 23, 0.54),
+        PublishedRow("BR-BC (all data)", 22.59, 23, 5.00),
+    ),
+    3: (
+        PublishedRow("HDR-IPPO", 14.03, 16, 0.80),
+        PublishedRow("Other-Play", 12.87, 18, 6.40),
+        PublishedRow("BR-BC", 11.89, 12, 29.89),
+        PublishedRow("IPPO", 6.34, 0, 8.60),
+        PublishedRow("BC", 3.31, 0, 0.70),
+        PublishedRow("human proxies (all data)", 20.86, 21, 0.62),
+        PublishedRow("BR-BC (all data)", 18.80, 19, 7.53),
+    ),
+}
+
+
+class PaperAblation(NamedTuple):
+    """One weight's row of AH2AC2's Tables 12 and 13 (two players): of 5,000 self-play games, and on its test games."""
+
+    perfect: int
+    minimum: int
+    loss_per_timestep: float
+    accuracy: float
+
+
+# Tables 12 and 13, by KL weight. Table 12's count of zero scores is not legible for weights 0.3 and 0.5.
+ABLATION = {
+    0.0: PaperAblation(143, 13, 7.385, 0.327),
+    0.01: PaperAblation(247, 14, 1.369, 0.433),
+    0.08: PaperAblation(1351, 14, 0.725, 0.571),
+    0.13: PaperAblation(1599, 13, 0.628, 0.605),
+    0.2: PaperAblation(1821, 15, 0.548, 0.634),
+    0.3: PaperAblation(1564, 0, 0.495, 0.656),
+    0.5: PaperAblation(1280, 0, 0.481, 0.663),
+    0.7: PaperAblation(1166, 0, 0.469, 0.668),
+}

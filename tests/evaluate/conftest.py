@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.env.game import Rules
+from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
 
 
 @flax.struct.dataclass
@@ -73,3 +75,18 @@ def make_policy() -> Callable[..., RecurrentPolicy]:
 @pytest.fixture(scope="session")
 def make_clock() -> Callable[[Rules, int], ClockPolicy]:
     return lambda rules, period: ClockPolicy(period=jnp.int32(period), rules=rules)
+
+
+def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPolicy:
+    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
+    init = jax.jit(
+        lambda key: init_params(LSTMActor(network, rules.num_moves), key, network, rules.obs_size, rules.num_moves)
+    )
+    params = jax.tree.map(lambda leaf: 3 * leaf, init(jax.random.key(seed)))  # larger than initialised: moves vary
+    return NetworkPolicy(params=params, rules=rules, network=network, info=PolicyInfo(algorithm))
+
+
+@pytest.fixture(scope="session")
+def make_network() -> Callable[..., NetworkPolicy]:
+    """Policies that have a hash."""
+    return network_policy

@@ -109,6 +109,16 @@ def test_seating_moves_policies_between_seats(small_rules_3p, make_policy):
     assert_same(moved, play_games((two, three, one), rules, decks))
 
 
+def test_every_game_may_have_a_seating_of_its_own(small_rules_3p, make_policy):
+    rules, decks = small_rules_3p, evaluation_decks(small_rules_3p, GAMES, 3)
+    lineup = tuple(make_policy(rules, seed) for seed in (1, 2, 3))
+    seatings = np.array([(2, 0, 1), (0, 1, 2)])
+    mixed = play_games(lineup, rules, decks, seating=seatings[np.arange(GAMES) % 2])
+    for which, seating in enumerate(seatings):
+        alone = play_games(lineup, rules, decks, seating=seating)
+        np.testing.assert_array_equal(mixed.actions[which::2], alone.actions[which::2])
+
+
 def test_sampling_is_a_function_of_the_key_and_greedy_play_of_the_decks(small_rules, make_policy):
     rules, decks = small_rules, evaluation_decks(small_rules, GAMES, 4)
     lineup = (make_policy(rules, 1),) * 2
@@ -171,6 +181,7 @@ def test_evaluation_decks_are_whole_decks_apart_for_each_purpose(small_rules):
     [
         ({"policies": 1}, "expected 2 policies, one a seat, got 1"),
         ({"seating": (0, 0)}, "permutes the 2 seats"),
+        ({"seating": np.zeros((3, 2))}, r"expected a seating \[2\] or \[2, 2\], got shape \(3, 2\)"),
         ({"decks": np.zeros((0, 12))}, r"expected decks \[N, 12\]"),
         ({"rules": Rules()}, "policy 0 plays"),
     ],

@@ -1,0 +1,122 @@
+"""`hanabi-rl cross-play`: agents with each other."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from hanabi_rl.cli.agents import Agents, Flag, load_agents
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.evaluate.cells import CellCache
+    from hanabi_rl.evaluate.matrix import Agent, CrossPlayMatrix, Setting
+
+_Groups = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=AGENT,AGENT [...]")]
+
+
+def cross_play(
+    agents: Agents,
+    out: Path,
+    players: int | None = None,
+    games: int = 5000,
+    seed: int = 0,
+    group: _Groups = (),
+    cache: Path | None = None,
+    sample: Flag = False,
+    json: Flag = False,
+) -> None:
+    """Play every agent with every other at every seat: a table, matrix.csv, matrix.json and matrix.png.
+
+    A cell's games are kept: with more agents only theirs are played, and a run that was stopped goes on.
+
+    Args:
+        agents: run folders, policy folders, checkpoints/<step> and bot:NAME.
+        out: the folder to write to.
+        players: 2 to 5; needed for bots alone (default 2), trained agents play what they were trained for.
+        games: decks a cell, each played with every distinct seating.
+        seed: of the decks, and of the actions where they are sampled.
+        group: which agents to compare as one; by default those of one algorithm.
+        cache: where the cells' games are kept instead of OUT/cells.
+        sample: draw actions from the agents' distributions instead of taking the most likely ones.
+        json: print matrix.json in one line on stdout and the table on stderr.
+    """
+    from hanabi_rl.evaluate.cells import CellCache
+    from hanabi_rl.evaluate.heatmap import plot_matrix
+    from hanabi_rl.evaluate.matrix import Setting, make_agents
+    from hanabi_rl.evaluate.matrix_report import matrix_csv, matrix_dict, matrix_table, short_labels
+    from hanabi_rl.files import to_json, write_json, write_text
+
+    if not agents:
+        raise ValueError("expected at least one agent, got none")
+    policies, labels = load_agents(agents, players), short_labels(agents)
+    groups = _groups(agents, labels, policies, group)
+    lineup = make_agents(policies, labels, groups)
+    matrix = _play(lineup, Setting(games, seed, sample), CellCache(cache or out / "cells"))
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "matrix.csv", matrix_csv(matrix))
+    write_json(out / "matrix.json", matrix_dict(matrix))
+    plot_matrix(
+        matrix.means,
+        labels,
+        out / "matrix.png",
+        title=f"Cross-play, {matrix.rules.num_players} players, {games:,} decks",
+        max_score=matrix.rules.max_score,
+        column_label="the other seat" if matrix.rules.num_players == 2 else "every other seat",
+    )
+    print(matrix_table(matrix), file=sys.stderr if json else sys.stdout)
+    print(f"{out}: matrix.csv, matrix.json, matrix.png", file=sys.stderr)
+    if json:
+        print(json_format.dumps(to_json(matrix_dict(matrix))))
+
+
+def _play(agents: tuple[Agent, ...], setting: Setting, cache: CellCache) -> CrossPlayMatrix:
+    """The matrix, with a progress bar; what Ctrl-C leaves is said."""
+    from hanabi_rl.evaluate.matrix import cell_pairs, play_matrix
+    from hanabi_rl.tracking import Progress, format_seconds
+
+    total, played, started = len(cell_pairs(agents)), 0, time.perf_counter()
+
+    def on_cell(done: int, total: int, was_played: bool) -> None:
+        nonlocal played
+        played += was_played
+        progress.update(done)
+
+    try:
+        with Progress("cross-play", total=total, unit="cells") as progress:
+            matrix = play_matrix(agents, setting, cache=cache, on_cell=on_cell)
+    except KeyboardInterrupt:
+        print(f"\nStopped: finished cells are in {cache.folder}; the same command goes on from there", file=sys.stderr)
+        sys.exit(130)
+    took = format_seconds(time.perf_counter() - started)
+    print(f"{played} of {total} cells played in {took}, {total - played} from {cache.folder}", file=sys.stderr)
+    return matrix
+
+
+def _groups(
+    agents: Sequence[str], labels: Sequence[str], policies: Sequence[Policy], chosen: Sequence[str]
+) -> list[str]:
+    """The group of each agent: what `--group` says, else its algorithm or the bot's name."""
+    from hanabi_rl.agents.policy import NetworkPolicy
+
+    groups = []
+    for agent, policy in zip(agents, policies, strict=True):
+        algorithm = policy.info.algorithm if isinstance(policy, NetworkPolicy) else agent.removeprefix("bot:")
+        groups.append(algorithm or "unnamed")
+    for text in chosen:
+        name, _, members = text.partition("=")
+        if not name or not members:
+            raise ValueError(f"expected --group NAME=AGENT,AGENT, got {text!r}")
+        for member in members.split(","):
+            found = [i for i, names in enumerate(zip(agents, labels, strict=True)) if member in names]
+            if not found:
+                raise ValueError(f"--group {text}: expected one of the agents {', '.join(labels)}, got {member!r}")
+            for index in found:
+                groups[index] = name
+    return groups

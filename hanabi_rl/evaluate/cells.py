@@ -1,0 +1,95 @@
+"""Cells of a cross-play matrix on disk: one small file each, named by everything that its games depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.env.game import RULES_VERSION, Rules
+from hanabi_rl.files import write_bytes
+from hanabi_rl.trees import canonical_json
+
+CELL_FORMAT = 1  # of the files; raised when they, or how a cell is played, change
+
+
+class CellScores(NamedTuple):
+    """The games of one cell: S seatings of the same N decks.
+
+    scores, points: int16[S, N]; points are the cards on the fireworks whether or not the lives were lost.
+    """
+
+    scores: np.ndarray
+    points: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class CellKey:
+    """What the games of a cell depend on. Of two players neither is the single one: the cell is the same both ways."""
+
+    rules: Rules
+    single: str  # policy hash
+    others: str
+    games: int
+    seed: int
+    sampled: bool
+
+    def digest(self) -> str:
+        """SHA-256 of the key's canonical JSON, hexadecimal."""
+        return hashlib.sha256(canonical_json(self.as_dict())).hexdigest()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The key as JSON, with the versions it depends on."""
+        hashes = [self.single, self.others]
+        return {
+            "cell_format": CELL_FORMAT,
+            "rules_version": RULES_VERSION,
+            "rules": dataclasses.asdict(self.rules),
+            "policies": sorted(hashes) if self.rules.num_players == 2 else hashes,
+            "games": self.games,
+            "seed": self.seed,
+            "sampled": self.sampled,
+        }
+
+
+class CellCache:
+    """The cells in `folder`, which is made when the first one is saved."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, key: CellKey) -> Path:
+        """Where the cell of `key` is, or would be."""
+        return self.folder / f"{key.digest()[:32]}.npz"
+
+    def load(self, key: CellKey) -> CellScores | None:
+        """The cell of `key`; None where there is none, or with a warning where its file is damaged."""
+        path = self.path(key)
+        try:
+            with np.load(io.BytesIO(path.read_bytes())) as file:
+                cell = CellScores(scores=file["scores"], points=file["points"])
+                stored = file["key"].tobytes()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            warnings.warn(f"{path} is damaged and its games are played again: {error}", stacklevel=2)
+            return None
+        shape = cell.scores.shape
+        if stored != canonical_json(key.as_dict()) or shape[1:] != (key.games,) or cell.points.shape != shape:
+            warnings.warn(f"{path} holds another cell and its games are played again", stacklevel=2)
+            return None
+        return cell
+
+    def save(self, key: CellKey, cell: CellScores) -> None:
+        """Writes the cell of `key` atomically."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = io.BytesIO()
+        stored = np.frombuffer(canonical_json(key.as_dict()), np.uint8)
+        np.savez_compressed(file, scores=cell.scores, points=cell.points, key=stored)
+        write_bytes(self.path(key), file.getvalue())

@@ -1,0 +1,152 @@
+"""The cross-play matrix: every agent with every other, from a cache where its games were played before."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from hanabi_rl.agents.loading import policy_hash
+from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluate.cells import CellCache, CellKey, CellScores
+from hanabi_rl.evaluate.crossplay import evaluate_pair
+from hanabi_rl.evaluate.selfplay import ScoreSummary, summarise
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+
+
+class Agent(NamedTuple):
+    """One row and column of a matrix."""
+
+    label: str
+    """Short and unlike the others'."""
+    group: str
+    """What it is compared as: its algorithm, or the bot's name."""
+    policy: Policy
+    hash: str
+    """See `policy_hash`."""
+
+
+class Setting(NamedTuple):
+    """How every cell is played: `games` decks, each with every distinct seating."""
+
+    games: int = 5000
+    seed: int = 0
+    sample: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossPlayMatrix:
+    """Row i is the single agent, column j fills the other seats; with two players cell (i, j) is cell (j, i)."""
+
+    agents: tuple[Agent, ...]
+    setting: Setting
+    cells: tuple[tuple[ScoreSummary, ...], ...]  # [A][A]
+
+    @property
+    def rules(self) -> Rules:
+        """The game that all of them play."""
+        return self.agents[0].policy.rules
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """float64[A, A]: the mean score of every cell."""
+        return np.array([[cell.mean.mean for cell in row] for row in self.cells])
+
+
+def make_agents(policies: Sequence[Policy], labels: Sequence[str], groups: Sequence[str]) -> tuple[Agent, ...]:
+    """The agents of a matrix.
+
+    Raises:
+        ValueError: for no agent, agents of different games, a label given twice, or one policy under two labels.
+    """
+    if not policies:
+        raise ValueError("expected at least one agent, got none")
+    agents = tuple(
+        Agent(label=label, group=group, policy=policy, hash=policy_hash(policy))
+        for policy, label, group in zip(policies, labels, groups, strict=True)
+    )
+    for index, agent in enumerate(agents):
+        if agent.policy.rules != agents[0].policy.rules:
+            raise ValueError(
+                f"expected agents of one game, got {agents[0].label} for {agents[0].policy.rules} "
+                f"and {agent.label} for {agent.policy.rules}"
+            )
+        for other in agents[:index]:
+            if other.hash == agent.hash:
+                raise ValueError(
+                    f"expected policies that differ, got the same one as {other.label} and as {agent.label} "
+                    f"(hash {agent.hash[:12]})"
+                )
+            if other.label == agent.label:
+                raise ValueError(f"expected labels that differ, got {agent.label!r} twice")
+    return agents
+
+
+def play_matrix(
+    agents: tuple[Agent, ...],
+    setting: Setting,
+    *,
+    cache: CellCache | None = None,
+    on_cell: Callable[[int, int, bool], None] = lambda done, total, played: None,
+) -> CrossPlayMatrix:
+    """Plays the cells that `cache` does not have, saves each as it is finished, and summarises all of them.
+
+    After every cell `on_cell(cells done, cells in all, whether it was played)` is called. Interrupted and called again,
+    it goes on where it was and gives the same numbers.
+    """
+    rules = agents[0].policy.rules
+    pairs = cell_pairs(agents)
+    summaries: dict[tuple[int, int], ScoreSummary] = {}
+    for done, (i, j) in enumerate(pairs, start=1):
+        key = CellKey(rules, agents[i].hash, agents[j].hash, setting.games, setting.seed, setting.sample)
+        cell = None if cache is None else cache.load(key)
+        played = cell is None
+        if cell is None:
+            cell = play_cell(agents[i].policy, agents[j].policy, setting)
+            if cache is not None:
+                cache.save(key, cell)
+        summaries[i, j] = summarise(cell.scores, cell.points, rules.max_score)
+        if rules.num_players == 2:
+            summaries[j, i] = summaries[i, j]
+        on_cell(done, len(pairs), played)
+    size = range(len(agents))
+    return CrossPlayMatrix(agents, setting, tuple(tuple(summaries[i, j] for j in size) for i in size))
+
+
+def cell_pairs(agents: tuple[Agent, ...]) -> list[tuple[int, int]]:
+    """The (row, column) of every cell to play: of two players only one of (i, j) and (j, i).
+
+    Of these it is the one whose policies come in the order of their kinds, so that each pair of kinds compiles once.
+    """
+    kinds: list[Any] = []
+    kind_of = []
+    for agent in agents:
+        kind = _structure(agent.policy)
+        if kind not in kinds:
+            kinds.append(kind)
+        kind_of.append(kinds.index(kind))
+    pairs = [(i, j) for i in range(len(agents)) for j in range(len(agents))]
+    if agents[0].policy.rules.num_players > 2:
+        return pairs
+    return [(i, j) for i, j in pairs if (kind_of[i], i) <= (kind_of[j], j)]
+
+
+def play_cell(single: Policy, others: Policy, setting: Setting) -> CellScores:
+    """The games of one cell, as `evaluate_pair` plays them."""
+    result = evaluate_pair(single, others, setting.games, setting.seed, sample=setting.sample)
+    return CellScores(
+        scores=np.stack([record.score for record in result.records]).astype(np.int16),
+        points=np.stack([record.points for record in result.records]).astype(np.int16),
+    )
+
+
+def _structure(policy: Policy) -> Any:
+    """What jit compiles for: the same for policies that differ in their parameters only."""
+    leaves, structure = jax.tree.flatten(policy)
+    return structure, [(np.shape(leaf), jax.dtypes.result_type(leaf)) for leaf in leaves]

@@ -1,0 +1,152 @@
+"""A cross-play matrix as text, CSV and JSON, and short names for its agents."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.evaluate.groups import GroupedMatrix, group_matrix
+from hanabi_rl.evaluate.intervals import Interval
+from hanabi_rl.evaluate.matrix import CrossPlayMatrix
+from hanabi_rl.evaluate.selfplay import summary_dict
+
+FORMAT_VERSION = 1
+_TIME = re.compile(r"-\d{8}T\d{6}Z$")  # how the name of a run's folder ends
+
+
+def short_labels(names: Sequence[str]) -> list[str]:
+    """Labels for agents named by folders or `bot:NAME`: as much of the end of each path as tells them apart.
+
+    A run's `policy/` is called as the run, its `policy-latest/` as `RUN/policy-latest`, a checkpoint `RUN@STEP`. The
+    time in a run's name is left out where the rest tells the runs apart.
+    """
+    untimed = _unique_ends([_parts(name, timed=False) for name in names])
+    return untimed if len(set(untimed)) == len(names) else _unique_ends([_parts(name, timed=True) for name in names])
+
+
+def _parts(name: str, timed: bool) -> tuple[str, ...]:
+    """What may become a label, its last part first to be shown."""
+    if name.startswith("bot:"):
+        return (name,)
+    parts = tuple(part if timed else _TIME.sub("", part) for part in Path(name).resolve().parts[1:])
+    if len(parts) > 2 and parts[-2] == "checkpoints":
+        return (*parts[:-3], f"{parts[-3]}@{parts[-1]}")
+    if len(parts) > 1 and parts[-1] == "policy":
+        return parts[:-1]
+    if len(parts) > 1 and parts[-1].startswith("policy-"):
+        return (*parts[:-2], f"{parts[-2]}/{parts[-1]}")
+    return parts
+
+
+def _unique_ends(parts: Sequence[tuple[str, ...]]) -> list[str]:
+    labels = []
+    for own in parts:
+        length = 1
+        while length < len(own) and sum(other[-length:] == own[-length:] for other in parts) > 1:
+            length += 1
+        labels.append("/".join(own[-length:]))
+    return labels
+
+
+def grouped(matrix: CrossPlayMatrix) -> GroupedMatrix:
+    """The matrix by the groups of its agents."""
+    labels, groups = zip(*((agent.label, agent.group) for agent in matrix.agents), strict=True)
+    return group_matrix(matrix.means, labels, groups)
+
+
+def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
+    """One record a cell, row by row: the long form of `matrix.csv`."""
+    rows = []
+    for single, cells in zip(matrix.agents, matrix.cells, strict=True):
+        for others, cell in zip(matrix.agents, cells, strict=True):
+            figures = summary_dict(cell)
+            points_low, points_high = figures.pop("points_ci95")
+            low, high = figures.pop("ci95")
+            rows.append(
+                {
+                    "row": single.label,
+                    "column": others.label,
+                    "row_group": single.group,
+                    "column_group": others.group,
+                    "mean": figures.pop("mean"),
+                    "ci95_low": low,
+                    "ci95_high": high,
+                    **figures,
+                    "points_ci95_low": points_low,
+                    "points_ci95_high": points_high,
+                    "row_hash": single.hash,
+                    "column_hash": others.hash,
+                }
+            )
+    return rows
+
+
+def matrix_csv(matrix: CrossPlayMatrix) -> str:
+    """The content of `matrix.csv`."""
+    rows = cell_rows(matrix)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
+    """The content of `matrix.json`: the matrix of means, every cell, and the groups."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "players": matrix.rules.num_players,
+        "decks": matrix.setting.games,
+        "seed": matrix.setting.seed,
+        "sampled": matrix.setting.sample,
+        "agents": [{"label": agent.label, "group": agent.group, "hash": agent.hash} for agent in matrix.agents],
+        "means": matrix.means,
+        "cells": cell_rows(matrix),
+        **grouped(matrix).as_dict(),
+    }
+
+
+def matrix_table(matrix: CrossPlayMatrix) -> str:
+    """Means with their standard errors' largest, and the figures by group, as text."""
+    agents, players = matrix.agents, matrix.rules.num_players
+    worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
+    others = "the other seat" if players == 2 else f"the other {players - 1} seats"
+    lines = [
+        f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, {matrix.setting.games:,} decks a cell, "
+        f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
+        *_table([agent.label for agent in agents], matrix.means),
+        f"Standard errors are at most {worst:.2f}.",
+    ]
+    groups = grouped(matrix)
+    width = max(len(group.name) for group in groups.groups)
+    lines += ["", f"{'':<{width}}  {'self-play':<22} {'within, other agents':<22} {'with other groups':<22}"]
+    for group in groups.groups:
+        values = [_interval(value) for value in (group.selfplay, group.intra, group.inter)]
+        lines.append(f"{group.name:<{width}}  " + " ".join(f"{value:<22}" for value in values).rstrip())
+    lines.append("95% intervals over agents (self-play) and over pairs of agents; none for a single one.")
+    if 1 < len(groups.groups) < len(agents):
+        names = [group.name for group in groups.groups]
+        lines += ["", "By group (the diagonal: different agents of one group)", *_table(names, groups.means)]
+    return "\n".join(lines)
+
+
+def _table(names: Sequence[str], means: np.ndarray) -> list[str]:
+    width = max(map(len, names))
+    count = len(str(len(names)))
+    lines = [" " * (width + count + 2) + "".join(f"{number:>7}" for number in range(1, len(names) + 1))]
+    for number, (name, row) in enumerate(zip(names, means, strict=True), start=1):
+        cells = "".join(f"{'-' if np.isnan(mean) else f'{mean:.2f}':>7}" for mean in row)
+        lines.append(f"{number:>{count}}  {name:<{width}}{cells}")
+    return lines
+
+
+def _interval(value: Interval | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if np.isfinite(value.low) else f"{value.mean:.2f}"

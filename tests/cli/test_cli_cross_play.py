@@ -1,0 +1,117 @@
+"""`hanabi-rl cross-play` and `hanabi-rl leaderboard`."""
+
+import csv
+import json
+
+import jax
+import pytest
+
+from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.cli import main
+from hanabi_rl.data import games as data_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluate import crossplay
+from hanabi_rl.evaluate.crossplay import evaluate_pair
+from hanabi_rl.evaluate.prediction import predict
+from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+
+RULES = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Run folders `s0`, `s1` (bc) and `rl`, all of one shape, and `three` for three players."""
+    folder = tmp_path_factory.mktemp("runs")
+    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
+    for seed, (name, algorithm, players) in enumerate(
+        [("s0", "bc", 2), ("s1", "bc", 2), ("rl", "hdr_ippo", 2), ("three", "bc", 3)]
+    ):
+        rules = Rules(players, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
+        actor = LSTMActor(network, rules.num_moves)
+        params = init_params(actor, jax.random.key(seed), network, rules.obs_size, rules.num_moves)
+        policy = NetworkPolicy(params=params, rules=rules, network=network)
+        save_policy(folder / name / "policy", policy, algorithm=algorithm, step=1, score=None)
+    return folder
+
+
+def test_cross_play_writes_a_table_and_files(runs, tmp_path, capsys, monkeypatch):
+    agents = [str(runs / name) for name in ("s0", "s1", "rl")]
+    args = ["cross-play", *agents, "--games", "16", "--seed", "5", "--out", str(tmp_path)]
+    main([*args, "--json"])
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert record == json.loads((tmp_path / "matrix.json").read_text())
+    assert [(agent["label"], agent["group"]) for agent in record["agents"]] == [
+        ("s0", "bc"),
+        ("s1", "bc"),
+        ("rl", "hdr_ippo"),
+    ]
+    expected = evaluate_pair(load_policy(agents[0]), load_policy(agents[2]), 16, seed=5).summary
+    rows = list(csv.DictReader((tmp_path / "matrix.csv").read_text().splitlines()))
+    assert float(rows[2]["mean"]) == expected.mean.mean and rows[2]["row"] == "s0" and rows[2]["column"] == "rl"
+    assert "6 of 6 cells played" in err and "self-play" in err
+    assert (tmp_path / "matrix.png").stat().st_size > 10_000
+
+    monkeypatch.setattr(crossplay, "play_games", None)  # nothing is played again
+    main([*args, "--group", "ours=s0,rl"])
+    out, err = capsys.readouterr()
+    assert "0 of 6 cells played" in err and "ours" in out
+    assert [group["group"] for group in json.loads((tmp_path / "matrix.json").read_text())["groups"]] == ["ours", "bc"]
+
+
+def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(crossplay, "play_games", interrupt)
+    with pytest.raises(SystemExit) as stop:
+        main(["cross-play", str(runs / "s0"), "--out", str(tmp_path), "--cache", str(tmp_path / "kept")])
+    assert stop.value.code == 130 and str(tmp_path / "kept") in capsys.readouterr().err
+
+
+def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, taught_games, monkeypatch):
+    games = taught_games(RULES, 8)
+    monkeypatch.setattr(data_games, "load_games", lambda path: games)  # files hold games of the standard deck only
+    proxies, agents = [str(runs / "s0"), str(runs / "s1")], [str(runs / "rl"), str(runs / "s0")]
+    flags = ["--games", "16", "--data", "human.json", "--out", str(tmp_path), "--json"]
+    main(["leaderboard", "--proxies", *proxies, "--agents", *agents, *flags])
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert record == json.loads((tmp_path / "leaderboard.json").read_text())
+    assert [proxy["label"] for proxy in record["proxies"]] == ["s0", "s1"]
+    assert [agent["agent"] for agent in record["agents"]] == ["rl", "s0"]
+    assert [line_up["games"] for line_up in record["agents"][0]["line_ups"]] == [4] * 4
+    prediction = predict(load_policy(agents[0]), games)
+    assert record["agents"][0]["cross_entropy_per_timestep"] == prediction.cross_entropy_per_timestep().mean
+    assert "OBL (L4)" in err and "21.04" in err and "candidate, s1" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["cross-play", "bot:random", "bot:random", "--out", "OUT"], "policies that differ"),
+        (["cross-play", "RUNS/s0", "RUNS/three", "--out", "OUT"], "one number of players"),
+        (["cross-play", "RUNS/s0", "nowhere", "--out", "OUT"], "expected an agent"),
+        (["cross-play", "RUNS/s0", "--players", "3", "--out", "OUT"], "expected --players 2"),
+        (["cross-play", "RUNS/s0", "--out", "OUT", "--group", "x=y"], "expected one of the agents s0, got 'y'"),
+        (["cross-play", "RUNS/s0", "--out", "OUT", "--group", "x"], "expected --group NAME=AGENT,AGENT"),
+        (["leaderboard", "--proxies", "bot:genius", "--agents", "RUNS/s0"], "bot:convention"),
+        (["leaderboard", "--proxies", "RUNS/three", "--agents", "RUNS/s0"], "one number of players"),
+        (["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"], "each of the 2 line-ups"),
+    ],
+)
+def test_a_users_error_is_one_line(runs, tmp_path, capsys, args, message):
+    args = [arg.replace("RUNS", str(runs)).replace("OUT", str(tmp_path)) for arg in args]
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2 and out == "" and len(err.splitlines()) == 1 and message in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_agents_is_an_error(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["cross-play", "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    assert "agent" in capsys.readouterr().err.lower()
