@@ -48,10 +48,9 @@ def cross_play(
         json: print matrix.json in one line on stdout and the table on stderr.
     """
     from hanabi_rl.evaluate.cells import CellCache
-    from hanabi_rl.evaluate.heatmap import plot_matrix
     from hanabi_rl.evaluate.matrix import Setting, make_agents
-    from hanabi_rl.evaluate.matrix_report import matrix_csv, matrix_dict, matrix_table, short_labels
-    from hanabi_rl.files import to_json, write_json, write_text
+    from hanabi_rl.evaluate.matrix_report import matrix_dict, matrix_table, short_labels, write_matrix
+    from hanabi_rl.files import to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
@@ -59,17 +58,7 @@ def cross_play(
     groups = _groups(agents, labels, policies, group)
     lineup = make_agents(policies, labels, groups)
     matrix = _play(lineup, Setting(games, seed, sample), CellCache(cache or out / "cells"))
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "matrix.csv", matrix_csv(matrix))
-    write_json(out / "matrix.json", matrix_dict(matrix))
-    plot_matrix(
-        matrix.means,
-        labels,
-        out / "matrix.png",
-        title=f"Cross-play, {matrix.rules.num_players} players, {games:,} decks",
-        max_score=matrix.rules.max_score,
-        column_label="the other seat" if matrix.rules.num_players == 2 else "every other seat",
-    )
+    write_matrix(matrix, out)
     print(matrix_table(matrix), file=sys.stderr if json else sys.stdout)
     print(f"{out}: matrix.csv, matrix.json, matrix.png", file=sys.stderr)
     if json:

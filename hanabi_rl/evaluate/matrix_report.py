@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.evaluate.groups import GroupedMatrix, group_matrix
+from hanabi_rl.evaluate.heatmap import plot_matrix
 from hanabi_rl.evaluate.intervals import Interval
 from hanabi_rl.evaluate.matrix import CrossPlayMatrix
 from hanabi_rl.evaluate.selfplay import summary_dict
+from hanabi_rl.files import write_json, write_text
 
 FORMAT_VERSION = 1
 _TIME = re.compile(r"-\d{8}T\d{6}Z$")  # how the name of a run's folder ends
@@ -110,6 +112,22 @@ def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
         "cells": cell_rows(matrix),
         **grouped(matrix).as_dict(),
     }
+
+
+def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
+    """Writes `matrix.csv`, `matrix.json` and `matrix.png` in the folder `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "matrix.csv", matrix_csv(matrix))
+    write_json(out / "matrix.json", matrix_dict(matrix))
+    players, decks = matrix.rules.num_players, matrix.setting.games
+    plot_matrix(
+        matrix.means,
+        [agent.label for agent in matrix.agents],
+        out / "matrix.png",
+        title=f"Cross-play, {players} players, {decks:,} decks",
+        max_score=matrix.rules.max_score,
+        column_label="the other seat" if players == 2 else "every other seat",
+    )
 
 
 def matrix_table(matrix: CrossPlayMatrix) -> str:

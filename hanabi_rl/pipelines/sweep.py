@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy import Policy
 from hanabi_rl.config import (
     MAY_DIFFER_ON_RESUME,
     BCConfig,
@@ -32,6 +33,9 @@ from hanabi_rl.config import (
 )
 from hanabi_rl.data.games import Games, load_games
 from hanabi_rl.evaluate.ablation import WeightResult, ablation_tables, plot_kl
+from hanabi_rl.evaluate.cells import CellCache
+from hanabi_rl.evaluate.matrix import Setting, cell_pairs, make_agents, play_matrix
+from hanabi_rl.evaluate.matrix_report import matrix_table, write_matrix
 from hanabi_rl.evaluate.prediction import predict
 from hanabi_rl.files import read_json
 from hanabi_rl.pipelines.bc import game_config, training_games
@@ -42,7 +46,7 @@ from hanabi_rl.pipelines.ppo import reported_policy
 from hanabi_rl.pipelines.script import user_errors
 from hanabi_rl.pipelines.session import Stopped
 from hanabi_rl.runs import check_resumable, read_config
-from hanabi_rl.tracking import read_metrics
+from hanabi_rl.tracking import Progress, read_metrics
 
 
 def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
@@ -70,6 +74,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     print("\n" + table(points, sweep.seeds, summaries, LEARNERS[sweep.learner].shown))
     if isinstance(base, HDRIPPOConfig) and all(set(point.values) == {"kl_weight"} for point in points):
         print("\n" + _report_ablation(folder, base, configs, summaries))
+        print("\n" + _report_matrix(folder, sweep, configs))
     return folder
 
 
@@ -90,6 +95,25 @@ def _report_ablation(
     plot_kl(results, folder / "figure-7.png")
     plot_kl(results, folder / "figure-8.png", without=(0.0, 0.01))
     return tables
+
+
+def _report_matrix(folder: Path, sweep: SweepConfig, configs: list[RunConfig]) -> str:
+    """The clone and the first seed of every weight with each other (Figure 6); returns the matrix as text."""
+    runs = [config for config in configs if config.seed == sweep.seeds[0]]
+    assert all(isinstance(config, HDRIPPOConfig) for config in runs), "the learner is hdr_ippo"
+    labels = ["BC", *(f"{config.kl_weight:g}" for config in runs if isinstance(config, HDRIPPOConfig))]
+    clone: Policy = load_policy(Path(runs[0].run_dir or "") / REFERENCE)
+    policies = [clone, *(load_policy(Path(config.run_dir or "") / "policy-latest") for config in runs)]
+    agents = make_agents(policies, labels, labels)
+    with Progress("cross-play", total=len(cell_pairs(agents)), unit="cells") as progress:
+        matrix = play_matrix(
+            agents,
+            Setting(games=sweep.matrix_games),
+            cache=CellCache(folder / "cells"),
+            on_cell=lambda done, total, played: progress.update(done),
+        )
+    write_matrix(matrix, folder)
+    return matrix_table(matrix)
 
 
 def held_out_games(config: HDRIPPOConfig) -> Games | None:

@@ -98,7 +98,7 @@ def base(bc_run: Any) -> HDRIPPOConfig:
 
 
 def small_sweep(folder: Path) -> SweepConfig:
-    return SweepConfig(preset="test", kl_weights=(0.0, 0.9), seeds=(0, 1), run_dir=str(folder))
+    return SweepConfig(preset="test", kl_weights=(0.0, 0.9), seeds=(0, 1), run_dir=str(folder), matrix_games=100)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_every_run_is_there_and_in_the_table(swept: Path) -> None:
         )
     tables = (swept / "ablation.txt").read_text()
     assert "Table 12" in tables and "Table 13" in tables and "\nclone" in tables
-    for name in ("figure-7.png", "figure-8.png"):
+    for name in ("figure-7.png", "figure-8.png", "matrix.png"):
         assert (swept / name).read_bytes().startswith(b"\x89PNG")
 
 

@@ -1,0 +1,131 @@
+"""Seconds of cross-play: one LSTM pair of the paper's size, and a matrix of bots.
+
+    python benchmarks/crossplay.py --json
+
+`lstm_1000_games_s`: 1,000 two-player self-play games with the paper's network (embedding 1024, LSTM 512, decoder 256),
+float32, randomly initialised. Such a policy loses its three lives within about 13 turns. So that its games last as long
+as people's (`lstm_mean_turns`; 65 in the paper's data) it plays with `--lives` life tokens instead of 3, and samples.
+
+`bot_matrix_s`: a 10 x 10 matrix, two players, 1,000 decks a cell in every seating (100,000 games as cell (i, j) is
+cell (j, i)), cache off. The agents are variants of `bot:convention` and `bot:random` that now and then, as a hash of
+what they see says, do the first legal action instead; how often is a parameter.
+
+Times are medians over repetitions with the least and the most; compile time is apart.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.bots import make_bot
+from hanabi_rl.agents.policy import NetworkPolicy, Policy
+from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
+from hanabi_rl.evaluate.matrix import Agent, Setting, play_matrix
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
+
+
+@flax.struct.dataclass
+class CarelessBot:
+    """A bot that does the first legal action on a share of its turns."""
+
+    bot: Policy
+    share: jax.Array  # float32[]
+
+    @property
+    def rules(self) -> Rules:
+        """See `Policy.rules`."""
+        return self.bot.rules
+
+    def init_carry(self, batch: int) -> Any:
+        """See `Policy.init_carry`."""
+        return self.bot.init_carry(batch)
+
+    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
+        """See `Policy.step`."""
+        carry, logits = self.bot.step(carry, obs, legal, reset)
+        factors = np.random.default_rng(0).uniform(size=self.rules.obs_size).astype(np.float32)
+        careless = (obs @ factors) % 1 < self.share
+        return carry, jnp.where(careless[:, None] & legal, 0.0, logits)
+
+
+def bot_agents(count: int = 10) -> tuple[Agent, ...]:
+    """Careless bots, convention and random ones in turn."""
+    agents = []
+    for index in range(count):
+        name = ("convention", "random")[index % 2]
+        policy = CarelessBot(make_bot(name, Rules()), jnp.float32(0.002 * index))
+        agents.append(Agent(label=f"{name}-{index}", group=name, policy=policy, hash=f"{index}"))
+    return tuple(agents)
+
+
+def lstm_policy(rules: Rules) -> NetworkPolicy:
+    """The paper's network, randomly initialised."""
+    network = NetworkConfig(embedding=(1024,), lstm=(512,), decoder=(256,))
+    actor = Actor(network, rules.num_moves)
+    params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
+    return NetworkPolicy(params=params, rules=rules, network=network)
+
+
+def timed(name: str, play: Callable[[], Any], repeats: int) -> dict[str, Any]:
+    """Median seconds of `play`, and what its first call took more: compilation."""
+    seconds = []
+    for repeat in range(repeats + 1):
+        started = time.perf_counter()
+        play()
+        seconds.append(time.perf_counter() - started)
+        print(f"{name} {repeat}/{repeats}: {seconds[-1]:.2f} s{'' if repeat else ' (compiles)'}", file=sys.stderr)
+    first, *runs = seconds
+    median = statistics.median(runs)
+    return {
+        f"{name}_s": round(median, 2),
+        f"{name}_s_range": [round(min(runs), 2), round(max(runs), 2)],
+        f"{name}_compile_s": round(first - median, 2),
+    }
+
+
+def measure(games: int, lives: int, repeats: int) -> dict[str, Any]:
+    """Times both; returns the JSON record."""
+    rules = Rules(max_life_tokens=lives)
+    policy, decks, key = lstm_policy(rules), evaluation_decks(rules, games, 0), jax.random.key(0)
+    turns: list[float] = []
+    record = timed(
+        f"lstm_{games}_games",
+        lambda: turns.append(play_games((policy, policy), rules, decks, key).length.mean()),
+        repeats,
+    )
+    record |= {"lstm_mean_turns": round(float(turns[0]), 2), "lstm_life_tokens": lives}
+    agents = bot_agents()
+    record |= timed("bot_matrix", lambda: play_matrix(agents, Setting(games)), repeats)
+    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores used; jax {jax.__version__}"
+    return record | {"games": games, "repeats": repeats, "machine": machine}
+
+
+def main() -> None:
+    """Parses the flags and prints a table on stderr, or with --json one line of JSON on stdout as well."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", type=int, default=1000)
+    parser.add_argument("--lives", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    record = measure(args.games, args.lives, args.repeats)
+    for key, value in record.items():
+        print(f"{key:<26} {value}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(record))
+
+
+if __name__ == "__main__":
+    main()
