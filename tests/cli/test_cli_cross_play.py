@@ -14,7 +14,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.evaluate import crossplay
 from hanabi_rl.evaluate.crossplay import evaluate_pair
 from hanabi_rl.evaluate.prediction import predict
-from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
 
 RULES = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
 
@@ -28,7 +28,7 @@ def runs(tmp_path_factory):
         [("s0", "bc", 2), ("s1", "bc", 2), ("rl", "hdr_ippo", 2), ("three", "bc", 3)]
     ):
         rules = Rules(players, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
-        actor = LSTMActor(network, rules.num_moves)
+        actor = Actor(network, rules.num_moves)
         params = init_params(actor, jax.random.key(seed), network, rules.obs_size, rules.num_moves)
         policy = NetworkPolicy(params=params, rules=rules, network=network)
         save_policy(folder / name / "policy", policy, algorithm=algorithm, step=1, score=None)

@@ -10,7 +10,7 @@ import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.env.game import Rules
-from hanabi_rl.networks import LSTMActor, NetworkConfig, init_params
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
 
 
 @flax.struct.dataclass
@@ -80,7 +80,7 @@ def make_clock() -> Callable[[Rules, int], ClockPolicy]:
 def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPolicy:
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
     init = jax.jit(
-        lambda key: init_params(LSTMActor(network, rules.num_moves), key, network, rules.obs_size, rules.num_moves)
+        lambda key: init_params(Actor(network, rules.num_moves), key, network, rules.obs_size, rules.num_moves)
     )
     params = jax.tree.map(lambda leaf: 3 * leaf, init(jax.random.key(seed)))  # larger than initialised: moves vary
     return NetworkPolicy(params=params, rules=rules, network=network, info=PolicyInfo(algorithm))
