@@ -48,6 +48,8 @@ from hanabi_rl.pipelines.session import Stopped
 from hanabi_rl.runs import check_resumable, read_config
 from hanabi_rl.tracking import Progress, read_metrics
 
+_MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}  # a finished run of another length is another run
+
 
 def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     """Trains what is missing and writes `sweep.csv`; returns the sweep's folder. Raises `Stopped` as a run does."""
@@ -69,8 +71,8 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
             summaries.append(run_once(sweep.learner, config))
     else:
         summaries = _run_at_once(sweep, configs)
-    rows = [point.values | {"seed": seed} for point in points for seed in sweep.seeds]
-    _write_csv(folder / "sweep.csv", [row | summary for row, summary in zip(rows, summaries, strict=True)])
+    places = [point.values | {"seed": seed} for point in points for seed in sweep.seeds]
+    _write_csv(folder / "sweep.csv", places, summaries)
     print("\n" + table(points, sweep.seeds, summaries, LEARNERS[sweep.learner].shown))
     if isinstance(base, HDRIPPOConfig) and all(set(point.values) == {"kl_weight"} for point in points):
         print("\n" + _report_ablation(folder, base, configs, summaries))
@@ -133,7 +135,7 @@ def run_once(learner: str, config: RunConfig) -> dict[str, Any]:
     folder = Path(config.run_dir or "")
     if (folder / "config.json").exists():
         try:
-            check_resumable(read_config(folder), to_dict(config), may_differ=MAY_DIFFER_ON_RESUME)
+            check_resumable(read_config(folder), to_dict(config), may_differ=_MAY_DIFFER)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
         if (folder / "summary.json").exists():
@@ -156,7 +158,7 @@ def _game(config: RunConfig) -> GameConfig:
 
 def _run_at_once(sweep: SweepConfig, configs: list[RunConfig]) -> list[dict[str, Any]]:
     """Every run in a process of its own, `jobs` at a time; what a run prints is in its `log.txt`."""
-    cores = sorted(os.sched_getaffinity(0))
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     context = multiprocessing.get_context("spawn")
     shares = context.Queue()
     for job in range(sweep.jobs):
@@ -174,7 +176,8 @@ def _run_at_once(sweep: SweepConfig, configs: list[RunConfig]) -> list[dict[str,
 
 def _take_share(shares: Any, jobs: int) -> None:
     """Before JAX starts in a worker: its cores, and its part of the accelerator's memory."""
-    os.sched_setaffinity(0, shares.get())
+    if cores := shares.get():
+        os.sched_setaffinity(0, cores)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
 
 
@@ -208,14 +211,16 @@ def mean_and_error(values: Sequence[float]) -> str:
     return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.2g}"
 
 
-def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    """The grid's fields, the seed, and every number of the summaries."""
-    plain = [{k: v for k, v in row.items() if not isinstance(v, dict | list) or k in rows[0]} for row in rows]
-    fields = [k for k, v in plain[0].items() if not isinstance(v, dict)]
+def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> None:
+    """A line a run: the grid's fields, the seed, and what in its summary is no list."""
+    rows = [
+        place | {key: value for key, value in summary.items() if not isinstance(value, dict | list)}
+        for place, summary in zip(places, summaries, strict=True)
+    ]
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fields, extrasaction="ignore")
+        writer = csv.DictWriter(file, list(rows[0]), extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(plain)
+        writer.writerows(rows)
 
 
 def main(configs: Path) -> None:
@@ -226,7 +231,7 @@ def main(configs: Path) -> None:
         print(f"{len(points) * len(sweep.seeds)} runs of {sweep.learner}, preset {sweep.preset!r}", file=sys.stderr)
         try:
             folder = run_sweep(sweep, base, points)
-        except Stopped as stopped:
+        except (Stopped, KeyboardInterrupt) as stopped:
             print(f"Stopped in {sweep.run_dir}; the same command goes on.", file=sys.stderr)
-            sys.exit(stopped.exit_code)
-    print(f"\nResults: {folder} (sweep.csv)")
+            sys.exit(stopped.exit_code if isinstance(stopped, Stopped) else 130)
+    print(f"\nResults: {folder} (sweep.csv and what it is made of)")

@@ -9,6 +9,7 @@ import pytest
 
 from hanabi_rl.config import BCConfig
 from hanabi_rl.pipelines import script
+from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.session import Stopped, open_run_dir, per_seed
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -54,8 +55,9 @@ def test_a_run_folder_is_not_used_twice(tmp_path: Path) -> None:
 
 def call_main(monkeypatch: pytest.MonkeyPatch, run: Any, *args: str) -> Any:
     monkeypatch.setattr(sys, "argv", ["train/bc.py", *args])
+    monkeypatch.setitem(LEARNERS, "bc", LEARNERS["bc"]._replace(run=run))
     with pytest.raises(SystemExit) as stop:
-        script.main(CONFIGS, "bc", BCConfig, run, {})
+        script.main(CONFIGS, "bc")
     return stop.value.code
 
 
