@@ -142,13 +142,15 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
         f"Standard errors are at most {worst:.2f}.",
     ]
     groups = grouped(matrix)
+    if len(groups.groups) == len(agents):  # each is its own: the matrix says it all
+        return "\n".join(lines)
     width = max(len(group.name) for group in groups.groups)
     lines += ["", f"{'':<{width}}  {'self-play':<22} {'within, other agents':<22} {'with other groups':<22}"]
     for group in groups.groups:
         values = [_interval(value) for value in (group.selfplay, group.intra, group.inter)]
         lines.append(f"{group.name:<{width}}  " + " ".join(f"{value:<22}" for value in values).rstrip())
     lines.append("95% intervals over agents (self-play) and over pairs of agents; none for a single one.")
-    if 1 < len(groups.groups) < len(agents):
+    if len(groups.groups) > 1:
         names = [group.name for group in groups.groups]
         lines += ["", "By group (the diagonal: different agents of one group)", *_table(names, groups.means)]
     return "\n".join(lines)

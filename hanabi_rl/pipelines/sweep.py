@@ -197,11 +197,12 @@ def _run_logged(learner: str, config: RunConfig) -> dict[str, Any]:
 def table(points: list[Point], seeds: Sequence[int], summaries: list[dict[str, Any]], shown: dict[str, str]) -> str:
     """One line a place of the grid: the mean over its seeds and, with several, its standard error."""
     width = max(len(point.name) for point in points) + 2
-    lines = ["".ljust(width) + "".join(title.rjust(18) for title in shown.values())]
+    column = max(len(title) for title in ("12.345 ± 0.56", *shown.values())) + 2
+    lines = ["".ljust(width) + "".join(title.rjust(column) for title in shown.values())]
     for number, point in enumerate(points):
         of_point = summaries[number * len(seeds) : (number + 1) * len(seeds)]
         cells = [mean_and_error([float(summary[key]) for summary in of_point]) for key in shown]
-        lines.append(point.name.ljust(width) + "".join(cell.rjust(18) for cell in cells))
+        lines.append(point.name.ljust(width) + "".join(cell.rjust(column) for cell in cells))
     return "\n".join(lines)
 
 
