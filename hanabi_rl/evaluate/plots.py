@@ -91,7 +91,7 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
             axes.set_ylim(bottom=0)
             axes.grid(color="#dddddd", linewidth=0.6, axis="y")
             axes.spines[["top", "right"]].set_visible(False)
-            axes.legend(frameon=False, fontsize=8)
+            axes.legend(fontsize=8, framealpha=0.9, edgecolor="none")  # readable over a line
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
@@ -165,7 +165,7 @@ def _draw(axes: Axes, panel: Panel, lines: Mapping[str, Line]) -> None:
     axes.margins(x=0.02)
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if min(min(y) for _, y in lines.values()) >= 0 else None)
     if len(lines) > 1 or panel.reference is not None:
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(fontsize=8, framealpha=0.9, edgecolor="none")  # readable over a line
 
 
 class Curve(NamedTuple):
