@@ -62,11 +62,11 @@ def to_host(tree: PyTree) -> tuple[dict[str, np.ndarray], Manifest]:
     return arrays, manifest
 
 
-def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+def nested(leaves: Mapping[str, Any], separator: str = "/") -> dict[str, Any]:
     """`{"a/b": x}` as `{"a": {"b": x}}`: the form in which Orbax stores a tree."""
     tree: dict[str, Any] = {}
     for path, leaf in leaves.items():
-        *parents, name = path.split("/")
+        *parents, name = path.split(separator)
         node = tree
         for parent in parents:
             node = node.setdefault(parent, {})

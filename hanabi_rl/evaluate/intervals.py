@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -52,16 +53,11 @@ def bootstrap_mean(values: np.ndarray, level: float = 0.95, num_resamples: int =
 def bootstrap_median(values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0) -> Interval:
     """Percentile bootstrap interval for the median of `values` float[N]; `mean` is the median itself."""
     values = _games(values, "values")
-    tail = 1 - _upper_tail(level)
-    rng = np.random.default_rng(seed)
-    medians = []
-    for first in range(0, num_resamples, _RESAMPLES_AT_ONCE):
-        size = min(_RESAMPLES_AT_ONCE, num_resamples - first)
-        medians.append(np.median(values[rng.integers(len(values), size=(size, len(values)))], axis=1))
-    resampled = np.concatenate(medians)
-    low, high = np.quantile(resampled, [tail, 1 - tail])
-    median = float(np.median(values))
-    return Interval(mean=median, low=float(low), high=float(high), std_error=float(resampled.std(ddof=1)))
+
+    def medians(rng: np.random.Generator, size: int) -> np.ndarray:
+        return np.median(values[rng.integers(len(values), size=(size, len(values)))], axis=1)
+
+    return _percentile_interval(float(np.median(values)), medians, level, num_resamples, seed)
 
 
 def bootstrap_ratio(
@@ -77,23 +73,31 @@ def bootstrap_ratio(
         raise ValueError(f"expected one denominator a game, got {len(numerators)} numerators and {len(denominators)}")
     if not denominators.sum() > 0:
         raise ValueError("expected denominators with a positive sum, got no decision in any game")
-    tail = 1 - _upper_tail(level)
-    rng = np.random.default_rng(seed)
     count = len(numerators)
-    ratios = []
-    for first in range(0, num_resamples, _RESAMPLES_AT_ONCE):
-        size = min(_RESAMPLES_AT_ONCE, num_resamples - first)
+
+    def ratios(rng: np.random.Generator, size: int) -> np.ndarray:
         times_drawn = rng.multinomial(count, np.full(count, 1 / count), size=size)
         drawn = times_drawn @ denominators
-        ratios.append((times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0])
-    resampled = np.concatenate(ratios)
+        return (times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0]
+
+    estimate = float(numerators.sum() / denominators.sum())
+    return _percentile_interval(estimate, ratios, level, num_resamples, seed)
+
+
+def _percentile_interval(
+    estimate: float,
+    resample: Callable[[np.random.Generator, int], np.ndarray],
+    level: float,
+    num_resamples: int,
+    seed: int,
+) -> Interval:
+    """The percentile bootstrap around an estimate; `resample(rng, size)` gives it for up to `size` resamples."""
+    tail = 1 - _upper_tail(level)
+    rng = np.random.default_rng(seed)
+    firsts = range(0, num_resamples, _RESAMPLES_AT_ONCE)
+    resampled = np.concatenate([resample(rng, min(_RESAMPLES_AT_ONCE, num_resamples - first)) for first in firsts])
     low, high = np.quantile(resampled, [tail, 1 - tail])
-    return Interval(
-        mean=float(numerators.sum() / denominators.sum()),
-        low=float(low),
-        high=float(high),
-        std_error=float(resampled.std(ddof=1)),
-    )
+    return Interval(mean=estimate, low=float(low), high=float(high), std_error=float(resampled.std(ddof=1)))
 
 
 def _games(values: np.ndarray, name: str) -> np.ndarray:

@@ -60,8 +60,6 @@ def _report(config: BRBCConfig, run_dir: Path, bc: NetworkPolicy) -> dict[str, A
     }
     print("\n".join(["", score_table(list(scores.values())), *link_lines(played)]))
     return {
-        "num_players": config.game.num_players,
-        "eval_games": games,
         **score_figures({key: summary for key, (_, summary) in scores.items()}),
         "links": played.links(),
     }

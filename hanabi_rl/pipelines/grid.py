@@ -11,6 +11,7 @@ import tyro
 
 from hanabi_rl.config import PPOConfig, RunConfig, flag_value, from_dict, parse_args
 from hanabi_rl.pipelines.learners import LEARNERS
+from hanabi_rl.trees import nested
 
 PAPER_KL_WEIGHTS = (0.0, 0.01, 0.08, 0.13, 0.2, 0.3, 0.5, 0.7)
 
@@ -106,11 +107,4 @@ def _short(value: Any) -> str:
 
 def with_values(config: RunConfig, values: dict[str, Any]) -> RunConfig:
     """`config` with some fields replaced, dots for nesting. Raises ValueError for an unknown field or a wrong type."""
-    nested: dict[str, Any] = {}
-    for field, value in values.items():
-        *parents, leaf = field.split(".")
-        place = nested
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[leaf] = value
-    return from_dict(type(config), nested, config, where="--grid")
+    return from_dict(type(config), nested(values, separator="."), config, where="--grid")

@@ -31,8 +31,6 @@ def _run(config: IPPOConfig, training: Training) -> dict[str, Any]:
     announce_stage(2, 2, f"Measuring over {config.report_games:,} games")
     played = evaluate_selfplay(reported_policy(config, run_dir), config.report_games, config.seed)
     summary = {
-        "num_players": config.game.num_players,
-        "eval_games": config.report_games,
         **score_figures({"selfplay": played.summary}),
         **training_figures(config, wall_s),
         "links": played.links(),

@@ -166,6 +166,8 @@ def reported_policy(config: PPOConfig, run_dir: Path) -> NetworkPolicy:
 def training_figures(config: PPOConfig, wall_s: float) -> dict[str, Any]:
     """The keys of `summary.json` that the training loop knows."""
     return {
+        "num_players": config.game.num_players,
+        "eval_games": config.report_games,
         "env_steps": config.num_updates * config.num_envs * config.num_steps,
         "wall_s": wall_s,
         "preset": config.preset,
