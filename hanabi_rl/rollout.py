@@ -19,6 +19,7 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.hanabi import EnvState, HanabiEnv, TimeStep
 from hanabi_rl.env.observe import observe, observe_seat
 from hanabi_rl.env.rules import Rules, State, current_player, legal_actions, legal_for_seat
+from hanabi_rl.env.state import select_games
 from hanabi_rl.env.symmetry import invert_permutations, permute_actions, permute_state
 
 PyTree = Any
@@ -168,7 +169,7 @@ def collect(
             carry=carry,
             reference_carry=reference_carry,
             reset=transition.done,
-            episode=_where(transition.done, jax.vmap(draw_episode)(episode_keys), episode),
+            episode=select_games(transition.done, jax.vmap(draw_episode)(episode_keys), episode),
         )
         return actors, record
 
@@ -217,11 +218,6 @@ def _encode_seat(rules: Rules, state: State, seat: jax.Array, colors: jax.Array 
 def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:
     """Actions int32 [N, P] of seats that see the colours as `colors` [N, P, C], as the game knows them."""
     return action if colors is None else permute_actions(rules, action, invert_permutations(colors))
-
-
-def _where(done: jax.Array, new: PyTree, old: PyTree) -> PyTree:
-    """Per environment: `new` where `done` bool [N], else `old`."""
-    return jax.tree.map(lambda a, b: jnp.where(done.reshape(-1, *(1,) * (a.ndim - 1)), a, b), new, old)
 
 
 def _of_mover(action: jax.Array, player: jax.Array) -> jax.Array:

@@ -12,7 +12,7 @@ from hanabi_rl.env import rules as game_rules
 from hanabi_rl.env.decks import DeckPool, deck_of_game, environment_keys, given_pool, new_pool
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
-from hanabi_rl.env.state import State
+from hanabi_rl.env.state import State, select_games
 
 
 class EnvState(struct.PyTreeNode):
@@ -76,7 +76,7 @@ class HanabiEnv:
         rules = self.rules
         after, reward, done = game_rules.step(rules, env_state.game, action)
         deck, pool = deck_of_game(rules, env_state.pool, env_state.games + 1, needed=done)
-        game = _select(done, game_rules.deal_packed(rules, deck), after)
+        game = select_games(done, game_rules.deal_packed(rules, deck), after)
         timestep = TimeStep(
             reward=reward, done=done, score=game_rules.score(rules, after), points=game_rules.points(rules, after)
         )
@@ -89,12 +89,3 @@ class HanabiEnv:
     def legal_actions(self, env_state: EnvState) -> jax.Array:
         """Every seat's legal actions, bool[N, P, A]."""
         return game_rules.legal_actions(self.rules, env_state.game)
-
-
-def _select(which: jax.Array, yes: State, no: State) -> State:
-    """Per game: `yes` where `which` bool[N], else `no`."""
-
-    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(pick, yes, no)

@@ -24,6 +24,7 @@ from hanabi_rl.env import rules as core
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.one_game import on_all_games, table_of
+from hanabi_rl.env.state import select_games
 from hanabi_rl.env.table import Table
 from hanabi_rl.env.words import pack_deck
 
@@ -231,7 +232,7 @@ def _step_and_reset(
         if reset_state is None:
             decks = _next_decks(rules, keys, done, game.deck)
             reset_state = _as_state(rules, core.deal_packed(rules, decks))
-        after = _select(done, reset_state, _as_state(rules, game))
+        after = select_games(done, reset_state, _as_state(rules, game))
         return after, observe(rules, after.game), reward, done
 
     return on_all_games(advance, key, state, joint, reset_state)
@@ -265,10 +266,6 @@ def _as_state(rules: Rules, game: core.State) -> GameState:
 
 def _observed(rules: Rules, game: core.State) -> tuple[GameState, jax.Array]:
     return _as_state(rules, game), observe(rules, game)
-
-
-def _select(which: jax.Array, yes: GameState, no: GameState) -> GameState:
-    return jax.vmap(lambda one, a, b: jax.tree.map(partial(jnp.where, one), a, b))(which, yes, no)
 
 
 def _movers_action(rules: Rules, game: core.State, joint: jax.Array) -> jax.Array:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.words import CARD_BITS, CARD_MASK, CARDS_PER_WORD, any_of, bit, pack_deck
+
+T = TypeVar("T")
 
 
 class State(struct.PyTreeNode):
@@ -209,3 +213,12 @@ def deal_packed(rules: Rules, deck: jax.Array) -> State:
         ),
         last=pack_last(zero, filled(rules.noop), card=zero, touched=zero, scored=zero, gained_token=zero),
     )
+
+
+def select_games(which: jax.Array, yes: T, no: T) -> T:
+    """Per game: `yes` where `which` bool[N], else `no`; pytrees whose leaves are ``[N, ...]``."""
+
+    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes, no)

@@ -14,6 +14,7 @@ from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
+from hanabi_rl.env.state import select_games
 from hanabi_rl.env.table import full_deck
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def _play_chunk(
             game=jnp.where(follows, following, jnp.where(ended, size, play.game)),
             turn=jnp.where(follows, 0, play.turn),
             dealt=play.dealt + follows.sum(),
-            state=jax.tree.map(lambda new, old: jnp.where(_like(follows, new), new, old), begun, play.state),
+            state=select_games(follows, begun, play.state),
         )
 
     first = jnp.arange(tables)
@@ -216,11 +217,6 @@ def _of_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
     for other in range(1, values.shape[1]):
         chosen = jnp.where((seat == other)[:, None], values[:, other], chosen)
     return chosen
-
-
-def _like(mask: jax.Array, leaf: jax.Array) -> jax.Array:
-    """`mask` [n] with the trailing axes that broadcast it over `leaf` [n, ...]."""
-    return mask.reshape(mask.shape + (1,) * (leaf.ndim - 1))
 
 
 def step_seats(policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
