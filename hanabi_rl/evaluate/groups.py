@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any
 
 import numpy as np
 
-from hanabi_rl.evaluate.intervals import Interval, mean_interval
+from hanabi_rl.evaluate.intervals import Interval, jackknife_interval, mean_interval
 
 
 @dataclasses.dataclass(frozen=True)
 class GroupSummary:
     """How one group of agents does; None where there is nothing to average.
 
-    The intervals say how much another training seed could change the mean, not how many games were played. That of
-    `selfplay` is over agents; those of `intra` and `inter` are over pairs of agents (with more than two players the
-    two cells of a pair are averaged first). Pairs that share an agent are counted as independent, which makes these
-    two too narrow where agents, rather than pairs, differ.
+    The intervals say how much other training seeds could change the mean, not how many games were played: agents are
+    drawn, not games. Pairs share agents, so those of `intra` and `inter` are jackknifed over agents, those of the other
+    groups included; one agent against others is taken as it is. Two agents have one pair: its interval is infinite.
     """
 
     name: str
@@ -54,11 +52,6 @@ def group_matrix(means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, 
     """Groups the matrix `means` float[A, A], whose agents have `labels` and belong to `groups`, [A] each."""
     names = tuple(dict.fromkeys(groups))
     members = {name: [i for i, group in enumerate(groups) if group == name] for name in names}
-    both_ways = (means + means.T) / 2
-
-    def over_pairs(pairs: list[tuple[int, int]]) -> Interval | None:
-        return mean_interval(np.array([both_ways[i, j] for i, j in pairs])) if pairs else None
-
     summaries = []
     for name in names:
         inside = members[name]
@@ -68,12 +61,27 @@ def group_matrix(means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, 
                 name=name,
                 agents=tuple(labels[i] for i in inside),
                 selfplay=mean_interval(means[inside, inside]),
-                intra=over_pairs(list(itertools.combinations(inside, 2))),
-                inter=over_pairs(list(itertools.product(inside, outside))),
+                intra=_over_pairs(means, [inside]),
+                inter=_over_pairs(means, [inside, outside]),
             )
         )
     between = np.array([[_mean_cell(means, members[row], members[column]) for column in names] for row in names])
     return GroupedMatrix(groups=tuple(summaries), means=between)
+
+
+def _over_pairs(means: np.ndarray, samples: list[list[int]]) -> Interval | None:
+    """The mean over the pairs within one sample of agents, or between two; None where there is no pair."""
+
+    def mean_without(agent: int | None) -> float:
+        rows, columns = ([member for member in sample if member != agent] for sample in (samples[0], samples[-1]))
+        return (_mean_cell(means, rows, columns) + _mean_cell(means, columns, rows)) / 2
+
+    estimate = mean_without(None)
+    if np.isnan(estimate):
+        return None
+    enough = 3 if len(samples) == 1 else 2  # to leave a pair when one is left out
+    left_out = [np.array([mean_without(agent) for agent in sample]) for sample in samples if len(sample) >= enough]
+    return jackknife_interval(estimate, left_out)
 
 
 def _mean_cell(means: np.ndarray, rows: list[int], columns: list[int]) -> float:

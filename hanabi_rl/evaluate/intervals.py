@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +42,25 @@ def mean_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     std_error = float(values.std(ddof=1) / np.sqrt(count))
     reach = float(stdtrit(count - 1, _upper_tail(level))) * std_error
     return Interval(mean=mean, low=mean - reach, high=mean + reach, std_error=std_error)
+
+
+def jackknife_interval(estimate: float, left_out: Sequence[np.ndarray], level: float = 0.95) -> Interval:
+    """Jackknife interval for a statistic of one or more independent samples (Arvesen 1969, for U-statistics such as the
+    mean over all pairs).
+
+    Args:
+        estimate: the statistic of all members.
+        left_out: for each sample of n >= 2 members float[n], the statistic without each of them in turn. With no such
+            sample the interval is infinite.
+        level: of a Student's t with the smallest n - 1 degrees of freedom.
+    """
+    if not left_out:
+        return Interval(mean=estimate, low=-np.inf, high=np.inf, std_error=np.inf)
+    samples = [_games(values, "left_out") for values in left_out]
+    std_error = float(np.sqrt(sum((len(values) - 1) * values.var() for values in samples)))
+    freedom = min(len(values) for values in samples) - 1
+    reach = float(stdtrit(freedom, _upper_tail(level))) * std_error
+    return Interval(mean=estimate, low=estimate - reach, high=estimate + reach, std_error=std_error)
 
 
 def bootstrap_mean(values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0) -> Interval:
