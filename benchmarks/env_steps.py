@@ -4,8 +4,8 @@
 
 1024 environments play random legal moves. Each side computes legal moves, reward, done and auto-reset at every step,
 and (but for `ratio_no_obs`) the float32 observations of all seats. The loop carries these, and reads at the next step
-one feature of every seat that is not known in advance: an observation that is only computed, or read in the step that
-makes it, XLA may never write. The sides alternate in one process; rates are medians over repetitions, ratios the
+one number that is not known in advance: an observation that is only computed, or read in the step that makes it, XLA
+may never write. The sides alternate in one process; rates are medians over repetitions, ratios the
 medians of the ratios within a repetition. Compile time is apart. Ours draws a move by its number among the legal ones,
 jaxmarl's interface by an argmax over noise.
 """
@@ -68,9 +68,9 @@ def multi_agent(env: Any, num_envs: int, steps: int) -> tuple[Loop, Any]:
 
 
 def _read(obs: jax.Array, total: jax.Array) -> jax.Array:
-    """The sum of one feature, which one unknown in advance: all of the observation must have been written."""
-    feature = total.astype(jnp.int32) % obs.shape[-1]
-    return jax.lax.dynamic_slice_in_dim(obs, feature, 1, axis=-1).sum()
+    """One number of the observation, which one unknown in advance: all of it must have been written."""
+    place = [total.astype(jnp.int32) % size for size in obs.shape]
+    return jax.lax.dynamic_slice(obs, place, [1] * obs.ndim).sum()
 
 
 def _loop(step: Any, steps: int) -> Loop:
