@@ -149,7 +149,9 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     for group in groups.groups:
         values = [_interval(value) for value in (group.selfplay, group.intra, group.inter)]
         lines.append(f"{group.name:<{width}}  " + " ".join(f"{value:<22}" for value in values).rstrip())
-    lines.append("95% intervals over agents, those of pairs jackknifed; none for one agent, nor for the one pair of two.")
+    lines.append(
+        "95% intervals over agents, those of pairs jackknifed; none for one agent, nor for the one pair of two."
+    )
     if len(groups.groups) > 1:
         names = [group.name for group in groups.groups]
         lines += ["", "By group (the diagonal: different agents of one group)", *_table(names, groups.means)]
