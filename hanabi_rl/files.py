@@ -100,6 +100,21 @@ def committed_folder(folder: Path) -> Path:
     return old if not folder.exists() and old.exists() else folder
 
 
+def finish_replacements(folder: Path) -> None:
+    """Removes from `folder` what a kill left of the atomic writes into it. Nobody else may be writing there."""
+    for path in folder.glob(".*.old"):
+        replaced = folder / path.name.removeprefix(".").removesuffix(".old")
+        if replaced.exists():
+            shutil.rmtree(path)
+        else:
+            path.rename(replaced)
+    for path in folder.glob(".*.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def replace_folder(new: Path, folder: Path) -> None:
     """Puts the finished folder `new` in the place of `folder`; `committed_folder(folder)` is whole at every instant.
 
