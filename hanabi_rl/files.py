@@ -67,7 +67,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # json's and unicode's own errors, which do not name the file
+    except (ValueError, RecursionError) as error:  # json's and unicode's own errors, which do not name the file
         raise ValueError(f"{path} is not valid JSON: {error}") from error
 
 

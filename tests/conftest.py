@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import jax
@@ -61,10 +61,10 @@ def run_python() -> Callable[..., str]:
     returns its stdout.
 
     JAX fixes the number of devices when it starts, so a test of several devices needs a process of its own. Warnings
-    are errors there too. The test fails with the output where the code fails.
+    are errors there too. The test fails with the output where the code fails. `within` is a command that runs it.
     """
 
-    def run(code: str, *, devices: int = 1, timeout_s: float = 600) -> str:
+    def run(code: str, *, devices: int = 1, timeout_s: float = 600, within: Sequence[str] = ()) -> str:
         environment = os.environ | {
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
@@ -72,7 +72,7 @@ def run_python() -> Callable[..., str]:
         }
         warnings = ["-W", "error", "-W", "ignore:jax.core.pytype_aval_mappings is deprecated:DeprecationWarning"]
         done = subprocess.run(
-            [sys.executable, *warnings, "-c", code],
+            [*within, sys.executable, *warnings, "-c", code],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from training import Run
 
 from hanabi_rl.data.games import save_games
 from hanabi_rl.env.game import Rules
-from training import Run
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 

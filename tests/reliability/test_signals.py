@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from training import Run, wait_for
 
 SAVE_EVERY = {"bc": 5, "hdr_ippo": 3, "br_bc": 3}  # updates; see presets/

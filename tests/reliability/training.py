@@ -1,4 +1,4 @@
-"""Real training processes to interrupt: the scripts' own body on tiny games and networks, and what they leave behind."""
+"""Real training processes to interrupt: the scripts' own body on tiny games and networks, and what they leave."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Run:
     def result(self) -> dict[str, Any]:
         """All that a finished run decides: the last state's digests, positions and metrics, policies, and summary."""
         last = self.folder / "checkpoints" / str(self.steps()[-1])
-        items = ("manifest/metadata", "loader/metadata", "metrics/metrics")
+        items = ("manifest/metadata", "loader/metadata", "evaluation/metadata")
         policies = sorted(self.folder.glob("policy*/*.json"))
         lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
         return {
