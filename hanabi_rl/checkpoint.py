@@ -11,8 +11,10 @@ are an item of ours, and which checkpoints to keep is decided here.
 from __future__ import annotations
 
 import shutil
+import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ from hanabi_rl.trees import CorruptError, IncompatibleError, Manifest, PyTree
 
 FORMAT_VERSION = 2
 _COMMITTED = "commit_success.txt"  # Orbax writes it last: without it a step does not count
+_PATIENCE_S = 60.0  # for the threads of a save that failed
 
 
 class Restored(NamedTuple):
@@ -132,7 +135,7 @@ class Checkpointer:
             "evaluation": ocp.args.JsonSave(metrics),
             "manifest": ocp.args.JsonSave({"format_version": FORMAT_VERSION, "leaves": manifest, "sha256": sha256}),
         }
-        folder = self._directory / str(step)
+        folder, threads = self._directory / str(step), set(threading.enumerate())
         try:
             saved = self._manager.save(step, args=ocp.args.Composite(**items), force=True)
             self._manager.wait_until_finished()
@@ -141,24 +144,23 @@ class Checkpointer:
             fsync_tree(folder)
             fsync_path(self._directory)
         except Exception as error:  # a full disk surfaces as whatever the layer that met it raises
-            self._give_up(folder)
+            for thread in set(threading.enumerate()) - threads:
+                # Orbax's: they may still be writing there. Their own `join` raises what stopped them.
+                threading.Thread.join(thread, _PATIENCE_S)
+            with suppress(OSError):  # frees the space; the step can be saved again
+                self._delete(step)
             reason = f"{type(error).__name__}: {str(error)[:300]}"
             raise OSError(f"{folder}: the checkpoint cannot be written: {reason}") from error
         self._at = step
         self._delete_superseded()
 
-    def _give_up(self, folder: Path) -> None:
-        """Takes back what a failed save has written: it frees the space, and the step can be saved again."""
-        (folder / _COMMITTED).unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        self._manager.reload()
-
     def _delete(self, step: int) -> None:
         """Deletes a step, its commit file first: Orbax deletes in any order, and what a kill leaves would count."""
         folder = self._directory / str(step)
-        (folder / _COMMITTED).unlink()
+        (folder / _COMMITTED).unlink(missing_ok=True)
         fsync_path(folder)
-        self._manager.delete(step)
+        shutil.rmtree(folder)
+        self._manager.reload()
 
     def _delete_superseded(self) -> None:
         """Keeps the latest steps and the best one."""
