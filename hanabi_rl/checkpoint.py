@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -144,9 +145,7 @@ class Checkpointer:
             fsync_tree(folder)
             fsync_path(self._directory)
         except Exception as error:  # a full disk surfaces as whatever the layer that met it raises
-            for thread in set(threading.enumerate()) - threads:
-                # Orbax's: they may still be writing there. Their own `join` raises what stopped them.
-                threading.Thread.join(thread, _PATIENCE_S)
+            _wait_for_others(threads)
             with suppress(OSError):  # frees the space; the step can be saved again
                 self._delete(step)
             reason = f"{type(error).__name__}: {str(error)[:300]}"
@@ -223,6 +222,14 @@ class Checkpointer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _wait_for_others(known: set[threading.Thread]) -> None:
+    """Waits for the threads that a failed save of Orbax's has left: they may still be writing."""
+    end = time.monotonic() + _PATIENCE_S
+    while (others := set(threading.enumerate()) - known) and time.monotonic() < end:
+        for thread in others:
+            threading.Thread.join(thread, 1.0)  # their own `join` raises what stopped them
 
 
 class Documents(NamedTuple):
