@@ -172,7 +172,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(
 ) -> None:
     """In a process of its own: Orbax's threads complain on stderr there. A tmpfs where one can be mounted (ENOSPC), and
     a limit on the size of a file (EFBIG) everywhere."""
-    full, mounted = tally("disk full"), means == "tmpfs"
+    mounted = means == "tmpfs"
     inside = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size=8m tmpfs {tmp_path} && exec "$@"', "sh"]
     if mounted and (
         shutil.which("unshare") is None or subprocess.run([*inside, "true"], capture_output=True).returncode
@@ -180,6 +180,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(
         pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
     code = DISK_FULL.format(helpers=str(Path(__file__).parent), folder=str(tmp_path), mounted=mounted, limits=LIMITS)
     output = run_python(code, within=inside if mounted else [])
+    full = tally("disk full")
     results = [line.split()[1:] for line in output.splitlines() if line.startswith("RESULT")]
     assert len(results) == len(LIMITS), output
     for left, *outcome in results:
