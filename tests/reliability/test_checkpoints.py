@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import random
@@ -18,6 +19,10 @@ import pytest
 from states import make_state, raw
 
 from hanabi_rl.checkpoint import Checkpointer
+from hanabi_rl.config import BCTraining
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learners.bc import BC
+from hanabi_rl.networks import NetworkConfig
 from hanabi_rl.trees import IncompatibleError
 
 
@@ -125,6 +130,10 @@ sys.path.insert(0, {helpers!r})
 import jax.numpy as jnp, numpy as np
 from states import make_state
 from hanabi_rl.checkpoint import Checkpointer
+from hanabi_rl.config import BCTraining
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learners.bc import BC
+from hanabi_rl.networks import NetworkConfig
 
 def state(seed):
     return make_state(seed) | {{"wide": jnp.asarray(np.random.default_rng(seed).normal(size=(300, 1000)), jnp.float32)}}
@@ -216,6 +225,39 @@ def test_another_model_is_an_error_that_names_the_leaf(name: str, saved: Path, t
     with Checkpointer(saved) as checkpoints, pytest.raises(IncompatibleError, match=message):
         checkpoints.restore(template)
     wrong.add(name, None)
+
+
+def test_another_game_or_network_is_an_error_that_names_the_leaf(tally: Callable, tmp_path: Path) -> None:
+    wrong, rules = tally("wrong model"), Rules(num_colors=2, num_ranks=3, hand_size=2)
+    network = NetworkConfig(embedding=(4,), lstm=(4,), decoder=(4,), critic=(4,))
+
+    def shapes(network: NetworkConfig = network, rules: Rules = rules) -> Any:
+        learner = BC(config=BCTraining(network=network), rules=rules, num_updates=1)
+        return jax.eval_shape(learner.init, jax.random.key(0))
+
+    others = {
+        "three players": (
+            shapes(rules=dataclasses.replace(rules, num_players=3)),
+            "embedding_0/kernel: expected float32",
+        ),
+        "a wider network": (
+            shapes(dataclasses.replace(network, embedding=(6,))),
+            "embedding_0/bias: expected float32.6.",
+        ),
+        "a deeper network": (shapes(dataclasses.replace(network, lstm=(4, 4))), "lstm_1/.* is not stored there"),
+        "another kind": (
+            shapes(dataclasses.replace(network, lstm=())),
+            "lstm_0/.* is stored but not part of the model",
+        ),
+    }
+    saved = shapes()
+    saved = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), saved.replace(key=jnp.zeros(2)))
+    with Checkpointer(tmp_path) as checkpoints:
+        checkpoints.save(1, saved.replace(key=jax.random.key(0)))
+        for name, (template, message) in others.items():
+            with pytest.raises(IncompatibleError, match=message):
+                checkpoints.restore(template)
+            wrong.add(name, None)
 
 
 def test_another_format_is_an_error_and_a_flipped_version_is_damage(

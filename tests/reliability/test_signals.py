@@ -37,9 +37,11 @@ def test_killed_runs_end_like_undisturbed_ones(
     algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     """SIGKILL at random instants from the moment that a run holds its folder, several per run."""
+    count = injections({"bc": 2, "hdr_ippo": 1}.get(algo, 0), 67)
+    if count == 0:
+        pytest.skip("two learners are enough for the short form")
     reference, rng, kills = undisturbed(algo), random.Random(f"kill {algo}"), tally("kill")
-    expected, count = reference.result(), injections(2, 67)
-    window_s, number = 4.0, 0
+    expected, window_s = reference.result(), 4.0
     for number in itertools.count():
         run = like(reference, tmp_path / str(number))
         while number_of(kills) < count:
@@ -70,8 +72,11 @@ def number_of(kills: object) -> int:
 def test_sigterm_saves_and_exits_with_143(
     algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
+    count = injections({"hdr_ippo": 1}.get(algo, 0), 7)
+    if count == 0:
+        pytest.skip("one learner is enough for the short form")
     reference, rng, stops = undisturbed(algo), random.Random(f"term {algo}"), tally("SIGTERM")
-    expected, count = reference.result(), injections(1, 7)
+    expected = reference.result()
     for number in range(count):
         run = like(reference, tmp_path / str(number))
         process = run.start()
@@ -91,7 +96,12 @@ def test_sigterm_saves_and_exits_with_143(
             stops.add(f"run {number}", None)
 
 
-def test_ctrl_c_twice_leaves_the_last_good_step(undisturbed: Callable[[str], Run], tmp_path: Path) -> None:
+def test_ctrl_c_twice_leaves_the_last_good_step(
+    undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
+) -> None:
+    if not injections(0, 1):
+        pytest.skip("tests/test_runs.py is the short form")
+    row = tally("Ctrl-C twice")
     run = like(undisturbed("hdr_ippo"), tmp_path / "run")
     process = run.start()
     wait_for(lambda: len(run.steps()) > 0 or process.exitcode is not None)
@@ -103,3 +113,4 @@ def test_ctrl_c_twice_leaves_the_last_good_step(undisturbed: Callable[[str], Run
     assert process.exitcode == 130 and "KeyboardInterrupt" not in run.output(), run.output()
     assert run.steps()[-1] >= good
     assert run.finish() == 0 and run.result() == undisturbed("hdr_ippo").result() and run.leftovers() == []
+    row.add("hdr_ippo", None)
