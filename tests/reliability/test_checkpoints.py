@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import os
 import random
 import shutil
 import subprocess
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,8 @@ from hanabi_rl.learners.bc import BC
 from hanabi_rl.networks import NetworkConfig
 from hanabi_rl.trees import IncompatibleError
 
+LIMIT_S = 5  # for a step back; only the full run is timed
+
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -41,11 +45,12 @@ def files_of(saved: Path) -> list[Path]:
     return sorted(path.relative_to(saved) for path in (saved / "2").rglob("*") if path.is_file())
 
 
-def harm_of_damage(saved: Path, copy: Path, damage: Callable[[Path], None]) -> str | None:
+def harm_of_damage(saved: Path, copy: Path, damage: Callable[[Path], None], limit_s: float = math.inf) -> str | None:
     """What restoring makes of a damaged newest checkpoint: None where it is bit-exact, or one step back with a warning
     that names it."""
     shutil.copytree(saved, copy)
     damage(copy)
+    started = time.monotonic()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -53,6 +58,9 @@ def harm_of_damage(saved: Path, copy: Path, damage: Callable[[Path], None]) -> s
                 restored = checkpoints.restore(make_state(0))
         except Exception as error:
             return f"{type(error).__name__}: {error}"
+    seconds = time.monotonic() - started
+    if seconds > limit_s:
+        return f"it took {seconds:.1f} s"
     shutil.rmtree(copy)
     exact = [raw(leaf) for leaf in jax.tree.leaves(make_state(restored.step))]
     if [raw(leaf) for leaf in jax.tree.leaves(restored.state)] != exact or restored.loader != {"epoch": restored.step}:
@@ -64,7 +72,7 @@ def harm_of_damage(saved: Path, copy: Path, damage: Callable[[Path], None]) -> s
 def test_a_flipped_bit_never_restores_wrong(
     saved: Path, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    rng, flips = random.Random(2), tally("bit rot")
+    rng, flips, limit_s = random.Random(2), tally("bit rot"), injections(10**9, LIMIT_S)
     files = [path for path in files_of(saved) if (saved / path).stat().st_size]
     for number in range(injections(20, 200)):
         # Every second flip goes where Orbax does not look: the arrays' bytes.
@@ -77,11 +85,11 @@ def test_a_flipped_bit_never_restores_wrong(
             content[bit // 8] ^= 1 << bit % 8
             (copy / path).write_bytes(content)
 
-        flips.add(f"bit {bit} of {path}", harm_of_damage(saved, tmp_path / "copy", flip))
+        flips.add(f"bit {bit} of {path}", harm_of_damage(saved, tmp_path / "copy", flip, limit_s))
 
 
-def test_missing_pieces_fall_back(saved: Path, tally: Callable, tmp_path: Path) -> None:
-    pieces = tally("missing pieces")
+def test_missing_pieces_fall_back(saved: Path, injections: Callable[..., int], tally: Callable, tmp_path: Path) -> None:
+    pieces, limit_s = tally("missing pieces"), injections(10**9, LIMIT_S)
     for path in files_of(saved):
         content = (saved / path).read_bytes()
         for name, rest in (("deleted", None), ("emptied", b""), ("cut in half", content[: len(content) // 2])):
@@ -89,7 +97,7 @@ def test_missing_pieces_fall_back(saved: Path, tally: Callable, tmp_path: Path) 
             def cut(copy: Path, path: Path = path, rest: bytes | None = rest) -> None:
                 (copy / path).unlink() if rest is None else (copy / path).write_bytes(rest)
 
-            pieces.add(f"{path} {name}", harm_of_damage(saved, tmp_path / "copy", cut))
+            pieces.add(f"{path} {name}", harm_of_damage(saved, tmp_path / "copy", cut, limit_s))
 
 
 def test_a_half_deleted_step_is_neither_latest_nor_best(
