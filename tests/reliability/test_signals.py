@@ -37,7 +37,7 @@ def test_killed_runs_end_like_undisturbed_ones(
     algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     """SIGKILL at random instants from the moment that a run holds its folder, several per run."""
-    count = injections({"bc": 2, "hdr_ippo": 1}.get(algo, 0), 67)
+    count = injections({"bc": 1, "hdr_ippo": 1}.get(algo, 0), 67)
     if count == 0:
         pytest.skip("two learners are enough for the short form")
     reference, rng, kills = undisturbed(algo), random.Random(f"kill {algo}"), tally("kill")
@@ -72,7 +72,7 @@ def number_of(kills: object) -> int:
 def test_sigterm_saves_and_exits_with_143(
     algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    count = injections({"hdr_ippo": 1}.get(algo, 0), 7)
+    count = injections({"bc": 1}.get(algo, 0), 7)
     if count == 0:
         pytest.skip("one learner is enough for the short form")
     reference, rng, stops = undisturbed(algo), random.Random(f"term {algo}"), tally("SIGTERM")
