@@ -1,28 +1,34 @@
 """Checkpoints of a whole training state: Orbax's manager with our manifest, made to survive kills and flipped bits.
 
-A checkpoint is a folder `<directory>/<step>/` with the items `state`, `loader`, `policy`, `metrics` and `manifest`.
+A checkpoint is a folder `<directory>/<step>/` with the items `state`, `loader`, `policy`, `evaluation` (its metrics)
+and `manifest`.
 `state` is the un-replicated pytree, so it restores on any number of devices. The facts this file guards against were
 measured on Orbax 0.12: it restores damaged bytes silently, casts dtypes, lets a NaN metric evict the best checkpoint,
-and does not fsync everything it renames.
+opens no folder in which an item named `metrics` is damaged, and does not fsync everything it renames. So the metrics
+are an item of ours, and which checkpoints to keep is decided here.
 """
 
 from __future__ import annotations
 
-import math
+import shutil
+import threading
+import time
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import orbax.checkpoint as ocp
-from orbax.checkpoint import checkpoint_managers as ocm
 
 from hanabi_rl import trees
 from hanabi_rl.files import fsync_path, fsync_tree, read_json, to_json
 from hanabi_rl.trees import CorruptError, IncompatibleError, Manifest, PyTree
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_COMMITTED = "commit_success.txt"  # Orbax writes it last: without it a step does not count
+_PATIENCE_S = 60.0  # for the threads of a save that failed
 
 
 class Restored(NamedTuple):
@@ -31,7 +37,7 @@ class Restored(NamedTuple):
     step: int
     state: PyTree  # as the template given to `restore`
     loader: dict[str, Any] | None  # the data loader's position
-    metrics: dict[str, float]  # -inf where they were not finite
+    metrics: dict[str, float | None]  # None where they were not finite
 
 
 class Checkpointer:
@@ -53,31 +59,36 @@ class Checkpointer:
         best_metric: str = "score",
         policy: Mapping[str, Any] | None = None,
     ) -> None:
-        def score(metrics: Mapping[str, float]) -> float:
-            return metrics.get(best_metric, -math.inf)
-
         self._directory = directory.resolve()
         self._directory.mkdir(parents=True, exist_ok=True)
+        self._keep_latest, self._best_metric = keep_latest, best_metric
         self._policy = None if policy is None else to_json({**policy, "score_metric": best_metric})
         self._at: int | None = None  # the step last saved or restored
+        self._warn_of_unfinished()
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
-                preservation_policy=ocm.AnyPreservationPolicy(
-                    [
-                        ocm.LatestN(keep_latest),
-                        ocm.BestN(get_metric_fn=score, reverse=False, n=1, keep_checkpoints_without_metrics=False),
-                    ]
-                ),
-                best_fn=score,
-                best_mode="max",
-                # A step counts from the moment its commit file is there, and stops counting first when it is deleted.
                 atomicity_options=ocp.options.AtomicityOptions(mode=ocp.options.AtomicityMode.COMMIT_FILE),
                 cleanup_tmp_directories=True,
                 # An asynchronous save reports its errors one save too late, and hashing needs a host copy anyway.
                 enable_async_checkpointing=False,
             ),
         )
+
+    def _warn_of_unfinished(self) -> None:
+        """Orbax is about to delete the steps that have no commit file: says so where the newest is among them."""
+        steps = {
+            int(path.name): (path / _COMMITTED).exists() for path in self._directory.iterdir() if path.name.isdigit()
+        }
+        latest = max((step for step, committed in steps.items() if committed), default=None)
+        for step in sorted(steps):
+            if latest is None or step > latest:
+                before = "there is none before it" if latest is None else f"going back to {latest}"
+                warnings.warn(
+                    f"{self._directory}: checkpoint {step} was never finished, or part of it is missing: {before}",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
 
     def steps(self) -> list[int]:
         """The committed steps, rising."""
@@ -102,7 +113,8 @@ class Checkpointer:
 
         Raises:
             ValueError: where a leaf is no array, or `directory` holds checkpoints that nobody restored from.
-            RuntimeError: where Orbax did not commit the step.
+            OSError: where the step cannot be written (a full disk): the earlier steps are as they were, and the next
+                save is tried afresh.
         """
         if step == self._at:
             return
@@ -113,28 +125,57 @@ class Checkpointer:
                 "restore from it or use a new folder"
             )
         for old in stale:
-            self._manager.delete(old)
+            self._delete(old)
         arrays, manifest = trees.to_host(state)
-        loader, metrics = to_json(loader), {name: _rankable(value) for name, value in (metrics or {}).items()}
+        loader, metrics = to_json(loader), to_json(metrics or {})
+        sha256 = _digest(manifest, loader, self._policy, metrics)
         items = {
             "state": ocp.args.PyTreeSave(trees.storable(arrays)),
             "loader": ocp.args.JsonSave(loader),
             "policy": ocp.args.JsonSave(self._policy),
-            "manifest": ocp.args.JsonSave(
-                {
-                    "format_version": FORMAT_VERSION,
-                    "leaves": manifest,
-                    "sha256": trees.manifest_digest(manifest, loader, self._policy, to_json(metrics)),
-                }
-            ),
+            "evaluation": ocp.args.JsonSave(metrics),
+            "manifest": ocp.args.JsonSave({"format_version": FORMAT_VERSION, "leaves": manifest, "sha256": sha256}),
         }
-        saved = self._manager.save(step, args=ocp.args.Composite(**items), metrics=metrics, force=True)
-        self._manager.wait_until_finished()
-        if not saved or self.latest_step() != step:
-            raise RuntimeError(f"{self._directory}: Orbax did not commit step {step} (latest is {self.latest_step()})")
-        fsync_tree(self._directory / str(step))
-        fsync_path(self._directory)
+        folder, threads = self._directory / str(step), set(threading.enumerate())
+        try:
+            saved = self._manager.save(step, args=ocp.args.Composite(**items), force=True)
+            self._manager.wait_until_finished()
+            if not saved or not (folder / _COMMITTED).exists():
+                raise OSError(f"Orbax did not commit it (latest is {self.latest_step()})")
+            fsync_tree(folder)
+            fsync_path(self._directory)
+        except Exception as error:  # a full disk surfaces as whatever the layer that met it raises
+            _wait_for_others(threads)
+            with suppress(OSError):  # frees the space; the step can be saved again
+                self._delete(step)
+            reason = f"{type(error).__name__}: {str(error)[:300]}"
+            raise OSError(f"{folder}: the checkpoint cannot be written: {reason}") from error
         self._at = step
+        self._delete_superseded()
+
+    def _delete(self, step: int) -> None:
+        """Deletes a step, its commit file first: Orbax deletes in any order, and what a kill leaves would count."""
+        folder = self._directory / str(step)
+        (folder / _COMMITTED).unlink(missing_ok=True)
+        fsync_path(folder)
+        shutil.rmtree(folder)
+        self._manager.reload()
+
+    def _delete_superseded(self) -> None:
+        """Keeps the latest steps and the best one."""
+        steps = self.steps()
+        kept = set(steps[-self._keep_latest :])
+        if scored := {step: score for step in steps if (score := self._score(step)) is not None}:
+            kept.add(max(scored, key=lambda step: (scored[step], step)))
+        for step in set(steps) - kept:
+            self._delete(step)
+
+    def _score(self, step: int) -> float | None:
+        """The metric that ranks a step; None where it was not measured, was not finite, or cannot be read."""
+        try:
+            return read_documents(self._directory / str(step)).metrics.get(self._best_metric)
+        except (CorruptError, IncompatibleError):
+            return None
 
     def restore(self, template: PyTree, step: int | None = None) -> Restored:
         """Reads the latest intact checkpoint, or the one at `step`.
@@ -183,13 +224,20 @@ class Checkpointer:
         self.close()
 
 
+def _wait_for_others(known: set[threading.Thread]) -> None:
+    """Waits for the threads that a failed save of Orbax's has left: they may still be writing."""
+    end = time.monotonic() + _PATIENCE_S
+    while set(threading.enumerate()) - known and time.monotonic() < end:  # some may not have begun: no `join`
+        time.sleep(0.01)
+
+
 class Documents(NamedTuple):
     """The JSON items of one checkpoint, verified."""
 
     leaves: Manifest
     loader: dict[str, Any] | None
     policy: dict[str, Any] | None
-    metrics: dict[str, float]
+    metrics: dict[str, float | None]
 
 
 def read_documents(folder: Path) -> Documents:
@@ -200,21 +248,35 @@ def read_documents(folder: Path) -> Documents:
         CorruptError: where one is missing or not what was saved.
         IncompatibleError: for another format version.
     """
+    manifest = _read_item(folder, "manifest")
+    version = manifest.get("format_version") if isinstance(manifest, dict) else None
     try:
-        manifest = read_json(folder / "manifest" / "metadata")
-        loader = read_json(folder / "loader" / "metadata")
-        policy = read_json(folder / "policy" / "metadata")
-        metrics = read_json(folder / "metrics" / "metrics")
-        version, leaves, digest = manifest["format_version"], manifest["leaves"], manifest["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CorruptError(f"{folder}: {type(error).__name__}: {error}") from error
-    if digest != trees.manifest_digest(leaves, loader, policy, to_json(metrics)):
+        loader, policy, metrics = (_read_item(folder, name) for name in ("loader", "policy", "evaluation"))
+        if manifest["sha256"] != _digest(manifest["leaves"], loader, policy, metrics):
+            raise CorruptError(
+                f"{folder}: the manifest, loader, policy or metrics are not what was saved: the data is damaged"
+            )
+    except (CorruptError, KeyError, TypeError, ValueError) as error:
+        if version == FORMAT_VERSION or version is None:
+            raise CorruptError(f"{folder}: {type(error).__name__}: {error}") from error
+        raise IncompatibleError(f"{folder}: expected checkpoint format {FORMAT_VERSION}, got {version}") from error
+    if version != FORMAT_VERSION:  # the digest says that it is ours
         raise CorruptError(
-            f"{folder}: the manifest, loader, policy or metrics are not what was saved: the data is damaged"
+            f"{folder}: says that it is of format {version!r}, not {FORMAT_VERSION}: the data is damaged"
         )
-    if version != FORMAT_VERSION:
-        raise IncompatibleError(f"{folder}: expected checkpoint format {FORMAT_VERSION}, got {version}")
-    return Documents(leaves, loader, policy, metrics)
+    return Documents(manifest["leaves"], loader, policy, metrics)
+
+
+def _read_item(folder: Path, name: str) -> Any:
+    try:
+        return read_json(folder / name / "metadata")
+    except (OSError, ValueError) as error:
+        raise CorruptError(f"{folder}: {type(error).__name__}: {error}") from error
+
+
+def _digest(leaves: Manifest, *documents: Any) -> str:
+    """What a manifest stores of itself and the documents. Another format has another digest, even of equal ones."""
+    return trees.manifest_digest(leaves, FORMAT_VERSION, *documents)
 
 
 def read_checkpoint(folder: Path, template: PyTree) -> Restored:
@@ -223,9 +285,3 @@ def read_checkpoint(folder: Path, template: PyTree) -> Restored:
     trees.check_structure(documents.leaves, template, where=str(folder))
     leaves = trees.read_leaves(folder / "state", documents.leaves, documents.leaves)
     return Restored(int(folder.name), trees.like(template, leaves), documents.loader, documents.metrics)
-
-
-def _rankable(metric: Any) -> float:
-    value = float(metric)
-    # A NaN would win every comparison and evict the best checkpoint.
-    return value if math.isfinite(value) else -math.inf

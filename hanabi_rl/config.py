@@ -331,7 +331,7 @@ def parse_args(cls: type[T], algo: str, configs: Path, default_preset: str, args
     run_dir = flag_value("--run-dir", args)
     if run_dir is None:
         raise ValueError("--resume: expected the run to continue in --run-dir, got none")
-    saved = read_config(Path(run_dir))
+    saved = read_config(Path(run_dir), algo=algo)
     config = tyro.cli(cls, default=from_dict(cls, saved), args=args, description=cls.__doc__)
     check_resumable(saved, to_dict(config), may_differ=MAY_DIFFER_ON_RESUME)
     return config

@@ -67,7 +67,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # json's and unicode's own errors, which do not name the file
+    except (ValueError, RecursionError) as error:  # json's and unicode's own errors, which do not name the file
         raise ValueError(f"{path} is not valid JSON: {error}") from error
 
 
@@ -98,6 +98,21 @@ def committed_folder(folder: Path) -> Path:
     renames."""
     old = _set_aside(folder)
     return old if not folder.exists() and old.exists() else folder
+
+
+def finish_replacements(folder: Path) -> None:
+    """Removes from `folder` what a kill left of the atomic writes into it. Nobody else may be writing there."""
+    for path in folder.glob(".*.old"):
+        replaced = folder / path.name.removeprefix(".").removesuffix(".old")
+        if replaced.exists():
+            shutil.rmtree(path)
+        else:
+            path.rename(replaced)
+    for path in folder.glob(".*.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def replace_folder(new: Path, folder: Path) -> None:

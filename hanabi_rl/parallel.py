@@ -64,6 +64,11 @@ def psum(tree: T) -> T:
     return jax.lax.psum(tree, AXIS)
 
 
+def pmean(x: jax.Array) -> jax.Array:
+    """The mean of a value over the devices; for use inside a function given to `data_parallel`."""
+    return jax.lax.pmean(x, AXIS)
+
+
 def pmax(x: jax.Array) -> jax.Array:
     """The largest of a value over the devices; for use inside a function given to `data_parallel`."""
     return jax.lax.pmax(x, AXIS)

@@ -1,4 +1,4 @@
-"""A run's folder: its name, config.json, summary.json, and how it stops.
+"""A run's folder: its name, who may write in it, config.json, summary.json, and how it stops.
 
 In `runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`, `metrics.jsonl`, `tensorboard/`,
 `checkpoints/<step>/`, `policy/` (the best), `policy-latest/`, `summary.json` and plots.
@@ -7,12 +7,15 @@ In `runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`, `met
 from __future__ import annotations
 
 import datetime
+import fcntl
 import importlib.metadata
 import os
 import platform
 import signal
 import subprocess
-from collections.abc import Collection, Mapping
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -20,6 +23,8 @@ from typing import Any
 from hanabi_rl.files import read_json, to_json, write_json
 
 FORMAT_VERSION = 1
+LOCK = ".lock"
+_WRITTEN_BY_RUNS = ("config.json", "checkpoints", "metrics.jsonl", "policy", "policy-latest", "summary.json")
 _PACKAGES = ("hanabi-rl", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -35,13 +40,16 @@ def create_run(
     """Makes the folder of a new run, `run_dir` or a fresh name under `root`, and returns it.
 
     Raises:
-        ValueError: where `run_dir` already holds a run.
+        ValueError: where `run_dir` already holds a run, or parts of one.
     """
     if run_dir is not None:
-        if (run_dir / "config.json").exists():
+        held = [name for name in _WRITTEN_BY_RUNS if (run_dir / name).exists()]
+        if "config.json" in held:
             raise ValueError(
                 f"--run-dir {run_dir} already holds a run: add --resume to continue it, or name a new folder"
             )
+        if held:
+            raise ValueError(f"--run-dir {run_dir}: expected a new folder, got one with {', '.join(held)} of some run")
         run_dir.mkdir(parents=True, exist_ok=True)
         return run_dir
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -54,6 +62,34 @@ def create_run(
             continue
         return folder
     raise ValueError(f"expected a free name for a run under {root}, got 999 folders named {name}")
+
+
+@contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """Holds the run's folder for this process alone. The lock dies with its process, however that ends; the file stays.
+
+    Raises:
+        ValueError: where another process holds it, or nothing can be written there.
+    """
+    try:
+        file = (run_dir / LOCK).open("a+")
+    except OSError as error:
+        raise ValueError(f"{run_dir}: expected a run's folder that can be written to, got: {error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise ValueError(
+                f"{run_dir}: another run is at work there ({file.read().strip() or 'just started'}): "
+                "wait for it, stop it, or name another --run-dir"
+            ) from error
+        except OSError as error:  # some network file systems
+            warnings.warn(f"{run_dir} cannot be locked, so do not start two runs in it: {error}", stacklevel=3)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
 
 
 def write_config(run_dir: Path, config: Mapping[str, Any], *, algo: str, seed: int) -> None:
@@ -69,18 +105,24 @@ def write_config(run_dir: Path, config: Mapping[str, Any], *, algo: str, seed: i
     write_json(run_dir / "config.json", record)
 
 
-def read_config(run_dir: Path) -> dict[str, Any]:
+def read_config(run_dir: Path, *, algo: str | None = None) -> dict[str, Any]:
     """The `config` that `write_config` stored in `run_dir`.
 
     Raises:
-        ValueError: where `run_dir` holds no run, or one of another format.
+        ValueError: where `run_dir` holds no run, one of another format, or (where `algo` is given) of another
+            algorithm.
     """
     path = run_dir / "config.json"
     if not path.exists():
         raise ValueError(f"expected a run's folder with a config.json in it, got {run_dir}")
     record = read_json(path)
-    if record.get("format_version") != FORMAT_VERSION:
-        raise ValueError(f"{path}: expected format_version {FORMAT_VERSION}, got {record.get('format_version')}")
+    version = record.get("format_version") if isinstance(record, dict) else None
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{path}: expected format_version {FORMAT_VERSION}, got {version}")
+    if missing := [key for key in ("algorithm", "config") if key not in record]:
+        raise ValueError(f"{path}: expected a key {missing[0]!r}, got only {sorted(record)}")
+    if algo is not None and record["algorithm"] != algo:
+        raise ValueError(f"{run_dir}: expected a run of {algo}, got one of {record['algorithm']}")
     return dict(record["config"])
 
 

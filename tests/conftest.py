@@ -1,4 +1,4 @@
-"""What every test can use: `shared_data` finds recorded games, `taught_games` makes small ones to clone, and
+"""What every test can use: `shared_data` finds recorded games, `make_games` and `taught_games` make some, and
 `run_python` runs code in a fresh interpreter."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import jax
@@ -61,10 +61,10 @@ def run_python() -> Callable[..., str]:
     returns its stdout.
 
     JAX fixes the number of devices when it starts, so a test of several devices needs a process of its own. Warnings
-    are errors there too. The test fails with the output where the code fails.
+    are errors there too. The test fails with the output where the code fails. `within` is a command that runs it.
     """
 
-    def run(code: str, *, devices: int = 1, timeout_s: float = 600) -> str:
+    def run(code: str, *, devices: int = 1, timeout_s: float = 600, within: Sequence[str] = ()) -> str:
         environment = os.environ | {
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
@@ -72,7 +72,7 @@ def run_python() -> Callable[..., str]:
         }
         warnings = ["-W", "error", "-W", "ignore:jax.core.pytype_aval_mappings is deprecated:DeprecationWarning"]
         done = subprocess.run(
-            [sys.executable, *warnings, "-c", code],
+            [*within, sys.executable, *warnings, "-c", code],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -83,6 +83,35 @@ def run_python() -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def make_games() -> Callable[..., Games]:
+    """`make_games(rules, num_games, seed)`: see `random_games`."""
+    return random_games
+
+
+def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
+    """Random legal games; every second one stops after 9 moves, unfinished, unless it is over by then."""
+    rng = np.random.default_rng(seed)
+    tables, moves = [], []
+    for game in range(num_games):
+        table, played = Table(rules, rng.permutation(full_deck(rules))), []
+        while not table.over and (game % 2 == 0 or len(played) < 9):
+            legal = [action for action in range(rules.num_moves) if table.illegal_reason(action) is None]
+            played.append(int(rng.choice(legal)))
+            table.apply(played[-1])
+        tables.append(table)
+        moves.append(np.array(played, np.int32))
+    return Games(
+        rules=rules,
+        decks=np.array([table.deck for table in tables], np.uint8),
+        actions=pad_moves(rules, moves),
+        num_actions=np.array([len(played) for played in moves], np.int32),
+        scores=np.array([table.score for table in tables], np.int32),
+        game_ids=np.arange(100, 100 + num_games, dtype=np.int32),
+        unfinished=np.array([not table.over for table in tables]),
+    )
 
 
 @pytest.fixture(scope="session")

@@ -9,34 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
+from states import make_state, raw
 
 from hanabi_rl.checkpoint import Checkpointer, Restored
 from hanabi_rl.trees import CorruptError, IncompatibleError
-
-
-def make_state(seed: int) -> dict[str, Any]:
-    """A state with everything a trainer's has: optax tuples, keys of two kinds, bfloat16, an array without elements,
-    NumPy."""
-    rng = np.random.default_rng(seed)
-    params = {"actor": {"kernel": jnp.asarray(rng.normal(size=(96, 64)), jnp.float32), "bias": jnp.zeros(5)}}
-    return {
-        "params": params,
-        "opt_state": optax.adam(1e-3).init(params),
-        "carry": ((jnp.asarray(rng.normal(size=(4, 3)), jnp.bfloat16),),),
-        "key": jax.random.key(seed),
-        "env_keys": jax.random.split(jax.random.key(seed, impl="rbg"), 4),
-        "deck": jnp.zeros((4, 0), jnp.uint32),
-        "done": jnp.asarray(rng.integers(0, 2, 4), bool),
-        "games": rng.integers(0, 2**60, 3),
-        "update": jnp.int32(seed),
-    }
-
-
-def raw(leaf: Any) -> tuple[str, tuple[int, ...], bytes]:
-    data = jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
-    return str(leaf.dtype), tuple(leaf.shape), np.asarray(data).tobytes()
 
 
 def assert_same(left: Any, right: Any) -> None:
@@ -99,7 +76,7 @@ def test_missing_steps_are_named(saved: Path, tmp_path: Path) -> None:
 
 def test_a_checkpoint_has_its_five_items(saved: Path) -> None:
     items = {path.name for path in (saved / "2").iterdir() if path.is_dir()}
-    assert items == {"state", "loader", "policy", "metrics", "manifest"}
+    assert items == {"state", "loader", "policy", "evaluation", "manifest"}
 
 
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
@@ -114,11 +91,11 @@ def test_a_flipped_bit_in_the_arrays_falls_back_with_a_warning(damaged: Path, pl
     assert_same(restored.state, make_state(1))
 
 
-@pytest.mark.parametrize("item", ["manifest/metadata", "loader/metadata", "metrics/metrics", "policy/metadata"])
+@pytest.mark.parametrize("item", ["manifest/metadata", "loader/metadata", "evaluation/metadata", "policy/metadata"])
 def test_damaged_documents_fall_back_too(damaged: Path, item: str) -> None:
     path = damaged / "2" / item
     text = path.read_text()
-    path.write_text(text.replace("2", "3") if "2" in text else "{}")
+    path.write_text(text.replace("3", "4") if "3" in text else "{}")
     with pytest.warns(RuntimeWarning, match="checkpoint 2 is damaged"):
         assert restore(damaged).step == 1
 
@@ -140,7 +117,11 @@ def test_nothing_intact_is_an_error(damaged: Path) -> None:
 
 def test_an_uncommitted_step_does_not_count_and_gives_way(damaged: Path) -> None:
     (damaged / "2" / "commit_success.txt").unlink()  # as a kill in the middle of a save leaves it
-    with Checkpointer(damaged) as checkpointer:
+    with pytest.warns(
+        RuntimeWarning, match="checkpoint 2 was never finished, or part of it is missing: going back to 1"
+    ):
+        checkpointer = Checkpointer(damaged)
+    with checkpointer:
         assert checkpointer.latest_step() == 1
         checkpointer.restore(make_state(0))
         checkpointer.save(2, make_state(5), metrics={"score": 0.0})
@@ -182,7 +163,7 @@ def test_the_latest_and_the_best_are_kept_and_nan_does_not_evict(tmp_path: Path)
     save_steps(tmp_path, {1: 3.0, 2: 9.0, 3: 5.0, 4: math.nan, 5: math.inf, 6: 4.0})
     with Checkpointer(tmp_path) as checkpointer:
         assert checkpointer.steps() == [2, 5, 6]
-    assert restore(tmp_path, step=5).metrics == {"score": -math.inf}
+    assert restore(tmp_path, step=5).metrics == {"score": None}
 
 
 def test_saving_a_step_twice_does_nothing(tmp_path: Path) -> None:
@@ -215,8 +196,8 @@ def test_a_leaf_that_is_no_array_is_named(tmp_path: Path) -> None:
 
 
 def test_another_format_is_an_error_not_damage(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hanabi_rl.checkpoint.FORMAT_VERSION", 2)
-    with pytest.raises(IncompatibleError, match="expected checkpoint format 2, got 1"):
+    monkeypatch.setattr("hanabi_rl.checkpoint.FORMAT_VERSION", 3)
+    with pytest.raises(IncompatibleError, match="expected checkpoint format 3, got 2"):
         restore(damaged)
 
 

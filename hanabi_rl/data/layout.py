@@ -23,6 +23,7 @@ from hanabi_rl.files import fsync_path
 TURNS = 89  # AH2AC2 pads the games of every file to this length
 DIMENSIONS = {"actions": 3, "decks": 3, "game_ids": 1, "num_actions": 1, "num_players": 0, "scores": 1}
 OPTIONAL = {"human_seats": 2}
+MAX_TURNS = 1024  # far beyond any game: what replays a file of games allocates by its number of turns
 
 
 def read(path: Path, validate: bool = True) -> Games:
@@ -91,7 +92,7 @@ def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     try:
         with safe_open(path, framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError, ValueError) as error:  # the last two: a dtype that NumPy lacks
         raise GameDataError(
             f"expected a safetensors file, got one that cannot be read: {error}", source=str(path)
         ) from error
@@ -112,13 +113,24 @@ def _check_tensors(tensors: dict[str, np.ndarray], source: str, validate: bool) 
             raise GameDataError(f"expected {expected}, got dtype {tensor.dtype}", source=source, field=name)
         if tensor.ndim != known[name]:
             raise GameDataError(f"expected {known[name]} axes, got shape {tensor.shape}", source=source, field=name)
+        if tensor.dtype.itemsize > 4 and name not in ("game_ids", "num_players") and tensor.size:
+            _check_narrows(tensor, name, source)
+
+
+def _check_narrows(tensor: np.ndarray, name: str, source: str) -> None:
+    """A number that does not fit into int32 would come out as another one."""
+    limits = np.iinfo(np.int32)
+    if tensor.min() < limits.min or tensor.max() > limits.max:
+        game = int(np.argwhere((tensor < limits.min) | (tensor > limits.max))[0, 0])
+        problem = f"expected numbers from {limits.min} to {limits.max}, got {tensor.min()} to {tensor.max()}"
+        raise GameDataError(problem, source=source, field=name, game=game)
 
 
 def _rules(num_players: int, metadata: dict[str, str], source: str) -> Rules:
     try:
         fields: dict[str, Any] = json.loads(metadata.get("rules", "{}"))
         rules = Rules(**{"num_players": num_players} | fields)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise GameDataError(
             f"expected rules that can be played, got: {error}", source=source, field="num_players"
         ) from error
@@ -134,6 +146,8 @@ def _rules(num_players: int, metadata: dict[str, str], source: str) -> Rules:
 def _check_shapes(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> None:
     num_games = len(tensors["game_ids"])
     num_turns = tensors["actions"].shape[1]
+    if num_turns > MAX_TURNS:
+        raise GameDataError(f"expected at most {MAX_TURNS} turns, got {num_turns}", source=source, field="actions")
     expected = {
         "actions": (num_games, num_turns, rules.num_players),
         "decks": (num_games, rules.deck_size, 2),

@@ -6,6 +6,8 @@ The site's record has no score (it is replayed) and no human seats: ours go unde
 from __future__ import annotations
 
 import json
+import reprlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import SiteGame, game_from_json, game_to_json
 from hanabi_rl.files import write_text
 
+MIN_BRACKETS, CHARACTERS_A_BRACKET = 1000, 12  # of a game; one of its cards or moves takes at least 21 characters
+
 
 def read(path: Path, validate: bool = True) -> Games:
     """The games in the file, `unfinished` not yet known; a game without an id gets its position.
@@ -24,8 +28,10 @@ def read(path: Path, validate: bool = True) -> Games:
     Records name cards, not slots: reading replays them, and an illegal move is an error whatever `validate` says.
     Raises GameDataError naming the first game that is malformed, illegal, or of another number of players.
     """
-    records = _records(path)
-    played = [_read_game(record, game, str(path)) for game, record in enumerate(records)]
+    played, seats = [], []
+    for game, record in enumerate(_records(path)):  # one at a time: only what is a game is kept
+        played.append(_read_game(record, game, str(path)))
+        seats.append(_human_seats(record, played[-1].rules, game, str(path)))
     rules = played[0].rules if played else Rules()
     for game, one in enumerate(played):
         if one.rules != rules:
@@ -40,7 +46,7 @@ def read(path: Path, validate: bool = True) -> Games:
         scores=np.array([one.score for one in played], np.int32),
         game_ids=np.array(ids, np.int64 if max(ids, default=0) > np.iinfo(np.int32).max else np.int32),
         unfinished=np.zeros(len(played), bool),
-        human_seats=_human_seats(records, rules, str(path)),
+        human_seats=_join_seats(seats, rules),
     )
 
 
@@ -62,22 +68,28 @@ def write(path: Path, games: Games) -> None:
         write_text(path, json.dumps(records[0] if len(records) == 1 else records, separators=(",", ":")) + "\n")
 
 
-def _records(path: Path) -> list[Any]:
+def _records(path: Path) -> Iterator[Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".jsonl":
+            with path.open(encoding="utf-8") as file:
+                for number, line in enumerate(file, start=1):
+                    if line.strip():
+                        yield _parse(line, f"{path}, line {number}")
+        else:
+            content = _parse(path.read_text(encoding="utf-8"), str(path))
+            yield from content if isinstance(content, list) else [content]
     except UnicodeDecodeError as error:
         raise GameDataError(f"expected text, got: {error}", source=str(path)) from error
-    if path.suffix == ".jsonl":
-        lines = [line for line in enumerate(text.splitlines(), start=1) if line[1].strip()]
-        return [_parse(line, f"{path}, line {number}") for number, line in lines]
-    content = _parse(text, str(path))
-    return content if isinstance(content, list) else [content]
 
 
 def _parse(text: str, source: str) -> Any:
+    # An object or list takes up to a hundred times the two characters that it can be written in.
+    brackets = text.count("{") + text.count("[")
+    if brackets > MIN_BRACKETS + len(text) // CHARACTERS_A_BRACKET:
+        raise GameDataError(f"expected games, got {brackets} brackets in {len(text)} characters", source=source)
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GameDataError(f"expected JSON, got: {error}", source=source) from error
 
 
@@ -93,14 +105,19 @@ def _read_game(record: Any, game: int, source: str) -> SiteGame:
     return played
 
 
-def _human_seats(records: list[Any], rules: Rules, source: str) -> np.ndarray | None:
-    if not any("humanSeats" in record for record in records):
+def _human_seats(record: dict[str, Any], rules: Rules, game: int, source: str) -> np.ndarray | None:
+    """bool[P], seat 0 first to move; None where the record does not say."""
+    row = record.get("humanSeats")
+    if "humanSeats" not in record:
         return None
-    rows = []
-    for game, record in enumerate(records):
-        row = record.get("humanSeats", [True] * rules.num_players)
-        if not isinstance(row, list) or len(row) != rules.num_players or not all(type(seat) is bool for seat in row):
-            problem = f"expected {rules.num_players} times true or false, got {row!r}"
-            raise GameDataError(problem, source=source, field="humanSeats", game=game)
-        rows.append(np.roll(row, -(record.get("options") or {}).get("startingPlayer", 0)))
-    return np.array(rows, bool)
+    if not isinstance(row, list) or len(row) != rules.num_players or not all(type(seat) is bool for seat in row):
+        problem = f"expected {rules.num_players} times true or false, got {reprlib.repr(row)}"
+        raise GameDataError(problem, source=source, field="humanSeats", game=game)
+    return np.roll(row, -(record.get("options") or {}).get("startingPlayer", 0))
+
+
+def _join_seats(rows: list[np.ndarray | None], rules: Rules) -> np.ndarray | None:
+    """bool[N, P]: a game that does not say has people only; None where no game says."""
+    if all(row is None for row in rows):
+        return None
+    return np.array([np.ones(rules.num_players, bool) if row is None else row for row in rows], bool)

@@ -106,6 +106,7 @@ def _check_replay(games: Games, source: str, outcomes: Outcomes) -> None:
                 problem = "expected a legal move, got " + explanation.partition(": ")[2]
             _fail(games, source, "actions", game, problem, turn)
         if score[game] != games.scores[game]:
-            _fail(games, source, "scores", game, f"expected {score[game]} as replayed, got {games.scores[game]}")
+            problem = f"expected {score[game]} as replayed, got {games.scores[game]}"
+            _fail(games, source, "scores", game, problem, int(last[game]))
         problem = f"expected {bool(unfinished[game])} as replayed, got {bool(games.unfinished[game])}"
         _fail(games, source, "unfinished", game, problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from functools import cached_property
 
 RULES_VERSION = 1
@@ -31,6 +32,7 @@ class Rules:
     def __post_init__(self) -> None:
         if self.hand_size is None:
             object.__setattr__(self, "hand_size", 5 if self.num_players < 4 else 4)
+        self._check_ranges()
         copies = self.num_cards_of_rank
         if copies is None:
             last = self.num_ranks - 1
@@ -38,7 +40,7 @@ class Rules:
         object.__setattr__(self, "num_cards_of_rank", tuple(int(n) for n in copies))
         self._check()
 
-    def _check(self) -> None:
+    def _check_ranges(self) -> None:
         for field, low, high in (
             ("num_players", 2, 5),
             ("num_colors", 1, 15),
@@ -48,8 +50,10 @@ class Rules:
             ("max_life_tokens", 1, 32),
         ):
             value = getattr(self, field)
-            if not low <= value <= high:
-                raise ValueError(f"{field} must be {low} to {high}, got {value}")
+            if not isinstance(value, numbers.Integral) or not low <= int(value) <= high:
+                raise ValueError(f"{field} must be {low} to {high}, got {value!r}")
+
+    def _check(self) -> None:
         colors, ranks, copies = self.num_colors, self.num_ranks, self.num_cards_of_rank
         if colors * ranks > 31 or colors + ranks > 16:
             raise ValueError(

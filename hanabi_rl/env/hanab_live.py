@@ -8,6 +8,7 @@ It ends a game as soon as no more points can be reached, so an exported game end
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -217,29 +218,29 @@ def _check_options(options: Any, num_players: int) -> int:
         raise ValueError(f"expected 2-5 players, got {num_players}")
     for key in ("variant", "variantName"):
         if options.get(key, VARIANT) != VARIANT:
-            raise ValueError(f"expected option {key} to be {VARIANT!r}, got {options[key]!r}")
+            raise ValueError(f"expected option {key} to be {VARIANT!r}, got {reprlib.repr(options[key])}")
     for key in FOREIGN_OPTIONS:
         if options.get(key):
-            raise ValueError(f"option {key} changes the rules: expected it off, got {options[key]!r}")
+            raise ValueError(f"option {key} changes the rules: expected it off, got {reprlib.repr(options[key])}")
     start = options.get("startingPlayer", 0)
     if type(start) is not int or not 0 <= start < num_players:
-        raise ValueError(f"expected startingPlayer in 0..{num_players - 1}, got {start!r}")
+        raise ValueError(f"expected startingPlayer in 0..{num_players - 1}, got {reprlib.repr(start)}")
     return start
 
 
 def _read_card(card: Any, index: int) -> int:
     suit, rank = (card.get("suitIndex"), card.get("rank")) if isinstance(card, Mapping) else (None, None)
     if type(suit) is not int or type(rank) is not int or not (0 <= suit < 5 and 1 <= rank <= 5):
-        raise ValueError(f"card {index}: expected suitIndex 0-4 and rank 1-5, got {card!r}")
+        raise ValueError(f"card {index}: expected suitIndex 0-4 and rank 1-5, got {reprlib.repr(card)}")
     return suit * 5 + rank - 1
 
 
 def _read_action(entry: Any, index: int) -> tuple[int, int, int | None]:
     if not isinstance(entry, Mapping):
-        raise ValueError(f"action {index}: expected an object, got {entry!r}")
+        raise ValueError(f"action {index}: expected an object, got {reprlib.repr(entry)}")
     kind, target, value = entry.get("type"), entry.get("target"), entry.get("value")
     if type(kind) is not int or not PLAY <= kind <= GAME_OVER or type(target) is not int:
-        raise ValueError(f"action {index}: expected a type 0-4 and a target, got {entry!r}")
+        raise ValueError(f"action {index}: expected a type 0-4 and a target, got {reprlib.repr(entry)}")
     if value is not None and type(value) is not int:
-        raise ValueError(f"action {index}: expected a whole number as value, got {value!r}")
+        raise ValueError(f"action {index}: expected a whole number as value, got {reprlib.repr(value)}")
     return kind, target, value

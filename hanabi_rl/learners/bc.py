@@ -20,6 +20,7 @@ from hanabi_rl.data.trajectories import colour_permutations, replay
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
+from hanabi_rl.finite import apply_if_finite
 from hanabi_rl.networks import Actor, init_params, initial_carry
 
 PyTree = Any
@@ -87,7 +88,10 @@ class BC:
         return parallel.data_parallel(self.update, in_axes=(None, 0), out_axes=(None, None), donate_argnums=(0,))
 
     def update(self, state: BCState, batch: GameBatch) -> tuple[BCState, losses.Metrics]:
-        """One gradient step on the mean cross-entropy over the minibatch's decisions."""
+        """One gradient step on the mean cross-entropy over the minibatch's decisions.
+
+        Where the loss or its gradient is not finite, the state comes back as it was and the metrics say why.
+        """
         obs, legal, action, decision = self.examples(batch)
         decisions = parallel.psum(jnp.sum(decision))
         weight = decision / jnp.maximum(decisions, 1)
@@ -104,10 +108,10 @@ class BC:
 
         gradient, metrics = parallel.psum(jax.grad(loss, has_aux=True)(state.params))
         changes, opt_state = self.optimizer().update(gradient, state.opt_state, state.params)
-        state = state.replace(
-            params=optax.apply_updates(state.params, changes), opt_state=opt_state, step=state.step + 1
-        )
-        return state, metrics | {"decisions": decisions, "gradient_norm": optax.tree.norm(gradient)}
+        params = optax.apply_updates(state.params, changes)
+        metrics |= {"gradient_norm": optax.tree.norm(gradient), "parameter_norm": optax.tree.norm(params)}
+        learnt = state.replace(params=params, opt_state=opt_state, step=state.step + 1)
+        return apply_if_finite(learnt, state, metrics), metrics | {"decisions": decisions}
 
     def examples(self, batch: GameBatch) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """Replays a minibatch under its colour permutations.

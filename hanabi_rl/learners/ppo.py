@@ -23,6 +23,7 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.config import PPOConfig
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import current_player
+from hanabi_rl.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.networks import ActorCritic, NetworkConfig, init_params, initial_carry
 from hanabi_rl.returns import gae
 from hanabi_rl.rollout import ActorState, DrawEpisode, Rollout, collect, encode, initial_actors, self_play
@@ -149,7 +150,10 @@ class PPO:
     def learn(
         self, learner: LearnerState, experience: Experience, index: jax.Array, key: jax.Array
     ) -> tuple[LearnerState, losses.Metrics]:
-        """Epochs of minibatches over one stored rollout. index: int32 [N], the environments' global numbers."""
+        """Epochs of minibatches over one stored rollout. index: int32 [N], the environments' global numbers.
+
+        Where a return, loss or gradient is not finite, the learner comes back as it was and the metrics say why.
+        """
         config = self.config
         epoch_keys = jax.random.split(key, config.epochs)
         actors = jax.vmap(lambda k: self.shuffled_actors(k, index))(epoch_keys)  # (env, seat) [epochs, M, B]
@@ -166,9 +170,12 @@ class PPO:
 
         (params, opt_state), metrics = jax.lax.scan(step, (learner.params, learner.opt_state), actors)
         first_log_ratio = metrics.pop("max_log_ratio")[0]
-        metrics = {name: jnp.mean(value) for name, value in metrics.items()}
-        learner = learner.replace(params=params, opt_state=opt_state, update=learner.update + 1)
-        return learner, metrics | {"first_max_log_ratio": first_log_ratio}
+        metrics = mean_or_first_not_finite(metrics) | {
+            "return_mean": parallel.pmean(jnp.mean(experience.target)),
+            "parameter_norm": optax.tree.norm(params),
+        }
+        learnt = learner.replace(params=params, opt_state=opt_state, update=learner.update + 1)
+        return apply_if_finite(learnt, learner, metrics), metrics | {"first_max_log_ratio": first_log_ratio}
 
     def shuffled_actors(self, key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The minibatches of one epoch: (environment, seat), each int32 [M, B], environments numbered locally."""

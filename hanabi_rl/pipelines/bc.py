@@ -1,6 +1,7 @@
 """The behavioural-cloning run: games in, two policies out (best self-play, best validation accuracy)."""
 
 import dataclasses
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,9 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
     repeated."""
     train, validation = training_games(config, config.game.rules(), config.seed)
     config = dataclasses.replace(config, game=game_config(train.rules))
-    run_dir = open_run_dir("bc", config, train.rules.num_players)
-    train_bc(config, run_dir, train, validation)
-    summary = report(config, run_dir, validation)
+    with open_run_dir("bc", config, train.rules.num_players) as run_dir:
+        train_bc(config, run_dir, train, validation)
+        summary = report(config, run_dir, validation)
     print(f"\nResults: {run_dir}")
     return summary
 
@@ -83,6 +84,8 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
         "bc", config, run_dir, state, learner.policy(state), params_path="params", best_metric="val_accuracy"
     ) as session:
         trainer = _Trainer(session, config, learner, state, loader, train, validation)
+        if loader.epoch >= config.epochs:
+            print(f"{run_dir} has its {config.epochs:,} epochs: only measuring it again", file=sys.stderr)
         with Progress("BC", total=learner.num_updates, unit="minibatches", initial=int(trainer.state.step)) as progress:
             while loader.epoch < config.epochs:
                 trainer.epoch(progress)
@@ -123,12 +126,15 @@ class _Trainer:
         sums = self.sums
         for batch in self.loader.rest_of_epoch():
             shard = parallel.shard(game_batch(self.train, batch, self.color_key, self.config.permute_colors))
+            done = int(self.state.step) + 1
             self.state, metrics = self.update(self.state, shard)
+            metrics = parallel.fetch(metrics)
+            self.session.check_finite(f"minibatch {done}", metrics)
             decisions = float(metrics["decisions"])
             sums["decisions"] += decisions
             for name in ("loss", "accuracy"):
                 sums[name] += decisions * float(metrics[name])
-            progress.update(int(self.state.step), loss=sums["loss"] / sums["decisions"])
+            progress.update(done, loss=sums["loss"] / sums["decisions"])
             if self.session.stop.requested and self.loader.batch > 0:  # mid-epoch: save and leave
                 self.save({})
         measured = {f"train_{name}": sums[name] / sums["decisions"] for name in ("loss", "accuracy")}
@@ -148,7 +154,7 @@ class _Trainer:
             "val_loss_per_timestep": prediction.cross_entropy_per_timestep().mean,
             "learning_rate": float(self.learner.learning_rate(self.state.step)),
         }
-        if self.best_accuracy is None or accuracy > self.best_accuracy:
+        if math.isfinite(accuracy) and (self.best_accuracy is None or accuracy > self.best_accuracy):
             self.best_accuracy = accuracy
             self.keep(policy, BEST_ACCURACY, accuracy)
         if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:

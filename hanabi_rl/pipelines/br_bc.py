@@ -22,29 +22,29 @@ from hanabi_rl.tracking import announce_stage
 def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
     """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not repeated."""
     config = dataclasses.replace(config, game=game_config(clone_rules(config)))
-    run_dir = open_run_dir("br_bc", config, config.game.num_players)
-    announce_stage(1, 3, clone_title(config))
-    bc = reference_policy(config, run_dir)
-    announce_stage(2, 3, "BR-BC")
-    lineups = mixed_lineups(config.game.num_players, config.anneal_start, config.anneal_end, config.lineup)
+    with open_run_dir("br_bc", config, config.game.num_players) as run_dir:
+        announce_stage(1, 3, clone_title(config))
+        bc = reference_policy(config, run_dir)
+        announce_stage(2, 3, "BR-BC")
+        lineups = mixed_lineups(config.game.num_players, config.anneal_start, config.anneal_end, config.lineup)
 
-    def evaluate(policy: NetworkPolicy, config: PPOConfig) -> dict[str, float]:
-        with_bc = evaluate_pair(policy, bc, config.eval_games, config.seed, purpose="selection").summary
-        return selfplay_metrics(policy, config) | {"crossplay_with_bc_mean": with_bc.mean.mean}
+        def evaluate(policy: NetworkPolicy, config: PPOConfig) -> dict[str, float]:
+            with_bc = evaluate_pair(policy, bc, config.eval_games, config.seed, purpose="selection").summary
+            return selfplay_metrics(policy, config) | {"crossplay_with_bc_mean": with_bc.mean.mean}
 
-    training = Training(
-        "br_bc",
-        "BR-BC",
-        PPO(config, config.network, draw_episode=lineups),
-        reference=bc,
-        evaluate=evaluate,
-        selected_by="crossplay_with_bc_mean",
-        shown="partner_seats",
-    )
-    wall_s = train_ppo(config, run_dir, training)
-    announce_stage(3, 3, f"Measuring over {config.report_games:,} games")
-    summary = _report(config, run_dir, bc) | training_figures(config, wall_s)
-    write_summary(run_dir, summary)
+        training = Training(
+            "br_bc",
+            "BR-BC",
+            PPO(config, config.network, draw_episode=lineups),
+            reference=bc,
+            evaluate=evaluate,
+            selected_by="crossplay_with_bc_mean",
+            shown="partner_seats",
+        )
+        wall_s = train_ppo(config, run_dir, training)
+        announce_stage(3, 3, f"Measuring over {config.report_games:,} games")
+        summary = _report(config, run_dir, bc) | training_figures(config, wall_s)
+        write_summary(run_dir, summary)
     print(f"\nResults: {run_dir} (policy-latest/, policy/, learning-curve.png, summary.json)")
     return summary
 

@@ -16,7 +16,11 @@ CloneConfig = HDRIPPOConfig | BRBCConfig
 
 
 def clone_rules(config: CloneConfig) -> Rules:
-    """The game: the given clone's, else that of the given games, else the configured one."""
+    """The game: that of the clone already in the run, else the given clone's, else that of the given games, else the
+    configured one."""
+    kept = Path(config.run_dir or "") / REFERENCE
+    if config.resume and kept.exists():
+        return load_policy(kept).rules
     if config.bc_policy is not None:
         return load_policy(config.bc_policy).rules
     if config.bc.data:

@@ -25,17 +25,17 @@ def run_other_play(config: IPPOConfig) -> dict[str, Any]:
 
 
 def _run(config: IPPOConfig, training: Training) -> dict[str, Any]:
-    run_dir = open_run_dir(training.algo, config, config.game.num_players)
-    announce_stage(1, 2, f"{training.title} from scratch")
-    wall_s = train_ppo(config, run_dir, training)
-    announce_stage(2, 2, f"Measuring over {config.report_games:,} games")
-    played = evaluate_selfplay(reported_policy(config, run_dir), config.report_games, config.seed)
-    summary = {
-        **score_figures({"selfplay": played.summary}),
-        **training_figures(config, wall_s),
-        "links": played.links(),
-    }
-    write_summary(run_dir, summary)
+    with open_run_dir(training.algo, config, config.game.num_players) as run_dir:
+        announce_stage(1, 2, f"{training.title} from scratch")
+        wall_s = train_ppo(config, run_dir, training)
+        announce_stage(2, 2, f"Measuring over {config.report_games:,} games")
+        played = evaluate_selfplay(reported_policy(config, run_dir), config.report_games, config.seed)
+        summary = {
+            **score_figures({"selfplay": played.summary}),
+            **training_figures(config, wall_s),
+            "links": played.links(),
+        }
+        write_summary(run_dir, summary)
     table = score_table([(f"{training.title} self-play", played.summary)])
     print("\n".join(["", table, *link_lines(played), "", f"Results: {run_dir} (policy/, learning-curve.png)"]))
     return summary

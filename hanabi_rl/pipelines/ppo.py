@@ -1,6 +1,7 @@
 """The training loop of every PPO learner: updates, evaluation, logging, checkpoints and the policies that are kept."""
 
 import dataclasses
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -67,6 +68,8 @@ def train_ppo(config: PPOConfig, run_dir: Path, training: Training) -> float:
             file=sys.stderr,
         )
         total, done = config.num_updates * steps, int(trainer.learner.update) * steps
+        if done >= total:
+            print(f"{run_dir} has its {config.num_updates:,} updates: only measuring it again", file=sys.stderr)
         with Progress(training.title, total=total, unit="steps", initial=done) as progress:
             trainer.run(progress)
         wall_s = session.tracker.wall_s
@@ -107,6 +110,8 @@ class _Trainer:
         while done < total:
             self.learner, self.actors, metrics = self.update(self.learner, self.actors, self.reference)
             done += 1
+            metrics = parallel.fetch(metrics)
+            self.session.check_finite(f"update {done}", metrics)
             steps = done * config.num_envs * config.num_steps
             last = done == total
             measured: dict[str, float] = {}
@@ -131,7 +136,7 @@ class _Trainer:
         """Measures the policy and keeps the best (none from before the first update)."""
         measured = self.training.evaluate(self.policy(), self.config)
         score = measured[self.training.selected_by]
-        if done and (self.best is None or score > self.best):
+        if done and math.isfinite(score) and (self.best is None or score > self.best):
             self.best = score
             self.keep("policy", done, score)
         return measured

@@ -1,6 +1,7 @@
 """The body of every script in train/: preset and flags in, runs out, one clear line on a user's error."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import jax
 
 from hanabi_rl.config import flag_value, parse_args
 from hanabi_rl.data.games import load_games
+from hanabi_rl.finite import NotFiniteError
 from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.session import per_seed
 
@@ -30,13 +32,20 @@ def main(configs: Path, name: str) -> None:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Ends the process with one line for an error of the user's."""
+    """Ends the process with one line for an error of the user's or of the machine's, and for a signal while there is
+    nothing to save (130 or 143; in a training loop `GracefulStop` takes signals)."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError, NotFiniteError) as error:
         if os.environ.get("HANABI_RL_DEBUG"):
             raise
         sys.exit(f"{Path(sys.argv[0]).name}: {error} (HANABI_RL_DEBUG=1 shows where)")
+    except KeyboardInterrupt:
+        print(f"{Path(sys.argv[0]).name}: stopped without saving; what was saved before is as it was", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def default_preset(args: list[str], presets: Path) -> str:

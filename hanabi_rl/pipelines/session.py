@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 from hanabi_rl.agents.loading import checkpoint_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.checkpoint import Checkpointer, Restored
-from hanabi_rl.config import RunConfig, to_dict
-from hanabi_rl.runs import GracefulStop, create_run, write_config
+from hanabi_rl.config import MAY_DIFFER_ON_RESUME, RunConfig, to_dict
+from hanabi_rl.files import finish_replacements
+from hanabi_rl.finite import NotFiniteError, first_not_finite
+from hanabi_rl.runs import GracefulStop, check_resumable, create_run, locked, read_config, write_config
 from hanabi_rl.tracking import Tracker
 
 C = TypeVar("C", bound=RunConfig)
@@ -41,20 +43,41 @@ class Session:
         if self.stop.requested:
             raise Stopped(self.run_dir, self.stop.exit_code)
 
+    def check_finite(self, update: str, metrics: Mapping[str, Any]) -> None:
+        """Raises `NotFiniteError` where a checked metric of this update is not: call it before anything is kept."""
+        if (term := first_not_finite(metrics)) is not None:
+            last = self.checkpoints.latest_step()
+            kept = "there is no checkpoint yet" if last is None else f"the last good checkpoint, {last}, is kept"
+            raise NotFiniteError(
+                f"{self.run_dir}: expected a finite {term} in {update}, got {metrics[term]}: "
+                f"the update was not applied, and {kept}"
+            )
 
-def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Path:
-    """The run's folder: a new one with its config.json, or with --resume the one that is there."""
+
+@contextmanager
+def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Path]:
+    """The run's folder, held for this process alone: a new one with its config.json, or with --resume the one that is
+    there.
+
+    Raises:
+        ValueError: where the folder holds another run, is in use, or cannot be written to.
+    """
+    given = Path(config.run_dir) if config.run_dir else None
     if config.resume:
-        return Path(config.run_dir or "")  # parse_args makes sure that it is given
-    run_dir = create_run(
-        algo,
-        num_players=num_players,
-        preset=config.preset or "default",
-        seed=config.seed,
-        run_dir=Path(config.run_dir) if config.run_dir else None,
-    )
-    write_config(run_dir, to_dict(config), algo=algo, seed=config.seed)
-    return run_dir
+        assert given is not None, "parse_args makes sure that --run-dir is given"
+        read_config(given, algo=algo)  # before the lock: a folder that is no run's is left as it is
+        run_dir = given
+    else:
+        preset = config.preset or "default"
+        run_dir = create_run(algo, num_players=num_players, preset=preset, seed=config.seed, run_dir=given)
+    with locked(run_dir):
+        finish_replacements(run_dir)
+        if config.resume:
+            check_resumable(read_config(run_dir, algo=algo), to_dict(config), may_differ=MAY_DIFFER_ON_RESUME)
+        else:
+            create_run(algo, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir)  # still free?
+            write_config(run_dir, to_dict(config), algo=algo, seed=config.seed)
+        yield run_dir
 
 
 @contextmanager
@@ -99,7 +122,9 @@ def open_session(
             )
         )
         stop = stack.enter_context(GracefulStop())
-        yield Session(run_dir=run_dir, tracker=tracker, checkpoints=checkpoints, stop=stop, restored=restored)
+        session = Session(run_dir=run_dir, tracker=tracker, checkpoints=checkpoints, stop=stop, restored=restored)
+        yield session
+        session.stop_if_asked()  # a signal that came after the last save was answered
 
 
 def per_seed(

@@ -135,7 +135,7 @@ def run_once(learner: str, config: RunConfig) -> dict[str, Any]:
     folder = Path(config.run_dir or "")
     if (folder / "config.json").exists():
         try:
-            check_resumable(read_config(folder), to_dict(config), may_differ=_MAY_DIFFER)
+            check_resumable(read_config(folder, algo=learner), to_dict(config), may_differ=_MAY_DIFFER)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
         if (folder / "summary.json").exists():

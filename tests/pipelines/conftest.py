@@ -80,7 +80,7 @@ def read_state(run_dir: Path, step: int) -> dict[str, Any]:
     return {
         "leaves": manifest["leaves"],
         "loader": json.loads((folder / "loader" / "metadata").read_text()),
-        "metrics": json.loads((folder / "metrics" / "metrics").read_text()),
+        "metrics": json.loads((folder / "evaluation" / "metadata").read_text()),
     }
 
 

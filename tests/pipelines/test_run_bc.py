@@ -24,7 +24,15 @@ def without(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
     folder, summary = bc_run
     names = {path.name for path in folder.iterdir()}
-    expected = {"config.json", "metrics.jsonl", "tensorboard", "checkpoints", "summary.json", "learning-curve.png"}
+    expected = {
+        ".lock",
+        "config.json",
+        "metrics.jsonl",
+        "tensorboard",
+        "checkpoints",
+        "summary.json",
+        "learning-curve.png",
+    }
     assert names == expected | {"policy", "policy-accuracy"}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "summary.json").read_text()) == {**json.loads(json.dumps(summary)), "format_version": 1}

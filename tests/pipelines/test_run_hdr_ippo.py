@@ -47,7 +47,15 @@ def run(config: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, di
 def test_a_run_writes_what_it_should(run: Any, config: Any) -> None:
     folder, _ = run
     names = {path.name for path in folder.iterdir()}
-    expected = {"config.json", "metrics.jsonl", "tensorboard", "checkpoints", "summary.json", "learning-curve.png"}
+    expected = {
+        ".lock",
+        "config.json",
+        "metrics.jsonl",
+        "tensorboard",
+        "checkpoints",
+        "summary.json",
+        "learning-curve.png",
+    }
     assert names == expected | {"policy", "policy-latest", "bc", "bc-policy"}
     assert {int(path.name) for path in (folder / "checkpoints").iterdir()} == {3, 5}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")

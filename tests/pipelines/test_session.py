@@ -47,10 +47,15 @@ def test_a_stopped_seed_ends_the_script_with_its_code(capsys: pytest.CaptureFixt
 
 def test_a_run_folder_is_not_used_twice(tmp_path: Path) -> None:
     config = BCConfig(run_dir=str(tmp_path / "run"))
-    assert open_run_dir("bc", config, 2) == tmp_path / "run"
-    with pytest.raises(ValueError, match="already holds a run: add --resume to continue it, or name a new folder"):
-        open_run_dir("bc", config, 2)
-    assert open_run_dir("bc", dataclasses.replace(config, resume=True), 2) == tmp_path / "run"
+    with open_run_dir("bc", config, 2) as run_dir:
+        assert run_dir == tmp_path / "run"
+    with (
+        pytest.raises(ValueError, match="already holds a run: add --resume to continue it, or name a new folder"),
+        open_run_dir("bc", config, 2),
+    ):
+        pass
+    with open_run_dir("bc", dataclasses.replace(config, resume=True), 2) as run_dir:
+        assert run_dir == tmp_path / "run"
 
 
 def call_main(monkeypatch: pytest.MonkeyPatch, run: Any, *args: str) -> Any:

@@ -1,0 +1,90 @@
+"""How many faults are injected, and what came of them.
+
+Each promise is one test, which injects a few faults by default and all of them with HANABI_RL_INJECTIONS=full:
+`python tests/reliability/run.py` does that and prints the table of docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from training import Run
+
+from hanabi_rl.data.games import save_games
+from hanabi_rl.env.game import Rules
+
+RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+
+
+@pytest.fixture(scope="session")
+def injections() -> Callable[[int, int], int]:
+    """`injections(short, full)`: how many faults this session injects."""
+    whole = os.environ.get("HANABI_RL_INJECTIONS", "short") == "full"
+    return lambda short, full: full if whole else short
+
+
+class Tally:
+    """Counts the faults of one row of the table; the test fails where one did harm."""
+
+    def __init__(self, row: str) -> None:
+        self.row, self.survived, self.lost = row, 0, list[str]()
+
+    def add(self, fault: str, harm: str | None) -> None:
+        """One injected fault, and what it destroyed, if anything."""
+        if harm is None:
+            self.survived += 1
+        else:
+            self.lost.append(f"{fault}: {harm}")
+
+
+@pytest.fixture
+def tally(record_property: Callable[[str, object], None]) -> Iterator[Callable[[str], Tally]]:
+    """`tally("kill")` counts the faults of that row; `run.py` collects the rows."""
+    rows: list[Tally] = []
+
+    def begin(row: str) -> Tally:
+        rows.append(Tally(row))
+        return rows[-1]
+
+    yield begin
+    for row in rows:
+        record_property("row", f"{row.row}|{row.survived}|{len(row.lost)}")
+        assert row.survived + len(row.lost) > 0, f"{row.row}: no fault was injected"
+        assert not row.lost, f"{row.row}: {len(row.lost)} of {row.survived + len(row.lost)} did harm: {row.lost[:5]}"
+
+
+@pytest.fixture(scope="session")
+def game_files(taught_games: Callable[..., object], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Files of small games to clone and to validate on."""
+    folder = tmp_path_factory.mktemp("games")
+    files = folder / "train.safetensors", folder / "val.safetensors"
+    for path, number, seed in zip(files, (40, 16), (0, 1), strict=True):
+        save_games(path, taught_games(RULES, number, seed))  # type: ignore[arg-type]
+    return files
+
+
+@pytest.fixture(scope="session")
+def clone(game_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished BC run that nobody disturbed."""
+    train, val = map(str, game_files)
+    run = Run("bc", tmp_path_factory.mktemp("runs") / "clone", "--data", train, "--val", val)
+    assert run.finish() == 0, run.output()
+    return run
+
+
+@pytest.fixture(scope="session")
+def undisturbed(clone: Run, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """`undisturbed("hdr_ippo")`: a finished run of that learner that nobody disturbed."""
+    finished = {"bc": clone}
+
+    def find(algo: str) -> Run:
+        if algo not in finished:
+            folder = tmp_path_factory.mktemp("runs") / algo
+            finished[algo] = Run(algo, folder, "--bc-policy", str(clone.folder))
+            assert finished[algo].finish() == 0, finished[algo].output()
+        return finished[algo]
+
+    return find

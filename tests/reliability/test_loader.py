@@ -1,0 +1,45 @@
+"""The data loader, resumed at every batch of two epochs, goes on with the same games under the same colours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.data.loader import BatchLoader
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learners.bc import game_batch
+
+RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2)
+
+
+def tail(games: Games, loader: BatchLoader, batches: int) -> list[str]:
+    """A digest of all that the learner is given in each of the next batches."""
+    key = jax.random.fold_in(jax.random.key(3), 1)
+    digests = []
+    for _ in range(batches):
+        given = jax.tree.leaves(game_batch(games, loader.next_batch(), key, permute_colors=True))
+        digests.append(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in given)).hexdigest())
+    return digests
+
+
+def test_the_tail_is_the_same_from_every_batch(taught_games: Callable[..., Games], tally: Callable) -> None:
+    games, resumed = taught_games(RULES, 45), tally("loader resumed")
+    loader = BatchLoader(len(games), 4, seed=1)
+    total = 2 * loader.batches_per_epoch
+    positions = []
+    for batch in range(total):
+        positions.append(json.dumps(loader.state_dict()))
+        loader.next_batch()
+        assert loader.epoch == (batch + 1) // loader.batches_per_epoch
+    whole = tail(games, BatchLoader(len(games), 4, seed=1), total)
+    assert len(set(whole)) == total, "colours and order change from epoch to epoch"
+    for batch, position in enumerate(positions):
+        fresh = BatchLoader(len(games), 4, seed=1)
+        fresh.load_state_dict(json.loads(position))
+        same = tail(games, fresh, total - batch) == whole[batch:]
+        resumed.add(f"batch {batch}", None if same else "another tail")

@@ -1,0 +1,116 @@
+"""Runs that are killed or told to stop end, once resumed, like runs that nobody disturbed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from training import Run, wait_for
+
+SAVE_EVERY = {"bc": 5, "hdr_ippo": 3, "br_bc": 3}  # updates; see presets/
+ALGOS = tuple(SAVE_EVERY)
+
+
+def like(run: Run, folder: Path) -> Run:
+    """A run of the same flags in another folder."""
+    return Run(run.algo, folder, *run.flags)
+
+
+def harm_of_kill(run: Run, before: int) -> str | None:
+    """What a SIGKILL destroyed: `before` is the last committed step when the process was started."""
+    steps = run.steps()
+    saved = steps[-1] if steps else 0
+    lost = run.logged() - saved
+    if saved < before:
+        return f"step {before} was committed, now the last is {saved}"
+    return f"{lost} updates are lost" if lost > SAVE_EVERY[run.algo] else None
+
+
+@pytest.mark.parametrize("algo", ALGOS)
+def test_killed_runs_end_like_undisturbed_ones(
+    algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
+) -> None:
+    """SIGKILL at random instants from the moment that a run holds its folder, several per run."""
+    count = injections({"bc": 1, "hdr_ippo": 1}.get(algo, 0), 67)
+    if count == 0:
+        pytest.skip("two learners are enough for the short form")
+    reference, rng, kills = undisturbed(algo), random.Random(f"kill {algo}"), tally("kill")
+    expected, window_s = reference.result(), 4.0
+    for number in itertools.count():
+        run = like(reference, tmp_path / str(number))
+        while number_of(kills) < count:
+            steps = run.steps()
+            started = time.monotonic()
+            process = run.start()
+            process.join(rng.uniform(0, window_s))
+            if process.exitcode is not None:
+                assert process.exitcode == 0, run.output()
+                window_s = time.monotonic() - started
+                break
+            process.kill()
+            process.join()
+            kills.add(f"run {number}, after step {steps[-1:]}", harm_of_kill(run, max(steps, default=0)))
+        if run.process is not None:
+            assert run.process.exitcode == 0 or run.finish() == 0, run.output()
+            if run.result() != expected or run.leftovers():
+                kills.add(f"run {number}", f"its end differs, or it left {run.leftovers()}")
+        if number_of(kills) >= count:
+            break
+
+
+def number_of(kills: object) -> int:
+    return kills.survived + len(kills.lost)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("algo", ALGOS)
+def test_sigterm_saves_and_exits_with_143(
+    algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
+) -> None:
+    count = injections({"bc": 1}.get(algo, 0), 7)
+    if count == 0:
+        pytest.skip("one learner is enough for the short form")
+    reference, rng, stops = undisturbed(algo), random.Random(f"term {algo}"), tally("SIGTERM")
+    expected = reference.result()
+    for number in range(count):
+        run = like(reference, tmp_path / str(number))
+        process = run.start()
+        wait_for(lambda run=run: (run.folder / "metrics.jsonl").exists())
+        process.join(rng.uniform(0, 1.5))
+        logged = run.logged()
+        process.terminate()
+        process.join()
+        saved = max(run.steps(), default=0)
+        if process.exitcode != 143:
+            stops.add(f"run {number}", f"exit code {process.exitcode}\n{run.output()[-500:]}")
+        elif not saved >= logged > -1 or run.logged() > saved:
+            stops.add(f"run {number}", f"update {run.logged()} was logged, {saved} saved")
+        elif run.finish() != 0 or run.result() != expected or run.leftovers():
+            stops.add(f"run {number}", f"its end differs, or it left {run.leftovers()}: {run.output()[-500:]}")
+        else:
+            stops.add(f"run {number}", None)
+
+
+def test_ctrl_c_twice_leaves_the_last_good_step(
+    undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
+) -> None:
+    if not injections(0, 1):
+        pytest.skip("tests/test_runs.py is the short form")
+    row = tally("Ctrl-C twice")
+    run = like(undisturbed("hdr_ippo"), tmp_path / "run")
+    process = run.start()
+    wait_for(lambda: len(run.steps()) > 0 or process.exitcode is not None)
+    good = run.steps()[-1]
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
+    assert process.exitcode == 130 and "KeyboardInterrupt" not in run.output(), run.output()
+    assert run.steps()[-1] >= good
+    assert run.finish() == 0 and run.result() == undisturbed("hdr_ippo").result() and run.leftovers() == []
+    row.add("hdr_ippo", None)
