@@ -112,6 +112,7 @@ def machine() -> Record:
         "machine": f"{models[0] if models else platform.machine()}, {used} of {os.cpu_count()} cores used",
         "device": jax.devices()[0].device_kind,
         "versions": f"Python {platform.python_version()}, jax {jax.__version__}",
+        "malloc": os.environ.get("GLIBC_TUNABLES", "default"),  # huge pages matter: docs/performance.md
     }
 
 

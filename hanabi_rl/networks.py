@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.precision import Precision, dot, factor_dtype, kernel_gradient, product
+from hanabi_rl.precision import Precision, dot, dot_transposed, factor_dtype, kernel_gradient, product
 
 ILLEGAL_LOGIT = -1e10  # finite, so that 0 * log(0) terms stay 0 and gradients stay finite
 
@@ -137,7 +137,7 @@ def _lstm_scan_bwd(dtype: Any, residuals: Any, cotangents: Any) -> tuple[Any, ..
             ],
             axis=-1,
         )
-        return (d_cell * f * keep_t[:, None], dot(d_gates.astype(dtype), kernel.T) * keep_t[:, None]), d_gates
+        return (d_cell * f * keep_t[:, None], dot_transposed(d_gates.astype(dtype), kernel) * keep_t[:, None]), d_gates
 
     d_carry, d_inputs = jax.lax.scan(step, d_carry, (d_outputs, activated, cells, keep), reverse=True)
     hiddens = jnp.concatenate([first_hidden[None], outputs[:-1]]) * keep[..., None]

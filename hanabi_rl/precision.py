@@ -47,7 +47,7 @@ def _product_fwd(x: jax.Array, kernel: jax.Array, dtype: Any) -> tuple[jax.Array
 def _product_bwd(dtype: Any, factors: Any, d_out: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, kernel = factors
     d_out = d_out.astype(dtype)
-    return dot(d_out, kernel.T), kernel_gradient(x, d_out)
+    return dot_transposed(d_out, kernel), kernel_gradient(x, d_out)
 
 
 product.defvjp(_product_fwd, _product_bwd)
@@ -56,6 +56,15 @@ product.defvjp(_product_fwd, _product_bwd)
 def dot(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """x [..., D] times kernel [D, F], summed and returned in float32."""
     return jnp.dot(x, kernel, preferred_element_type=jnp.float32)
+
+
+def dot_transposed(d_out: jax.Array, kernel: jax.Array) -> jax.Array:
+    """d_out [..., F] times the transpose of kernel [D, F], summed and returned in float32 [..., D].
+
+    Not `kernel.T`, nor an einsum: XLA's CPU backend then multiplies in float32 inside a loop (docs/performance.md).
+    """
+    last = (((d_out.ndim - 1,), (1,)), ((), ()))
+    return jax.lax.dot_general(d_out, kernel, last, preferred_element_type=jnp.float32)
 
 
 def kernel_gradient(x: jax.Array, d_out: jax.Array) -> jax.Array:
