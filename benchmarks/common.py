@@ -3,7 +3,8 @@
 The machines at hand are shared and noisy. A benchmark therefore compares within one run, the sides in turn, and what
 runs on one pinned core is timed by `core_seconds`, which do not pass while another process has the core.
 
-JAX counts the cores when it is imported: a benchmark calls `pin_one_core` before.
+JAX counts the cores when it starts, and reads there whether it may keep what it compiled: a benchmark imports this
+first, and calls `pin_one_core` before it imports JAX.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from typing import Any
 
 Record = dict[str, Any]
 
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # compile times are measured
+
 
 def pin_one_core() -> None:
     """Confines this process to the first of the cores it may use."""
@@ -28,22 +31,17 @@ def pin_one_core() -> None:
 
 def core_seconds() -> float:
     """Seconds of processor time of this process, all threads together: on one pinned core and an idle machine, the
-    time that passes."""
-    return time.process_time()
+    time that passes. With an accelerator, the time that passes."""
+    import jax
+
+    return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
 
 
 def compiled(function: Any, *args: Any) -> tuple[Any, float]:
-    """A jitted function compiled for these arguments without a cache, and the core seconds that took, tracing
-    included."""
-    import jax
-
-    cached = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
-    jax.config.update("jax_enable_compilation_cache", False)
+    """A jitted function compiled for these arguments, and the core seconds that took, tracing included."""
     started = core_seconds()
     executable = function.lower(*args).compile()
-    seconds = core_seconds() - started
-    jax.config.update("jax_enable_compilation_cache", cached)
-    return executable, seconds
+    return executable, core_seconds() - started
 
 
 def needed_bytes(executable: Any) -> int:

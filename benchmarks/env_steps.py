@@ -15,7 +15,8 @@ from typing import Any
 
 import common
 
-common.pin_one_core()
+if __name__ == "__main__":
+    common.pin_one_core()
 
 import jax
 import jax.numpy as jnp
