@@ -4,7 +4,7 @@
 
 `lstm_1000_games_s`: 1,000 two-player self-play games with the paper's network (embedding 1024, LSTM 512, decoder 256),
 float32, randomly initialised. Such a policy loses its three lives within about 13 turns. So that its games last as long
-as people's (`lstm_mean_turns`; 65 in the paper's data) it plays with `--lives` life tokens instead of 3, and samples.
+as people's (`lstm_mean_turns`; 65 in the paper's data) it plays with `lives` life tokens instead of 3, and samples.
 
 `bot_matrix_s`: a 10 x 10 matrix, two players, 1,000 decks a cell in every seating (100,000 games as cell (i, j) is
 cell (j, i)), cache off. The agents are variants of `bot:convention` and `bot:random` that now and then, as a hash of
@@ -13,16 +13,12 @@ what they see says, do the first legal action instead; how often is a parameter.
 Times are medians over repetitions with the least and the most; compile time is apart.
 """
 
-import argparse
-import json
-import os
-import platform
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+import common
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -78,7 +74,7 @@ def lstm_policy(rules: Rules) -> NetworkPolicy:
     return NetworkPolicy(params=params, rules=rules, network=network)
 
 
-def timed(name: str, play: Callable[[], Any], repeats: int) -> dict[str, Any]:
+def timed(name: str, play: Callable[[], Any], repeats: int) -> common.Record:
     """Median seconds of `play`, and what its first call took more: compilation."""
     seconds = []
     for repeat in range(repeats + 1):
@@ -87,15 +83,11 @@ def timed(name: str, play: Callable[[], Any], repeats: int) -> dict[str, Any]:
         seconds.append(time.perf_counter() - started)
         print(f"{name} {repeat}/{repeats}: {seconds[-1]:.2f} s{'' if repeat else ' (compiles)'}", file=sys.stderr)
     first, *runs = seconds
-    median = statistics.median(runs)
-    return {
-        f"{name}_s": round(median, 2),
-        f"{name}_s_range": [round(min(runs), 2), round(max(runs), 2)],
-        f"{name}_compile_s": round(first - median, 2),
-    }
+    record = common.median_of(f"{name}_s", runs, 2)
+    return record | {f"{name}_compile_s": round(first - record[f"{name}_s"], 2)}
 
 
-def measure(games: int, lives: int, repeats: int) -> dict[str, Any]:
+def measure(games: int = 1000, lives: int = 32, repeats: int = 3) -> common.Record:
     """Times both; returns the JSON record."""
     rules = Rules(max_life_tokens=lives)
     policy, decks, key = lstm_policy(rules), evaluation_decks(rules, games, 0), jax.random.key(0)
@@ -105,27 +97,12 @@ def measure(games: int, lives: int, repeats: int) -> dict[str, Any]:
         lambda: turns.append(play_games((policy, policy), rules, decks, key).length.mean()),
         repeats,
     )
-    record |= {"lstm_mean_turns": round(float(turns[0]), 2), "lstm_life_tokens": lives}
+    record |= {
+        "lstm_mean_turns": round(float(turns[0]), 2),
+    }
     agents = bot_agents()
-    record |= timed("bot_matrix", lambda: play_matrix(agents, Setting(games)), repeats)
-    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores used; jax {jax.__version__}"
-    return record | {"games": games, "repeats": repeats, "machine": machine}
-
-
-def main() -> None:
-    """Parses the flags and prints a table on stderr, or with --json one line of JSON on stdout as well."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--games", type=int, default=1000)
-    parser.add_argument("--lives", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    record = measure(args.games, args.lives, args.repeats)
-    for key, value in record.items():
-        print(f"{key:<26} {value}", file=sys.stderr)
-    if args.json:
-        print(json.dumps(record))
+    return record | timed("bot_matrix", lambda: play_matrix(agents, Setting(games)), repeats)
 
 
 if __name__ == "__main__":
-    main()
+    common.run(__doc__, measure)

@@ -5,22 +5,18 @@
 1024 environments play random legal moves. Each side computes legal moves, reward, done and auto-reset at every step,
 and (but for `ratio_no_obs`) the float32 observations of all seats. The loop carries these, and reads at the next step
 one number that is not known in advance: an observation that is only computed, or read in the step that makes it, XLA
-may never write. The sides alternate in one process; rates are medians over repetitions, ratios the
-medians of the ratios within a repetition. Compile time is apart. Ours draws a move by its number among the legal ones,
-jaxmarl's interface by an argmax over noise.
+may never write. The sides alternate in one process, in core seconds (see `common`). Ours draws a move by its number
+among the legal ones, jaxmarl's interface by an argmax over noise.
 """
 
-import argparse
-import json
-import os
-import platform
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX counts the cores
+import common
+
+if __name__ == "__main__":
+    common.pin_one_core()
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +73,7 @@ def _loop(step: Any, steps: int) -> Loop:
     return jax.jit(lambda carry: jax.lax.scan(step, carry, None, length=steps)[0], donate_argnums=0)
 
 
-def measure(players: int, num_envs: int, repeats: int) -> dict[str, Any]:
+def measure(players: int = 2, num_envs: int = 1024, repeats: int = 9) -> common.Record:
     """Times every side; returns the JSON record."""
     native_steps, peer_steps = 100, 5
     sides = {
@@ -86,45 +82,22 @@ def measure(players: int, num_envs: int, repeats: int) -> dict[str, Any]:
         "ours_no_obs": (ours(players, num_envs, native_steps, with_obs=False), native_steps),
         "adapter": (multi_agent(make_jaxmarl(players), num_envs, 20), 20),
     }
-    compiled, carries, compile_s = {}, {}, {}
-    for name, ((loop, carry), _) in sides.items():
-        started = time.perf_counter()
-        compiled[name] = loop.lower(carry).compile()  # type: ignore[attr-defined]
-        compile_s[name] = round(time.perf_counter() - started, 2)
-        carries[name] = jax.block_until_ready(compiled[name](carry))
-        print(f"{name}: compiled in {compile_s[name]} s", file=sys.stderr)
-    rates: dict[str, list[float]] = {name: [] for name in sides}
-    for repeat in range(repeats):
-        for name, (_, steps) in sides.items():
-            started = time.perf_counter()
-            carries[name] = jax.block_until_ready(compiled[name](carries[name]))
-            rates[name].append(num_envs * steps / (time.perf_counter() - started))
-        shown = ", ".join(f"{name} {values[-1]:,.0f}/s" for name, values in rates.items())
-        print(f"{repeat + 1}/{repeats}: {shown}", file=sys.stderr)
-    ratios = {name: sorted(a / b for a, b in zip(rates[name], rates["jaxmarl"], strict=True)) for name in sides}
-    record: dict[str, Any] = {"players": players}
-    record |= {f"{name}_per_s": round(statistics.median(values)) for name, values in rates.items()}
+    advance: dict[str, Callable[[], float]] = {}
+    compile_s = {}
+    for name, ((loop, carry), steps) in sides.items():
+        executable, seconds = common.compiled(loop, carry)
+        compile_s[name] = round(seconds, 2)
+        print(f"{name}: compiled in {seconds:.1f} s", file=sys.stderr)
+        advance[name] = common.repeated(executable, (carry,), lambda carry, _: (carry,), num_envs * steps)
+        advance[name]()
+    rates = common.alternate(advance, repeats)
+    record: common.Record = {}
+    for name, values in rates.items():
+        record |= common.median_of(f"{name}_per_s", values)
     for key, name in {"ratio": "ours", "ratio_no_obs": "ours_no_obs", "adapter_ratio": "adapter"}.items():
-        record |= {key: round(statistics.median(ratios[name]), 2)}
-        record |= {f"{key}_range": [round(ratios[name][0], 2), round(ratios[name][-1], 2)]}
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, one used; jax {jax.__version__}"
-    return record | {"num_envs": num_envs, "repeats": repeats, "compile_s": compile_s, "machine": machine}
-
-
-def main() -> None:
-    """Parses the flags and prints a table on stderr, or with --json one line of JSON on stdout as well."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--players", type=int, default=2)
-    parser.add_argument("--num-envs", type=int, default=1024)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    record = measure(args.players, args.num_envs, args.repeats)
-    for key, value in record.items():
-        print(f"{key:<20} {value}", file=sys.stderr)
-    if args.json:
-        print(json.dumps(record))
+        record |= common.ratio_of(key, rates[name], rates["jaxmarl"])
+    return record | {"compile_s": compile_s}
 
 
 if __name__ == "__main__":
-    main()
+    common.run(__doc__, measure)

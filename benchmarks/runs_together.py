@@ -8,16 +8,14 @@ one process a core, each pinned to it, as `train/sweep.py --jobs` starts them. R
 all runs together, medians over repetitions, sides alternating; compile time is apart.
 """
 
-import argparse
-import json
 import os
-import platform
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+import common
 
 if __name__ == "__main__" and "--worker" in sys.argv:  # before JAX counts the cores
     os.sched_setaffinity(0, {int(sys.argv[sys.argv.index("--worker") + 1])})
@@ -78,14 +76,14 @@ def work(seconds: float) -> None:
         print(rate(advance, 1, seconds), flush=True)
 
 
-def measure(runs: int, repeats: int, seconds: float) -> dict[str, Any]:
-    """Times every side; returns the JSON record."""
+def measure(runs: int = 4, repeats: int = 5, seconds: float = 8.0) -> common.Record:
+    """Times every side, `seconds` each time; returns the JSON record. `runs` are in the vmapped update."""
     cores = sorted(os.sched_getaffinity(0))
     alone, alone_compile = compiled(1)
     together, together_compile = compiled(runs)
     workers = [
         subprocess.Popen(
-            [sys.executable, __file__, "--seconds", str(seconds), "--worker", str(core)],
+            [sys.executable, __file__, "--worker", str(core), str(seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -107,47 +105,21 @@ def measure(runs: int, repeats: int, seconds: float) -> dict[str, Any]:
         "vmapped": lambda: rate(together, runs, seconds),
         "processes": in_processes,
     }
-    rates: dict[str, list[float]] = {name: [] for name in sides}
-    for repeat in range(repeats):
-        for name, side in sides.items():
-            rates[name].append(side())
-        shown = ", ".join(f"{name} {values[-1]:,.0f}/s" for name, values in rates.items())
-        print(f"{repeat + 1}/{repeats}: {shown}", file=sys.stderr)
+    rates = common.alternate(sides, repeats)
     for worker in workers:
         assert worker.stdin is not None
         worker.stdin.close()
         worker.wait()
-    record: dict[str, Any] = {"runs": runs, "cores": len(cores)}
-    record |= {f"{name}_per_s": round(statistics.median(values)) for name, values in rates.items()}
+    record: common.Record = {}
+    for name, values in rates.items():
+        record |= common.median_of(f"{name}_per_s", values)
     for name in ("vmapped", "processes"):
-        ratios = sorted(a / b for a, b in zip(rates[name], rates["alone"], strict=True))
-        record |= {f"{name}_ratio": round(statistics.median(ratios), 2)}
-        record |= {f"{name}_ratio_range": [round(ratios[0], 2), round(ratios[-1], 2)]}
-    record |= {"alone_compile_s": round(alone_compile, 1), "vmapped_compile_s": round(together_compile, 1)}
-    return record | {
-        "repeats": repeats,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores; jax {jax.__version__}",
-    }
-
-
-def main() -> None:
-    """Parses the flags and prints a table on stderr, or with --json one line of JSON on stdout as well."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=4, help="in the vmapped update")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
-    parser.add_argument("--worker", type=int, default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    if args.worker is not None:
-        work(args.seconds)
-        return
-    record = measure(args.runs, args.repeats, args.seconds)
-    for key, value in record.items():
-        print(f"{key:<24} {value}", file=sys.stderr)
-    if args.json:
-        print(json.dumps(record))
+        record |= common.ratio_of(f"{name}_ratio", rates[name], rates["alone"])
+    return record | {"alone_compile_s": round(alone_compile, 1), "vmapped_compile_s": round(together_compile, 1)}
 
 
 if __name__ == "__main__":
-    main()
+    if "--worker" in sys.argv:
+        work(float(sys.argv[-1]))
+    else:
+        common.run(__doc__, measure)

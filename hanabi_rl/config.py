@@ -8,7 +8,7 @@ import sys
 import tomllib
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -16,6 +16,7 @@ import tyro
 
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.networks import FEED_FORWARD, NetworkConfig
+from hanabi_rl.precision import Precision
 from hanabi_rl.runs import check_resumable, read_config
 
 T = TypeVar("T")
@@ -73,6 +74,8 @@ class RunConfig:
     """Where the run is written; default runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>."""
     resume: bool = False
     """Continue the run in --run-dir from its newest good checkpoint."""
+    precision: Precision = "auto"
+    """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies it faster."""
     tensorboard: bool = True
     wandb: bool = False
     """Also log to Weights & Biases (pip install 'hanabi-rl[wandb]')."""
@@ -316,6 +319,19 @@ def _read_preset(algo: str, name: str, configs: Path) -> dict[str, Any]:
             raise ValueError(f"{path}: not a TOML file: {error}") from error
 
 
+def saved_config(cls: type[T], run_dir: Path, *, algo: str) -> T:
+    """The config of the run in `run_dir`; a field that it does not know yet has its default.
+
+    Raises ValueError as `read_config` and `from_dict` do.
+    """
+    return from_dict(cls, read_config(run_dir, algo=algo), where=str(run_dir / "config.json"))
+
+
+def check_saved_config(config: Any, run_dir: Path, *, algo: str, may_differ: Collection[str]) -> None:
+    """Raises ValueError where `config` is not that of the run in `run_dir`, but for the fields that may differ."""
+    check_resumable(to_dict(saved_config(type(config), run_dir, algo=algo)), to_dict(config), may_differ=may_differ)
+
+
 def parse_args(cls: type[T], algo: str, configs: Path, default_preset: str, args: Sequence[str] | None = None) -> T:
     """A training script's config: the preset (`default_preset` where --preset is not given), then the flags.
 
@@ -331,9 +347,9 @@ def parse_args(cls: type[T], algo: str, configs: Path, default_preset: str, args
     run_dir = flag_value("--run-dir", args)
     if run_dir is None:
         raise ValueError("--resume: expected the run to continue in --run-dir, got none")
-    saved = read_config(Path(run_dir), algo=algo)
-    config = tyro.cli(cls, default=from_dict(cls, saved), args=args, description=cls.__doc__)
-    check_resumable(saved, to_dict(config), may_differ=MAY_DIFFER_ON_RESUME)
+    saved = saved_config(cls, Path(run_dir), algo=algo)
+    config = tyro.cli(cls, default=saved, args=args, description=cls.__doc__)
+    check_saved_config(config, Path(run_dir), algo=algo, may_differ=MAY_DIFFER_ON_RESUME)
     return config
 
 

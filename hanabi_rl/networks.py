@@ -8,11 +8,14 @@ Everything is time first: `T` timesteps of `B` rows. A row is one seat's whole o
 """
 
 import dataclasses
+import functools
 from typing import Any, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+from hanabi_rl.precision import Precision, dot, dot_transposed, factor_dtype, kernel_gradient, product
 
 ILLEGAL_LOGIT = -1e10  # finite, so that 0 * log(0) terms stay 0 and gradients stay finite
 
@@ -71,45 +74,52 @@ def _lstm_gates(gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, ...]:
 def _lstm_forward(
     inputs: jax.Array, kernel: jax.Array, carry: tuple[jax.Array, jax.Array], keep: jax.Array
 ) -> tuple[tuple[tuple[jax.Array, jax.Array], jax.Array], tuple[jax.Array, ...]]:
+    """kernel: already rounded. Also returns what the backward pass needs."""
+
     def step(carry: tuple[jax.Array, jax.Array], x: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
         x_t, keep_t = x
-        cell, hidden = carry[0] * keep_t[:, None], carry[1] * keep_t[:, None]
-        new_cell, new_hidden, activated = _lstm_gates(x_t + hidden @ kernel, cell)
-        return (new_cell, new_hidden), (new_hidden, activated, cell, hidden)
+        cell, hidden = carry[0] * keep_t[:, None], (carry[1] * keep_t[:, None]).astype(kernel.dtype)
+        new_cell, new_hidden, activated = _lstm_gates(x_t + dot(hidden, kernel), cell)
+        return (new_cell, new_hidden), (new_hidden, activated, cell)
 
-    carry, (outputs, activated, cells, hiddens) = jax.lax.scan(step, carry, (inputs, keep))
-    return (carry, outputs), (activated, cells, hiddens)
+    last, (outputs, activated, cells) = jax.lax.scan(step, carry, (inputs, keep))
+    return (last, outputs), (carry[1], outputs, activated, cells)
 
 
-@jax.custom_vjp
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def lstm_scan(
-    inputs: jax.Array, kernel: jax.Array, carry: tuple[jax.Array, jax.Array], keep: jax.Array
+    inputs: jax.Array,
+    kernel: jax.Array,
+    carry: tuple[jax.Array, jax.Array],
+    keep: jax.Array,
+    dtype: Any = jnp.float32,
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
     """An LSTM layer over time, given its inputs already projected to the four gates.
 
     The input projection is one large product outside the scan, and the gradient of the recurrent kernel is one large
-    product after the
-    backward scan (inside it, it would be a read-modify-write of the whole kernel at every timestep).
+    product after the backward scan (inside it, it would be a read-modify-write of the whole kernel at every timestep).
 
     Args:
         inputs: float32 [T, B, 4H], `x W_x + b`, gates in the order input, forget, candidate, output.
         kernel: float32 [H, 4H], the recurrent kernel W_h.
         carry: (cell, hidden), each float32 [B, H], before the first timestep.
         keep: float32 [T, B], 0 where the carry is cleared before that timestep (a new game), else 1.
+        dtype: what the factors of the recurrent products are rounded to.
 
     Returns:
         The carry after the last timestep, and the hidden states [T, B, H].
     """
-    return _lstm_forward(inputs, kernel, carry, keep)[0]
+    return _lstm_forward(inputs, kernel.astype(dtype), carry, keep)[0]
 
 
-def _lstm_scan_fwd(inputs: jax.Array, kernel: jax.Array, carry: Any, keep: jax.Array) -> tuple[Any, Any]:
+def _lstm_scan_fwd(inputs: jax.Array, kernel: jax.Array, carry: Any, keep: jax.Array, dtype: Any) -> tuple[Any, Any]:
+    kernel = kernel.astype(dtype)
     out, saved = _lstm_forward(inputs, kernel, carry, keep)
     return out, (kernel, keep, *saved)
 
 
-def _lstm_scan_bwd(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
-    kernel, keep, activated, cells, hiddens = residuals
+def _lstm_scan_bwd(dtype: Any, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+    kernel, keep, first_hidden, outputs, activated, cells = residuals
     d_carry, d_outputs = cotangents
 
     def step(d_carry: tuple[jax.Array, jax.Array], x: Any) -> tuple[Any, jax.Array]:
@@ -127,10 +137,11 @@ def _lstm_scan_bwd(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
             ],
             axis=-1,
         )
-        return (d_cell * f * keep_t[:, None], (d_gates @ kernel.T) * keep_t[:, None]), d_gates
+        return (d_cell * f * keep_t[:, None], dot_transposed(d_gates.astype(dtype), kernel) * keep_t[:, None]), d_gates
 
     d_carry, d_inputs = jax.lax.scan(step, d_carry, (d_outputs, activated, cells, keep), reverse=True)
-    d_kernel = jnp.einsum("tbh,tbg->hg", hiddens, d_inputs)
+    hiddens = jnp.concatenate([first_hidden[None], outputs[:-1]]) * keep[..., None]
+    d_kernel = kernel_gradient(hiddens.astype(dtype), d_inputs.astype(dtype))
     return d_inputs, d_kernel, d_carry, jnp.zeros_like(keep)
 
 
@@ -144,10 +155,17 @@ def _gatewise_orthogonal(key: jax.Array, shape: tuple[int, int], dtype: Any = jn
     return jnp.concatenate([init(k, (hidden, hidden), dtype) for k in jax.random.split(key, 4)], axis=1)
 
 
+def _dense(width: int, precision: Precision, name: str | None = None) -> nn.Dense:
+    """A fully connected layer whose product has that precision."""
+    dtype = factor_dtype(precision)
+    return nn.Dense(width, name=name, dot_general=lambda x, kernel, *_, **__: product(x, kernel, dtype))
+
+
 class LSTMLayer(nn.Module):
     """One LSTM layer over time whose carry is cleared where a game begins."""
 
     features: int
+    precision: Precision = "float32"
 
     @nn.compact
     def __call__(
@@ -155,9 +173,9 @@ class LSTMLayer(nn.Module):
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         """carry: (cell, hidden) [B, H]; x: float32 [T, B, D]; reset: bool [T, B]. Returns (carry, hidden states [T,
         B, H])."""
-        inputs = nn.Dense(4 * self.features, name="input")(x)
+        inputs = _dense(4 * self.features, self.precision, name="input")(x)
         kernel = self.param("recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features))
-        return lstm_scan(inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype))
+        return lstm_scan(inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype), factor_dtype(self.precision))
 
 
 class Actor(nn.Module):
@@ -165,15 +183,16 @@ class Actor(nn.Module):
 
     config: NetworkConfig
     num_actions: int
+    precision: Precision = "float32"
 
     def setup(self) -> None:
         """Names the layers, which names their parameters."""
-        self.embedding = [nn.Dense(w) for w in self.config.embedding]
+        self.embedding = [_dense(w, self.precision) for w in self.config.embedding]
         self.norms = [nn.LayerNorm() for _ in self.config.embedding if self.config.layer_norm]
-        self.lstm = [LSTMLayer(w) for w in self.config.lstm]
-        self.decoder = [nn.Dense(w) for w in self.config.decoder]
+        self.lstm = [LSTMLayer(w, self.precision) for w in self.config.lstm]
+        self.decoder = [_dense(w, self.precision) for w in self.config.decoder]
         self.dropout = nn.Dropout(self.config.dropout)
-        self.logits = nn.Dense(self.num_actions)
+        self.logits = _dense(self.num_actions, self.precision)
         self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
 
     def features(self, carry: LSTMCarry, obs: jax.Array, reset: jax.Array) -> tuple[LSTMCarry, jax.Array]:
@@ -208,14 +227,15 @@ class Critic(nn.Module):
     """A value head on features: Dense + ReLU layers, then one output."""
 
     widths: tuple[int, ...]
+    precision: Precision = "float32"
 
     @nn.compact
     def __call__(self, features: jax.Array) -> jax.Array:
         """features: float32 [..., H] -> value float32 [...]."""
         x = features
         for width in self.widths:
-            x = nn.relu(nn.Dense(width)(x))
-        return nn.Dense(1)(x)[..., 0]
+            x = nn.relu(_dense(width, self.precision)(x))
+        return _dense(1, self.precision)(x)[..., 0]
 
 
 class ActorCritic(nn.Module):
@@ -223,11 +243,12 @@ class ActorCritic(nn.Module):
 
     config: NetworkConfig
     num_actions: int
+    precision: Precision = "float32"
 
     def setup(self) -> None:
         """Names the two halves, which names their parameters."""
-        self.actor = Actor(self.config, self.num_actions)
-        self.critic = Critic(self.config.critic)
+        self.actor = Actor(self.config, self.num_actions, self.precision)
+        self.critic = Critic(self.config.critic, self.precision)
 
     def __call__(
         self, carry: LSTMCarry, obs: jax.Array, legal: jax.Array, reset: jax.Array

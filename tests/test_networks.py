@@ -91,6 +91,51 @@ def test_lstm_scan_and_its_gradients_equal_a_plain_loop() -> None:
     np.testing.assert_array_equal(gradients[2][0][0], 0)  # row 0 begins with a new game: the carry cannot matter
 
 
+def test_mixed_precision_rounds_the_recurrent_factors_and_nothing_else() -> None:
+    """Against a plain loop whose kernel and hidden states are rounded where they are multiplied; the cell is not."""
+    rng = np.random.default_rng(3)
+    inputs, kernel = normal(rng, STEPS, BATCH, 4 * HIDDEN), normal(rng, HIDDEN, 4 * HIDDEN)
+    carry = jnp.asarray(normal(rng, BATCH, HIDDEN)), jnp.asarray(normal(rng, BATCH, HIDDEN))
+    keep = jnp.ones((STEPS, BATCH))
+
+    def rounded(x: Any) -> Any:
+        return jnp.asarray(x).astype(jnp.bfloat16).astype(jnp.float32)
+
+    class Rounded:
+        """A kernel that rounds what it is multiplied with."""
+
+        shape = kernel.shape
+
+        def __rmatmul__(self, x: Any) -> Any:
+            return rounded(x) @ rounded(kernel)
+
+    mixed, plain = lstm_scan(inputs, kernel, carry, keep, jnp.bfloat16), lstm_scan(inputs, kernel, carry, keep)
+    expected = plain_lstm(inputs, Rounded(), carry, keep)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(mixed))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3), mixed, expected)
+    assert np.abs(mixed[1] - plain[1]).max() > np.abs(mixed[1] - expected[1]).max()
+
+
+def test_mixed_precision_gradients_are_near_float32_ones(actor_critic: tuple[Any, Any]) -> None:
+    params = actor_critic[1]
+    inputs, carry = sequence(), nonzero_carry()
+
+    def gradient(precision: Any) -> Any:
+        mixed = ActorCritic(CONFIG, ACTIONS, precision)
+
+        def loss(params: Any) -> Any:
+            _, logits, value = mixed.apply({"params": params}, carry, **inputs)
+            return jnp.sum(jax.nn.log_softmax(logits)[..., -1]) + jnp.sum(value**2)
+
+        return jax.jit(jax.grad(loss))(params)
+
+    exact, mixed = gradient("float32"), gradient("bfloat16")
+    assert jax.tree.structure(exact) == jax.tree.structure(mixed)
+    for a, b in zip(jax.tree.leaves(exact), jax.tree.leaves(mixed), strict=True):
+        assert b.dtype == jnp.float32
+        assert 0 < np.linalg.norm(a - b) < 0.05 * np.linalg.norm(a)
+
+
 def test_lstm_layer_equals_flax() -> None:
     layer, cell = LSTMLayer(HIDDEN), nn.OptimizedLSTMCell(HIDDEN)
     inputs, carry = sequence(), tuple(x[..., :HIDDEN] for x in nonzero_carry()[0])

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.networks import Actor, NetworkConfig, initial_carry
+from hanabi_rl.precision import Precision
 
 PyTree = Any
 
@@ -83,6 +84,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
     rules: Rules = flax.struct.field(pytree_node=False)
     network: NetworkConfig = flax.struct.field(pytree_node=False)
     info: PolicyInfo = flax.struct.field(pytree_node=False, default=PolicyInfo())
+    precision: Precision = flax.struct.field(pytree_node=False, default="float32")  # not saved: a choice of the trainer
 
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch, H]`."""
@@ -90,7 +92,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     def step(self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`: the network reads a sequence of one timestep."""
-        actor = Actor(self.network, self.rules.num_moves)
+        actor = Actor(self.network, self.rules.num_moves, self.precision)
         out: Any = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
         carry, logits = out
         return carry, logits[0]

@@ -22,6 +22,7 @@ from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.finite import apply_if_finite
 from hanabi_rl.networks import Actor, init_params, initial_carry
+from hanabi_rl.precision import Precision
 
 PyTree = Any
 
@@ -52,11 +53,13 @@ class BC:
     rules: Rules
     num_updates: int
     """Minibatches in the whole run, for the learning-rate schedule."""
+    precision: Precision = "float32"
+    """Of training; the policy itself is evaluated in float32."""
 
     @property
     def module(self) -> Actor:
         """The network."""
-        return Actor(self.config.network, self.rules.num_moves)
+        return Actor(self.config.network, self.rules.num_moves, self.precision)
 
     def init(self, key: jax.Array) -> BCState:
         """A state with fresh parameters."""

@@ -73,7 +73,7 @@ class PPO:
     @property
     def module(self) -> nn.Module:
         """The actor-critic."""
-        return ActorCritic(self.network, self.env.rules.num_moves)
+        return ActorCritic(self.network, self.env.rules.num_moves, self.config.precision)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
         """The network: (carry, obs, legal, reset) -> (carry, logits, value), time first."""

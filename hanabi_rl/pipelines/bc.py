@@ -78,7 +78,8 @@ def game_config(rules: Rules) -> GameConfig:
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
     """The training loop: epochs of minibatches, validation, self-play, model selection, checkpoints."""
     loader = BatchLoader(len(train), config.batch_size, config.seed)
-    learner = BC(config=config, rules=train.rules, num_updates=config.epochs * loader.batches_per_epoch)
+    num_updates = config.epochs * loader.batches_per_epoch
+    learner = BC(config=config, rules=train.rules, num_updates=num_updates, precision=config.precision)
     state = jax.jit(learner.init)(jax.random.key(config.seed))
     with open_session(
         "bc", config, run_dir, state, learner.policy(state), params_path="params", best_metric="val_accuracy"

@@ -56,6 +56,7 @@ def bc_config(config: CloneConfig, run_dir: Path) -> BCConfig:
     """The config of the clone that a run without --bc-policy trains in `run_dir`."""
     training = {f.name: getattr(config.bc, f.name) for f in dataclasses.fields(BCTraining)}
     shared = {
-        name: getattr(config, name) for name in ("game", "preset", "seed", "tensorboard", "wandb", "report_games")
+        name: getattr(config, name)
+        for name in ("game", "preset", "seed", "precision", "tensorboard", "wandb", "report_games")
     }
     return BCConfig(**training, **shared, run_dir=str(run_dir), resume=(run_dir / "config.json").exists())

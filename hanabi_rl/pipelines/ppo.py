@@ -49,6 +49,8 @@ class Training:
 def train_ppo(config: PPOConfig, run_dir: Path, training: Training) -> float:
     """The training loop. Returns the seconds it took, earlier sessions of a resumed run included."""
     ppo, reference = training.ppo, training.reference
+    if reference is not None:
+        reference = reference.replace(precision=config.precision)
     learner, actors = jax.jit(training.init, static_argnums=0)(ppo, jax.random.key(config.seed), reference)
     policy = NetworkPolicy(params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network)
     with open_session(
@@ -60,7 +62,7 @@ def train_ppo(config: PPOConfig, run_dir: Path, training: Training) -> float:
         params_path="0/params/actor",
         best_metric=training.selected_by,
     ) as session:
-        trainer = _Trainer(session, config, training, learner, actors, policy)
+        trainer = _Trainer(session, config, training, learner, actors, policy, reference)
         steps = config.num_envs * config.num_steps
         print(
             f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} environment steps "
@@ -90,6 +92,7 @@ class _Trainer:
         learner: LearnerState,
         actors: ActorState,
         policy: NetworkPolicy,
+        reference: NetworkPolicy | None,
     ) -> None:
         self.session, self.config, self.training, self.template = session, config, training, policy
         self.best: float | None = None
@@ -97,7 +100,7 @@ class _Trainer:
             learner, actors = session.restored.state
             self.best = (session.restored.loader or {})["best_score"]
         self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
-        self.reference = parallel.replicate(training.reference)
+        self.reference = parallel.replicate(reference)
         self.update = training.ppo.compile_update()
 
     def run(self, progress: Progress) -> None:

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from hanabi_rl.agents.loading import checkpoint_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.checkpoint import Checkpointer, Restored
-from hanabi_rl.config import MAY_DIFFER_ON_RESUME, RunConfig, to_dict
+from hanabi_rl.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, to_dict
 from hanabi_rl.files import finish_replacements
 from hanabi_rl.finite import NotFiniteError, first_not_finite
-from hanabi_rl.runs import GracefulStop, check_resumable, create_run, locked, read_config, write_config
+from hanabi_rl.runs import GracefulStop, create_run, locked, read_config, write_config
 from hanabi_rl.tracking import Tracker
 
 C = TypeVar("C", bound=RunConfig)
@@ -73,7 +73,7 @@ def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Pat
     with locked(run_dir):
         finish_replacements(run_dir)
         if config.resume:
-            check_resumable(read_config(run_dir, algo=algo), to_dict(config), may_differ=MAY_DIFFER_ON_RESUME)
+            check_saved_config(config, run_dir, algo=algo, may_differ=MAY_DIFFER_ON_RESUME)
         else:
             create_run(algo, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir)  # still free?
             write_config(run_dir, to_dict(config), algo=algo, seed=config.seed)

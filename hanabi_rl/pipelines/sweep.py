@@ -28,8 +28,8 @@ from hanabi_rl.config import (
     HDRIPPOConfig,
     RunConfig,
     WithClone,
-    from_dict,
-    to_dict,
+    check_saved_config,
+    saved_config,
 )
 from hanabi_rl.data.games import Games, load_games
 from hanabi_rl.evaluate.ablation import WeightResult, ablation_tables, plot_kl
@@ -45,7 +45,6 @@ from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.ppo import reported_policy
 from hanabi_rl.pipelines.script import user_errors
 from hanabi_rl.pipelines.session import Stopped
-from hanabi_rl.runs import check_resumable, read_config
 from hanabi_rl.tracking import Progress, read_metrics
 
 _MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}  # a finished run of another length is another run
@@ -123,7 +122,7 @@ def held_out_games(config: HDRIPPOConfig) -> Games | None:
     run = Path(config.bc_policy or "")
     if not (run / "config.json").exists():
         return None
-    clone = from_dict(BCConfig, read_config(run))
+    clone = saved_config(BCConfig, run, algo="bc")
     return training_games(clone, clone.game.rules(), clone.seed)[1]
 
 
@@ -135,7 +134,7 @@ def run_once(learner: str, config: RunConfig) -> dict[str, Any]:
     folder = Path(config.run_dir or "")
     if (folder / "config.json").exists():
         try:
-            check_resumable(read_config(folder, algo=learner), to_dict(config), may_differ=_MAY_DIFFER)
+            check_saved_config(config, folder, algo=learner, may_differ=_MAY_DIFFER)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
         if (folder / "summary.json").exists():

@@ -31,7 +31,7 @@ def make_ppo(**changes: Any) -> PPO:
     """32 environments of the small game, rollouts of a length that ends in the middle of games."""
     fields = {
         "game": GAME, "num_envs": 32, "num_steps": 13, "total_steps": 32 * 13 * 20, "lr": 3e-3, "epochs": 2,
-        "num_minibatches": 4, "num_blocks": 8, "lr_schedule": "constant",
+        "num_minibatches": 4, "num_blocks": 8, "lr_schedule": "constant", "precision": "float32",
     }  # fmt: skip
     return PPO(config=PPOConfig(**(fields | changes)), network=NETWORK, objective=hdr_objective(0.25))
 

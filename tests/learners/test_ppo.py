@@ -10,7 +10,7 @@ import pytest
 
 from hanabi_rl import parallel
 from hanabi_rl.learners.ppo import PPO, Experience
-from hanabi_rl.rollout import Episode, Rollout
+from hanabi_rl.rollout import Episode, Rollout, collect
 
 PLAYERS = 2
 
@@ -37,6 +37,26 @@ def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> 
     forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
     _, metrics = small.learn(*second_rollout._replace(experience=forgetful), 0.25, 0)
     assert float(metrics["first_max_log_ratio"]) > 1e-2
+
+
+def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: Any, small_ppo: Any) -> None:
+    ppo: PPO = small_ppo(precision="bfloat16")
+
+    def first_ratio(learner: Any, actors: Any, clone: Any) -> Any:
+        """Of the rollout after the given state."""
+        key = jax.random.key(5)
+        _, rollout, last_value = collect(ppo.env, ppo.apply, learner.params, clone, actors, key, ppo.config.num_steps)
+        experience = ppo.returns(rollout, last_value, actors.carry)
+        metrics = ppo.learn(learner, experience, actors.index, key)[1]
+        forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
+        return {"kept": metrics, "zeroed": ppo.learn(learner, forgetful, actors.index, key)[1]}
+
+    learner, actors, _ = small.update(small.learner, small.actors)
+    compiled = parallel.data_parallel(lambda *args: (first_ratio(*args),), (None, 0, None), (None,))
+    (metrics,) = compiled(learner, actors, small.clone.replace(precision="bfloat16"))
+    # It rounds: were it float32, the ratio would be within 1e-5 of one.
+    assert float(metrics["kept"]["first_max_log_ratio"]) <= 2e-2
+    assert float(metrics["zeroed"]["first_max_log_ratio"]) > 5e-2
 
 
 def test_every_actor_is_in_one_minibatch_of_an_epoch(small: Any) -> None:

@@ -19,6 +19,7 @@ class Run(NamedTuple):
     metrics: list[dict[str, float]]
     state: Any  # (learner, actors, metrics) as the last update returned them
     compiled: list[list[str]]  # what was compiled during each update
+    donated: bool  # whether all that the first update was given is gone
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,7 @@ def run(small_ppo: Any) -> Run:
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
+        given = jax.tree.leaves((learner.params, learner.opt_state, actors))
         for _ in range(NUM_UPDATES):
             learner, actors, measured = update(learner, actors, None)
             metrics.append(measured)
@@ -49,7 +51,8 @@ def run(small_ppo: Any) -> Run:
             events.clear()
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
-    return Run([{k: float(v) for k, v in m.items()} for m in metrics], (learner, actors, metrics[-1]), compiled)
+    numbers = [{k: float(v) for k, v in m.items()} for m in metrics]
+    return Run(numbers, (learner, actors, metrics[-1]), compiled, all(leaf.is_deleted() for leaf in given))
 
 
 def test_ppo_learns_the_small_game(run: Run) -> None:
@@ -61,6 +64,10 @@ def test_ppo_learns_the_small_game(run: Run) -> None:
 def test_an_update_is_compiled_once(run: Run) -> None:
     assert len(run.compiled[0]) == 1, run.compiled[0]
     assert not any(run.compiled[1:]), run.compiled[1:]
+
+
+def test_an_update_reuses_the_buffers_of_its_state(run: Run) -> None:
+    assert run.donated
 
 
 def test_no_weak_types_leave_an_update(run: Run) -> None:

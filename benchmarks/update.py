@@ -1,0 +1,110 @@
+"""Environment steps per second of one HDR-IPPO update, ours against a plain trainer, on one pinned core.
+
+    python benchmarks/update.py --json
+
+Both sides collect 64 x 128 steps and learn from them for 4 epochs of 4 minibatches, with the paper's network (embedding
+1024, LSTM 512, decoder 256, critic 512), from random parameters. `plain` is `plain_hdr_ippo.py`: jaxmarl's environment,
+one network call a timestep, float32, the BC network in every epoch. `ours` runs in the precision that `auto` chooses on
+this machine (`precision`), `float32` without mixed precision. The sides alternate in one process and are timed in core
+seconds (see `common`); compile times, tracing included and without a cache, are apart.
+
+`rollout_bytes` is what our rollout stores, `observation_bytes` what its float32 observations would take, `_1024x128`
+the same for the paper's batch. The `_update_bytes` are what XLA says an update needs at once.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import common
+
+common.pin_one_core()
+
+import jax
+import jax.numpy as jnp
+import plain_hdr_ippo
+
+from hanabi_rl import parallel
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.config import GameConfig, HDRIPPOConfig
+from hanabi_rl.learners.hdr_ippo import hdr_ippo, init_from_bc
+from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.precision import Precision, factor_dtype
+from hanabi_rl.rollout import Rollout, collect
+
+
+def learner(players: int, envs: int, steps: int, precision: Precision = "auto") -> tuple[PPO, NetworkPolicy]:
+    """The paper's learner, and a randomly initialised policy in the place of the clone."""
+    game = GameConfig(num_players=players)
+    config = HDRIPPOConfig(game=game, num_envs=envs, num_steps=steps, precision=precision)
+    network, rules = NetworkConfig(), config.game.rules()
+    params = init_params(Actor(network, rules.num_moves), jax.random.key(1), network, rules.obs_size, rules.num_moves)
+    clone = NetworkPolicy(params=params, rules=rules, network=network, precision=precision)
+    return hdr_ippo(config, clone), clone
+
+
+def ours(players: int, envs: int, steps: int, precision: Precision) -> tuple[Any, tuple[Any, ...]]:
+    """Our compiled update and its first arguments."""
+    ppo, clone = learner(players, envs, steps, precision)
+    state, actors = jax.jit(init_from_bc, static_argnums=0)(ppo, jax.random.key(0), clone)
+    return ppo.compile_update(), (parallel.replicate(state), parallel.shard(actors), parallel.replicate(clone))
+
+
+def rollout_bytes(players: int, envs: int, steps: int) -> tuple[int, int]:
+    """What a rollout stores, and what float32 observations of every seat would take. Nothing is computed."""
+    ppo, clone = learner(players, envs, steps)
+
+    def one_rollout(key: jax.Array) -> Rollout:
+        state, actors = ppo.init(key, clone)
+        return collect(ppo.env, ppo.apply, state.params, clone, actors, key, steps)[1]
+
+    shapes = jax.tree.leaves(jax.eval_shape(one_rollout, jax.random.key(0)))
+    observations = envs * steps * players * ppo.env.rules.obs_size * 4
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in shapes), observations
+
+
+def _all_results(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return results
+
+
+def _keep_reference(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*results[:2], args[2])
+
+
+def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5) -> common.Record:
+    """Times both sides; returns the JSON record."""
+    jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))  # what only the first compilation of a process pays
+    sides: dict[str, Callable[[], float]] = {}
+    record: common.Record = {}
+    builders: dict[str, Callable[[], tuple[Any, Any]]] = {
+        "plain": lambda: plain_hdr_ippo.build(players, envs, steps),
+        "ours": lambda: ours(players, envs, steps, "auto"),
+        "float32": lambda: ours(players, envs, steps, "float32"),
+    }
+    if factor_dtype("auto") == jnp.float32:
+        del builders["ours"]  # it would be the same
+    for name, build in builders.items():
+        function, args = build()
+        executable, seconds = common.compiled(function, *args)
+        record |= {f"{name}_compile_s": round(seconds, 1), f"{name}_update_bytes": common.needed_bytes(executable)}
+        print(f"{name}: compiled in {seconds:.1f} s", file=sys.stderr)
+        following = _all_results if name == "plain" else _keep_reference
+        sides[name] = common.repeated(executable, args, following, envs * steps)
+        sides[name]()  # the first update touches memory for the first time
+    rates = common.alternate(sides, repeats)
+    fastest = "ours" if "ours" in rates else "float32"
+    record |= {"compile_s": record[f"{fastest}_compile_s"], "precision": jnp.dtype(factor_dtype("auto")).name}
+    for key, name in {"ours": fastest, "float32": "float32", "plain": "plain"}.items():
+        record |= common.median_of(f"{key}_per_s", rates[name])
+    for key, name in {"ratio": fastest, "ratio_float32": "float32"}.items():
+        record |= common.ratio_of(key, rates[name], rates["plain"])
+    for name, shape in {"": (envs, steps), "_1024x128": (1024, 128)}.items():
+        stored, observed = rollout_bytes(players, *shape)
+        record |= {f"rollout_bytes{name}": stored, f"observation_bytes{name}": observed}
+    return record
+
+
+if __name__ == "__main__":
+    common.run(__doc__, measure)

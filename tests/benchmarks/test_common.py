@@ -1,0 +1,39 @@
+"""What the benchmarks share: flags from a function's parameters, and one line of JSON as the last line of stdout."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+SCRIPT = '''
+"""A benchmark of nothing."""
+import sys
+sys.path.insert(0, {folder!r})
+import common
+common.pin_one_core()
+
+def measure(size: int = 3, repeats: int = 2) -> common.Record:
+    print("not the record")
+    rates = {{"slow": [1.0, 2.0, 4.0], "fast": [3.0, 4.0, 20.0]}}
+    return common.median_of("fast_per_s", rates["fast"]) | common.ratio_of("ratio", rates["fast"], rates["slow"])
+
+common.run(__doc__, measure)
+'''
+
+
+def record(*flags: str) -> dict[str, object]:
+    script = SCRIPT.format(folder=str(BENCHMARKS))
+    done = subprocess.run([sys.executable, "-c", script, *flags], capture_output=True, text=True, check=True)
+    assert "fast_per_s" in done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_record_says_what_was_measured_where() -> None:
+    shown = record("--size", "7", "--json")
+    assert (shown["size"], shown["repeats"]) == (7, 2)
+    assert shown["fast_per_s"] == 4.0 and shown["fast_per_s_range"] == [3.0, 20.0]
+    # The median of the ratios 3, 2 and 5, not the ratio of the medians.
+    assert shown["ratio"] == 3.0 and shown["ratio_range"] == [2.0, 5.0]
+    assert "1 of" in str(shown["machine"]) and "jax" in str(shown["versions"])
