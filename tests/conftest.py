@@ -103,13 +103,18 @@ def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
             table.apply(played[-1])
         tables.append(table)
         moves.append(np.array(played, np.int32))
+    return as_games(rules, tables, moves, first_id=100)
+
+
+def as_games(rules: Rules, tables: list[Table], moves: list[np.ndarray], first_id: int = 0) -> Games:
+    """The games played at `tables`, with ids that count from `first_id`."""
     return Games(
         rules=rules,
         decks=np.array([table.deck for table in tables], np.uint8),
         actions=pad_moves(rules, moves),
         num_actions=np.array([len(played) for played in moves], np.int32),
         scores=np.array([table.score for table in tables], np.int32),
-        game_ids=np.arange(100, 100 + num_games, dtype=np.int32),
+        game_ids=np.arange(first_id, first_id + len(tables), dtype=np.int32),
         unfinished=np.array([not table.over for table in tables]),
     )
 
@@ -133,15 +138,7 @@ def play_taught_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
             table.apply(action)
         tables.append(table)
         moves.append(np.array(played, np.int32))
-    return Games(
-        rules=rules,
-        decks=np.array([table.deck for table in tables], np.uint8),
-        actions=pad_moves(rules, moves),
-        num_actions=np.array([len(played) for played in moves], np.int32),
-        scores=np.array([table.score for table in tables], np.int32),
-        game_ids=np.arange(num_games, dtype=np.int32),
-        unfinished=np.zeros(num_games, bool),
-    )
+    return as_games(rules, tables, moves)
 
 
 def taught_action(table: Table, told: list[int]) -> tuple[int, list[int]]:
