@@ -92,3 +92,17 @@ def lines_of() -> Callable[[Path], list[dict[str, Any]]]:
 @pytest.fixture(scope="session")
 def state_of() -> Callable[[Path, int], dict[str, Any]]:
     return read_state
+
+
+@pytest.fixture(scope="session")
+def run_files() -> set[str]:
+    """What every finished run's folder holds, beside its policies."""
+    return {
+        ".lock",
+        "config.json",
+        "metrics.jsonl",
+        "tensorboard",
+        "checkpoints",
+        "summary.json",
+        "learning-curve.png",
+    }
