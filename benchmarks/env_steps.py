@@ -3,10 +3,10 @@
     python benchmarks/env_steps.py --players 2 --json
 
 1024 environments play random legal moves. Each side computes legal moves, reward, done and auto-reset at every step,
-and (but for `ratio_no_obs`) the float32 observations of all seats. The loop carries these, and reads at the next step
-one number that is not known in advance: an observation that is only computed, or read in the step that makes it, XLA
-may never write. The sides alternate in one process, in core seconds (see `common`). Ours draws a move by its number
-among the legal ones, jaxmarl's interface by an argmax over noise.
+and (but for `ratio_no_obs`) the float32 observations of all seats. As in play, an observation is read before the next
+move: one number, which one not known in advance, goes into the key that draws it. One that is only computed, or read in
+the step that makes it, XLA may never write. The sides alternate in one process, in core seconds (see `common`). Ours
+draws a move by its number among the legal ones, jaxmarl's interface by an argmax over noise.
 """
 
 import sys
@@ -34,11 +34,11 @@ def ours(players: int, num_envs: int, steps: int, with_obs: bool) -> tuple[Loop,
 
     def step(carry: Any, _: None) -> tuple[Any, None]:
         state, obs, key, total = carry
-        key, act_key = jax.random.split(key)
         seen = _read(obs, total) if with_obs else 0.0
+        key, act_key = jax.random.split(_mixed(key, seen))
         state, outcome = env.step(state, random_legal_action(env.rules, state.game, act_key))
         obs = observe(env.rules, state.game, out=obs) if with_obs else obs
-        return (state, obs, key, total + outcome.reward.sum() + outcome.done.sum() + seen), None
+        return (state, obs, key, total + outcome.reward.sum() + outcome.done.sum()), None
 
     state = env.reset(jax.random.key(0), num_envs)
     obs = env.observe(state) if with_obs else None
@@ -51,13 +51,13 @@ def multi_agent(env: Any, num_envs: int, steps: int) -> tuple[Loop, Any]:
 
     def step(carry: Any, _: None) -> tuple[Any, None]:
         state, obs, key, total = carry
-        key, act_key, env_key = jax.random.split(key, 3)
+        seen = sum(_read(obs[agent], total) for agent in env.agents)
+        key, act_key, env_key = jax.random.split(_mixed(key, seen), 3)
         legal = legal_moves(state)
         noise = jax.random.uniform(act_key, (num_envs, int(env.num_moves)))
         actions = {agent: jnp.argmax(noise * legal[agent], axis=-1) for agent in env.agents}
-        seen = sum(_read(obs[agent], total) for agent in env.agents)
         obs, state, reward, done, _ = advance(jax.random.split(env_key, num_envs), state, actions)
-        return (state, obs, key, total + reward["__all__"].sum() + done["__all__"].sum() + seen), None
+        return (state, obs, key, total + reward["__all__"].sum() + done["__all__"].sum()), None
 
     obs, state = reset(jax.random.split(jax.random.key(0), num_envs))
     return _loop(step, steps), (state, obs, jax.random.key(1), jnp.float32(0))
@@ -67,6 +67,11 @@ def _read(obs: jax.Array, total: jax.Array) -> jax.Array:
     """One number of the observation, which one unknown in advance: all of it must have been written."""
     place = [total.astype(jnp.int32) % size for size in obs.shape]
     return jax.lax.dynamic_slice(obs, place, [1] * obs.ndim).sum()
+
+
+def _mixed(key: jax.Array, seen: jax.Array | float) -> jax.Array:
+    """A key that depends on what was seen, as a player's moves do."""
+    return jax.random.fold_in(key, jnp.uint32(seen))
 
 
 def _loop(step: Any, steps: int) -> Loop:

@@ -68,8 +68,8 @@ def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Arr
 
     Args:
         out: an older observation of the same shape to write over, such as the one a loop carries: without it a step on
-        a CPU
-            spends a third of its time on filling a new array with zeros first.
+            a CPU spends a third of its time on filling a new array with zeros first. The step's actions must depend on
+            every reading of it: what else still reads it makes XLA copy the whole array, which halves the speed.
     """
     state = _materialize_state(state)
     table = _read_table(rules, state)
