@@ -1,6 +1,6 @@
 """Injects every fault as often as docs/reliability.md says, and prints its table.
 
-python tests/reliability/run.py                       # all of it: about an hour on two cores
+python tests/reliability/run.py                       # all of it: about 25 minutes on one core
 python tests/reliability/run.py test_signals.py       # the kills alone; any arguments of pytest's
 
 Exits with pytest's code: 0 where every fault was survived.
