@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -102,7 +103,12 @@ def one_batch(learner: Learner, permute_colors: bool = True) -> tuple[Batch, Gam
 def test_the_loss_is_the_cross_entropy_of_human_decisions(learner: Learner, permute_colors: bool) -> None:
     """Known fault of published trainers: a loss divided by idle turns as well, unlike the accuracy beside it."""
     batch, games = one_batch(learner, permute_colors)
-    obs, legal, action, decision = jax.jit(learner.bc.examples)(games)
+    examples = jax.jit(learner.bc.examples)(games)
+    steps, rows = len(examples.action), examples.action.shape[1] * PLAYERS
+    obs = jax.vmap(partial(observe, RULES))(examples.state).reshape(steps, rows, -1)
+    legal, action, decision = (
+        np.asarray(x).reshape(steps, rows, *x.shape[3:]) for x in (examples.legal, examples.action, examples.decision)
+    )
 
     # Whose move is counted, from the recorded games alone.
     turn = np.arange(games.actions.shape[1])[:, None, None]
@@ -116,7 +122,6 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(learner: Learner, perm
         recorded = learner.games.actions[batch.index, : len(turn)].T
         np.testing.assert_array_equal(np.asarray(action)[counted], np.repeat(recorded, PLAYERS, 1)[counted])
 
-    rows = obs.shape[1]
     reset = np.zeros(obs.shape[:2], bool)
     carry = initial_carry(TRAINING.network, rows)
     _, logits = jax.jit(learner.bc.module.apply)({"params": learner.fresh().params}, carry, obs, legal, reset)
@@ -130,6 +135,18 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(learner: Learner, perm
     np.testing.assert_allclose(metrics["loss"], -taken[counted].mean(), rtol=1e-5)
     right = logits.argmax(-1) == np.asarray(action)
     np.testing.assert_allclose(metrics["accuracy"], right[counted].mean(), rtol=1e-5)
+
+
+def test_microbatches_add_up_to_the_minibatch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 games at once, and two groups of 16, of which the second is filling, on a CPU."""
+    games = one_batch(learner)[1]
+    groups = jax.eval_shape(lambda games: learner.bc.microbatches(learner.bc.examples(games)), games)
+    assert groups.action.shape[0] == (2 if jax.default_backend() == "cpu" else 1)
+    monkeypatch.setattr("hanabi_rl.learners.bc.CPU_MICROBATCHES", ())
+    updates = learner.update, learner.bc.compile_update()
+    (parts, found), (whole, expected) = (update(learner.fresh(), parallel.shard(games)) for update in updates)
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7)
+    jax.tree.map(close, (parts.opt_state, found), (whole.opt_state, expected))  # its moments are of the gradient
 
 
 def test_filling_contributes_nothing(learner: Learner) -> None:
