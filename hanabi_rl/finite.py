@@ -30,8 +30,7 @@ def finite(metrics: Mapping[str, jax.Array]) -> jax.Array:
 
 def apply_if_finite(new: Tree, old: Tree, metrics: Mapping[str, jax.Array]) -> Tree:
     """`new` where every checked metric [] is finite, else `old`: the same on all devices where the metrics are."""
-    ok = finite(metrics)
-    return jax.tree.map(lambda after, before: jnp.where(ok, after, before), new, old)
+    return jax.lax.cond(finite(metrics), lambda: new, lambda: old)
 
 
 def mean_or_first_not_finite(metrics: Mapping[str, jax.Array]) -> dict[str, jax.Array]:

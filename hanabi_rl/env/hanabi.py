@@ -76,7 +76,7 @@ class HanabiEnv:
         rules = self.rules
         after, reward, done = game_rules.step(rules, env_state.game, action)
         deck, pool = deck_of_game(rules, env_state.pool, env_state.games + 1, needed=done)
-        game = select_games(done, game_rules.deal_packed(rules, deck), after)
+        game = select_games(done, game_rules.deal_packed(rules, deck), after).materialized()
         timestep = TimeStep(
             reward=reward, done=done, score=game_rules.score(rules, after), points=game_rules.points(rules, after)
         )

@@ -71,7 +71,6 @@ def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Arr
             a CPU spends a third of its time on filling a new array with zeros first. The step's actions must depend on
             every reading of it: what else still reads it makes XLA copy the whole array, which halves the speed.
     """
-    state = _materialize_state(state)
     table = _read_table(rules, state)
     if out is None:
         out = jax.lax.empty((state.counters.shape[0], rules.num_players, rules.obs_size), jnp.float32)
@@ -87,18 +86,13 @@ def observe_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
     """What one seat ``int32[N]`` of each game sees: float32[N, O], bit-equal to ``observe(rules, state)[n,
     seat[n]]``.
     """
-    state = _materialize_state(_turn_table(rules, state, seat))
+    state = _turn_table(rules, state, seat).materialized()
     out = jax.lax.empty((state.counters.shape[0], rules.obs_size), jnp.float32)
     start = 0
     for block in _blocks(rules, state, _read_table(rules, state), 0):
         out = jax.lax.dynamic_update_slice(out, block, (0, start))
         start += block.shape[1]
     return out
-
-
-def _materialize_state(state: State) -> State:
-    """Compute the state once, not again inside every block that reads it."""
-    return jax.tree.map(materialize, state.without_deck())
 
 
 def _turn_table(rules: Rules, state: State, seat: jax.Array) -> State:
@@ -132,7 +126,7 @@ class _Table(NamedTuple):
     hinted: jax.Array  # bool[N], it was a hint
     move: list[Field]  # colour, rank, slots touched, slot, card, outcome of the last move
     remaining: jax.Array  # float32[N, K + C + R]: copies of each card neither played nor discarded, then ones
-    weight: list[list[jax.Array]]  # by seat and slot, float32[N]: 1 / how many of those copies the card can be
+    weight: jax.Array  # float32[P, H, N]: 1 / how many of those copies the card in a slot can be
 
 
 def _read_table(rules: Rules, state: State) -> _Table:
@@ -146,7 +140,7 @@ def _read_table(rules: Rules, state: State) -> _Table:
         missing=[(slots != rules.all_slots).astype(jnp.uint32) for slots in held],
         board=_materialize_fields(_board(rules, state)),
         remaining=remaining,
-        weight=[[_weight(rules, state, planes, p, s) for s in range(hand)] for p in range(players)],
+        weight=_weights(rules, state, planes),
         **_last_move(rules, state),
     )
 
@@ -235,14 +229,16 @@ def _remaining(rules: Rules, state: State) -> tuple[jax.Array, list[jax.Array]]:
     return jax.lax.bitcast_convert_type(as_words, jnp.float32), planes
 
 
-def _weight(rules: Rules, state: State, planes: list[jax.Array], seat: int, slot: int) -> jax.Array:
-    """1 / how many remaining copies the card in a slot can be, float32[N]; 1 for an empty slot."""
-    hand, words = rules.hand_size, (state.maybe_colors[:, seat], state.maybe_ranks[:, seat])
-    colors, ranks = [
-        any_of([((word >> (g * hand + slot)) & 1) * jnp.uint32(cards) for g, cards in enumerate(groups)])
-        for word, groups in zip(words, (rules.color_cards, rules.rank_cards), strict=True)
-    ]
-    total = sum((count(colors & ranks & plane) for plane in planes), jnp.int32(0))
+def _weights(rules: Rules, state: State, planes: list[jax.Array]) -> jax.Array:
+    """1 / how many remaining copies each card in a hand can be, float32[P, H, N]; 1 for an empty slot."""
+    hand, slot = rules.hand_size, np.arange(rules.hand_size, dtype=np.uint32)[:, None]
+
+    def cards(words: jax.Array, groups: Sequence[int]) -> jax.Array:
+        words = words.T[:, None]
+        return any_of([((words >> (g * hand + slot)) & 1) * jnp.uint32(cards) for g, cards in enumerate(groups)])
+
+    possible = cards(state.maybe_colors, rules.color_cards) & cards(state.maybe_ranks, rules.rank_cards)
+    total = sum((count(possible & plane) for plane in planes), jnp.int32(0))
     return 1.0 / jnp.maximum(total, 1).astype(jnp.float32)
 
 
@@ -313,4 +309,4 @@ def _belief(rules: Rules, state: State, table: _Table, seat: int, slot: int) -> 
 
     yes = (state.maybe_colors[:, seat, None] & of_colors) == of_colors
     yes &= (state.maybe_ranks[:, seat, None] & of_ranks) == of_ranks
-    return jnp.where(yes, table.remaining * jnp.where(is_card, table.weight[seat][slot][:, None], 1.0), 0.0)
+    return jnp.where(yes, table.remaining * jnp.where(is_card, table.weight[seat, slot][:, None], 1.0), 0.0)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import CARD_BITS, CARD_MASK, CARDS_PER_WORD, any_of, bit, pack_deck
+from hanabi_rl.env.words import CARD_BITS, CARD_MASK, CARDS_PER_WORD, any_of, bit, materialize, pack_deck
 
 T = TypeVar("T")
 
@@ -55,6 +55,10 @@ class State(struct.PyTreeNode):
     def deck_left(self) -> jax.Array:
         """int32[N]: cards still to be drawn."""
         return _field(self.counters, 0, 8)
+
+    def materialized(self) -> State:
+        """The same games, computed once however much is read from them (see `words.materialize`)."""
+        return jax.tree.map(materialize, self.without_deck()).replace(deck=self.deck)
 
     @property
     def info_tokens(self) -> jax.Array:
