@@ -164,7 +164,7 @@ def test_colours_are_treated_alike(players: int) -> None:
     np.testing.assert_array_equal(renamed.actions[played], expected[played])
 
 
-@pytest.mark.parametrize("players", [2, 3])
+@pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_own_cards_never_influence_the_action(players: int) -> None:
     """Swap a card in the mover's hand with an undealt one that fits all its hints, and play the same moves again."""
     rules, games, turn = STANDARD[players], self_play(players), 24

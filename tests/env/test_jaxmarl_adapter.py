@@ -84,7 +84,7 @@ def assert_same(ours: Any, theirs: Any) -> None:
     jax.tree_util.tree_map_with_path(compare, ours, theirs)
 
 
-@pytest.mark.parametrize("players", [2, 3])
+@pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_whole_games_equal_jaxmarl_through_auto_reset(players: int) -> None:
     """Every second game is random, the others careful: those reach the last round and high scores."""
     ours, theirs = make_jaxmarl(players), jaxmarl.make("hanabi", num_agents=players)

@@ -115,6 +115,7 @@ def runs_of(folder: Path) -> list[Path]:
     return [folder / f"kl_weight={weight}" / f"s{seed}" for weight in (0.0, 0.9) for seed in (0, 1)]
 
 
+@pytest.mark.slow
 def test_every_run_is_there_and_in_the_table(swept: Path) -> None:
     with (swept / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -144,12 +145,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     return started
 
 
+@pytest.mark.slow
 def test_a_finished_sweep_runs_nothing(swept: Path, base: Any, points: Any, calls: Any) -> None:
     before = (swept / "sweep.csv").read_bytes()
     run_sweep(small_sweep(swept), base, points)
     assert calls == [] and (swept / "sweep.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_broken_run_is_resumed_and_ends_like_the_others(
     swept: Path, base: Any, points: Any, calls: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
@@ -165,6 +168,7 @@ def test_a_broken_run_is_resumed_and_ends_like_the_others(
     assert {**ours, "wall_s": 0} == {**theirs, "wall_s": 0}
 
 
+@pytest.mark.slow
 def test_a_run_with_another_config_is_not_taken_for_this_one(swept: Path, base: Any, points: Any, calls: Any) -> None:
     with pytest.raises(ValueError, match=r"kl_weight=0.0/s0: .*lr: the run has 0.002, got 0.003"):
         run_sweep(small_sweep(swept), dataclasses.replace(base, lr=3e-3), points)
