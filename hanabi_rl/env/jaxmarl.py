@@ -233,6 +233,7 @@ def _step_and_reset(
             decks = _next_decks(rules, keys, done, game.deck)
             reset_state = _as_state(rules, core.deal_packed(rules, decks))
         after = select_games(done, reset_state, _as_state(rules, game))
+        after = after.replace(game=after.game.materialized())
         return after, observe(rules, after.game), reward, done
 
     return on_all_games(advance, key, state, joint, reset_state)
@@ -265,6 +266,7 @@ def _as_state(rules: Rules, game: core.State) -> GameState:
 
 
 def _observed(rules: Rules, game: core.State) -> tuple[GameState, jax.Array]:
+    game = game.materialized()
     return _as_state(rules, game), observe(rules, game)
 
 
