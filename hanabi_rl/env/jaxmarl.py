@@ -8,6 +8,7 @@ This is the only file that imports jaxmarl (which takes seconds, and prints).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -233,7 +234,7 @@ def _step_and_reset(
             decks = _next_decks(rules, keys, done, game.deck)
             reset_state = _as_state(rules, core.deal_packed(rules, decks))
         after = select_games(done, reset_state, _as_state(rules, game))
-        after = after.replace(game=after.game.materialized())
+        after = dataclasses.replace(after, game=after.game.materialized())
         return after, observe(rules, after.game), reward, done
 
     return on_all_games(advance, key, state, joint, reset_state)
