@@ -67,6 +67,7 @@ def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Arr
     """What every seat sees: float32[N, P, O], ``O = rules.obs_size``, seats in absolute order.
 
     Args:
+        state: best `materialized` where it was computed just before, as environments do: every block reads it.
         out: an older observation of the same shape to write over, such as the one a loop carries: without it a step on
             a CPU spends a third of its time on filling a new array with zeros first. The step's actions must depend on
             every reading of it: what else still reads it makes XLA copy the whole array, which halves the speed.

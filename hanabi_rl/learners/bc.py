@@ -16,10 +16,9 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BCTraining
 from hanabi_rl.data.games import Games
 from hanabi_rl.data.loader import Batch
-from hanabi_rl.data.trajectories import colour_permutations, replay
+from hanabi_rl.data.trajectories import Trajectory, colour_permutations, replay
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.env.state import State
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.finite import apply_if_finite
 from hanabi_rl.networks import Actor, init_params, initial_carry
@@ -47,15 +46,6 @@ class GameBatch(flax.struct.PyTreeNode):
     actions: jax.Array  # int32 [B, T], the mover's action, no-op after the end
     cloned: jax.Array  # bool [B, P], seats to clone; all false in a padding row
     permutation: jax.Array  # int32 [B, C], new colour of each colour
-
-
-class Examples(flax.struct.PyTreeNode):
-    """Replayed games: what happened before every move, and what each seat did."""
-
-    state: State  # [T, B, ...]
-    legal: jax.Array  # bool [T, B, P, A]
-    action: jax.Array  # int32 [T, B, P]
-    decision: jax.Array  # bool [T, B, P], of a cloned seat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +102,7 @@ class BC:
         decisions = parallel.psum(jnp.sum(examples.decision))
         dropout_key = jax.random.fold_in(jax.random.fold_in(state.key, state.step), parallel.device_index())
 
-        def accumulate(total: Any, step: tuple[Examples, jax.Array]) -> tuple[Any, None]:
+        def accumulate(total: Any, step: tuple[Trajectory, jax.Array]) -> tuple[Any, None]:
             gradient = jax.grad(self.loss, has_aux=True)(state.params, *step, decisions)
             return jax.tree.map(jnp.add, total, gradient), None
 
@@ -127,7 +117,7 @@ class BC:
         return apply_if_finite(learnt, state, metrics), metrics | {"decisions": decisions}
 
     def loss(
-        self, params: PyTree, examples: Examples, dropout_key: jax.Array, decisions: jax.Array
+        self, params: PyTree, examples: Trajectory, dropout_key: jax.Array, decisions: jax.Array
     ) -> tuple[jax.Array, losses.Metrics]:
         """The share of some games in the loss of a minibatch with so many decisions."""
         steps, games, players = examples.action.shape
@@ -151,14 +141,14 @@ class BC:
         weight = rows(examples.decision) / jnp.maximum(decisions, 1)
         return losses.bc_loss(logits, rows(examples.action), weight)
 
-    def examples(self, batch: GameBatch) -> Examples:
-        """Replays a minibatch under its colour permutations."""
+    def examples(self, batch: GameBatch) -> Trajectory:
+        """Replays a minibatch under its colour permutations; decisions are those of cloned seats."""
         decks = permute_decks(self.rules, batch.decks, batch.permutation)
         actions = permute_actions(self.rules, batch.actions, batch.permutation[:, None])
         games = replay(self.rules, decks, actions)
-        return Examples(games.state, games.legal, games.action, games.decision & batch.cloned)
+        return games._replace(decision=games.decision & batch.cloned)
 
-    def microbatches(self, examples: Examples) -> Examples:
+    def microbatches(self, examples: Trajectory) -> Trajectory:
         """The games in groups whose activations are held at once: a leading axis of groups.
 
         On a CPU small ones are a quarter faster and take a sixth of the memory: XLA gets the memory of an update anew
