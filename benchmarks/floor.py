@@ -25,15 +25,13 @@ from hanabi_rl.networks import NetworkConfig
 from hanabi_rl.precision import dot, dot_transposed, kernel_gradient, product
 
 EPOCHS, MINIBATCHES = 4, 4
-
-
 REPEATED = 4  # in one compiled call, so that its memory is fresh from the operating system only once
 
 
 class Work(NamedTuple):
     """Products that an update does `times` times."""
 
-    times: int
+    times: float
     flop: int
     function: Callable[..., Any]
     args: tuple[jax.Array, ...]
@@ -88,7 +86,7 @@ def work(players: int, envs: int, steps: int, dtype: Any) -> list[Work]:
         """A tenth of the timesteps, to be quick."""
         some = max(1, steps // 10)
         args = (numbers(some, actors, shape[0]), numbers(*shape).astype(dtype))
-        return Work(steps // some, 2 * some * actors * shape[0] * shape[1], every_timestep(forward), args)
+        return Work(steps / some, 2 * some * actors * shape[0] * shape[1], every_timestep(forward), args)
 
     def learning(index: int, shape: tuple[int, int]) -> Work:
         args = (numbers(steps, batch, shape[0]), numbers(steps, batch, shape[1]), numbers(*shape))
@@ -130,7 +128,7 @@ def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5
     return record
 
 
-def _side(todo: list[Work], flop: int) -> Callable[[], float]:
+def _side(todo: list[Work], flop: float) -> Callable[[], float]:
     """FLOP in a core second, over all products of an update."""
     compiled = [(part.times / REPEATED, part.compiled()) for part in todo]
 
