@@ -70,6 +70,8 @@ class Checkpointer:
             options=ocp.CheckpointManagerOptions(
                 atomicity_options=ocp.options.AtomicityOptions(mode=ocp.options.AtomicityMode.COMMIT_FILE),
                 cleanup_tmp_directories=True,
+                create=False,  # done above; Orbax would wait for the other hosts
+                multiprocessing_options=trees.this_process(),
                 # An asynchronous save reports its errors one save too late, and hashing needs a host copy anyway.
                 enable_async_checkpointing=False,
             ),

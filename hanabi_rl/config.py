@@ -21,7 +21,7 @@ from hanabi_rl.runs import check_resumable, read_config
 
 T = TypeVar("T")
 
-MAY_DIFFER_ON_RESUME = ("resume", "run_dir", "total_steps", "tensorboard", "wandb", "log_every")
+MAY_DIFFER_ON_RESUME = ("resume", "run_dir", "multi_host", "total_steps", "tensorboard", "wandb", "log_every")
 
 _SCIENTIFIC_INT = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
@@ -76,6 +76,8 @@ class RunConfig:
     """Continue the run in --run-dir from its newest good checkpoint."""
     precision: Precision = "auto"
     """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies it faster."""
+    multi_host: bool = False
+    """This process is one of several hosts' that train together (docs/scaling.md)."""
     tensorboard: bool = True
     wandb: bool = False
     """Also log to Weights & Biases (pip install 'hanabi-rl[wandb]')."""

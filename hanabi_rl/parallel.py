@@ -1,16 +1,20 @@
-"""Data parallelism over the local devices: the only file that names pmap.
+"""Data parallelism over the devices of one host or of several: the only file that names pmap.
 
 An update is written against the axis name `AXIS`. Its state comes in two kinds of trees: *replicated* (parameters,
-optimiser, counters), passed
-and returned whole, and *sharded*, whose every leaf has a leading axis of environments or games, split evenly over the
-devices.
+optimiser, counters), passed and returned whole, and *sharded*, whose every leaf has a leading axis of environments or
+games, split evenly over the devices. Several hosts run the same program on the same whole trees; `shard` keeps a
+host's own part of one, `unshard` puts the parts together again on every host. What should happen once, such as
+measuring and writing, the first host does (`on_first_host`).
 """
 
+import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "devices"
@@ -18,28 +22,39 @@ T = TypeVar("T")
 
 
 def num_devices() -> int:
-    """Local devices that learners are spread over."""
-    return jax.local_device_count()
+    """Devices that learners are spread over, those of other hosts included."""
+    return jax.device_count()
+
+
+def num_hosts() -> int:
+    """Processes that train together."""
+    return jax.process_count()
+
+
+def host() -> int:
+    """This process's place among them."""
+    return jax.process_index()
 
 
 def replicate(tree: T) -> T:
-    """Copies every leaf to all devices, placed as `data_parallel` returns it (so that the first call compiles like
-    all later ones)."""
+    """Copies every leaf to all devices of this host, placed as `data_parallel` returns it (so that the first call
+    compiles like all later ones)."""
     return jax.device_put(tree, _placement(PartitionSpec()))
 
 
 def shard(tree: T) -> T:
-    """Splits the leading axis of every leaf over the devices: [N, ...] -> [D, N / D, ...].
+    """Splits the leading axis of every leaf over the devices: [N, ...] -> [D, N / D, ...], of which a host keeps the
+    rows of its own devices.
 
     Raises:
         ValueError: the leading axis is not divisible by the number of devices.
     """
-    devices = num_devices()
+    devices, here = num_devices(), jax.local_device_count()
 
     def split(x: Any) -> Any:
         if x.shape[0] % devices:
-            raise ValueError(f"a leading axis of {x.shape[0]} must be divisible by the {devices} local devices")
-        return x.reshape(devices, x.shape[0] // devices, *x.shape[1:])
+            raise ValueError(f"a leading axis of {x.shape[0]} must be divisible by the {devices} devices")
+        return x.reshape(devices, x.shape[0] // devices, *x.shape[1:])[host() * here : (host() + 1) * here]
 
     return jax.device_put(jax.tree.map(split, tree), _placement(PartitionSpec(AXIS)))
 
@@ -49,8 +64,33 @@ def _placement(spec: PartitionSpec) -> NamedSharding:
 
 
 def unshard(tree: T) -> T:
-    """The inverse of `shard`: [D, N / D, ...] -> [N, ...]."""
-    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
+    """The inverse of `shard`: [D, N / D, ...] -> [N, ...]. Several hosts must call it at the same time; each gets the
+    whole."""
+    whole = jax.tree.map(_of_all_hosts, tree) if num_hosts() > 1 else tree
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), whole)
+
+
+def _of_all_hosts(x: jax.Array) -> jax.Array:
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(_of_all_hosts(jax.random.key_data(x)), impl=jax.random.key_impl(x))
+    return multihost_utils.process_allgather(x, tiled=True)
+
+
+def largest_of_hosts(number: int) -> int:
+    """The largest of a number that the hosts may disagree on. All must call it at the same time."""
+    return number if num_hosts() == 1 else int(np.max(multihost_utils.process_allgather(np.int32(number))))
+
+
+def on_first_host(make: Callable[[], T]) -> T:
+    """Calls `make` on the first host only and returns there and everywhere what it returned, which must be picklable.
+    All hosts must call it at the same time."""
+    if num_hosts() == 1:
+        return make()
+    made = [make()] if host() == 0 else []
+    sent = b"".join(pickle.dumps(x) for x in made)
+    size = largest_of_hosts(len(sent))
+    received = multihost_utils.broadcast_one_to_all(np.frombuffer(sent.ljust(size, b"\0"), np.uint8))
+    return made[0] if made else pickle.loads(np.asarray(received).tobytes())
 
 
 def fetch(tree: T) -> T:

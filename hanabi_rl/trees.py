@@ -34,6 +34,19 @@ class CorruptError(ValueError):
     """What is stored is not what was saved."""
 
 
+def this_process() -> ocp.options.MultiprocessingOptions:
+    """Tells Orbax to wait for no other process: of several hosts that train together, the first saves and restores
+    alone."""
+    me = jax.process_index()
+    return ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})
+
+
+def tree_checkpointer() -> ocp.Checkpointer:
+    """Orbax's reader and writer of one tree of arrays."""
+    alone = this_process()
+    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone)
+
+
 def leaf_paths(tree: PyTree) -> dict[str, Any]:
     """The leaves of `tree` by path, e.g. `actor/lstm_0/input/kernel`, in the tree's own order.
 
@@ -115,7 +128,7 @@ def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[
         CorruptError: naming the leaf that Orbax cannot read, or whose bytes, dtype or shape are not those saved.
     """
     leaves: dict[str, Any] = {}
-    with ocp.PyTreeCheckpointer() as checkpointer:
+    with tree_checkpointer() as checkpointer:
         for path in paths:
             entry = manifest[path]
             empty = 0 in entry["shape"]

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import orbax.checkpoint as ocp
 
 from hanabi_rl import trees
 from hanabi_rl.agents.bots import BOTS, bot_version, make_bot
@@ -51,7 +50,7 @@ def save_policy(
     beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    with ocp.PyTreeCheckpointer() as checkpointer:
+    with trees.tree_checkpointer() as checkpointer:
         checkpointer.save((beside / "params").resolve(), trees.storable(arrays))
     description = describe(policy)
     write_json(beside / "manifest.json", {"leaves": manifest, "sha256": trees.manifest_digest(manifest, description)})

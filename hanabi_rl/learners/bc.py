@@ -50,7 +50,7 @@ class GameBatch(flax.struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class BC:
-    """The learner. `update` is written against the device axis; `compile_update` runs it on all local devices."""
+    """The learner. `update` is written against the device axis; `compile_update` runs it on all devices."""
 
     config: BCTraining
     rules: Rules
@@ -86,10 +86,10 @@ class BC:
         return optax.adamw(self.learning_rate, weight_decay=self.config.weight_decay)
 
     def compile_update(self) -> Callable[[BCState, GameBatch], tuple[BCState, losses.Metrics]]:
-        """`update` on all local devices: (state, sharded batch) -> (state, metrics)."""
+        """`update` on all devices: (state, sharded batch) -> (state, metrics)."""
         if self.config.batch_size % parallel.num_devices():
             raise ValueError(
-                f"batch_size={self.config.batch_size} must be divisible by the {parallel.num_devices()} local devices"
+                f"batch_size={self.config.batch_size} must be divisible by the {parallel.num_devices()} devices"
             )
         return parallel.data_parallel(self.update, in_axes=(None, 0), out_axes=(None, None), donate_argnums=(0,))
 

@@ -58,7 +58,7 @@ class Experience(flax.struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class PPO:
-    """A learner. `update` is written against the device axis; `compile_update` runs it on all local devices."""
+    """A learner. `update` is written against the device axis; `compile_update` runs it on all devices."""
 
     config: PPOConfig
     network: NetworkConfig
@@ -109,10 +109,10 @@ class PPO:
         return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, ActorState, losses.Metrics]]:
-        """`update` on all local devices: (learner, sharded actors, reference) -> (learner, sharded actors, metrics)."""
+        """`update` on all devices: (learner, sharded actors, reference) -> (learner, sharded actors, metrics)."""
         if self.config.num_blocks % parallel.num_devices():
             raise ValueError(
-                f"num_blocks={self.config.num_blocks} must be divisible by the {parallel.num_devices()} local devices"
+                f"num_blocks={self.config.num_blocks} must be divisible by the {parallel.num_devices()} devices"
             )
         return parallel.data_parallel(
             self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from hanabi_rl import parallel
-from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BCConfig, BCTraining, GameConfig
 from hanabi_rl.data.demos import demo_games
@@ -64,7 +64,7 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
     config = dataclasses.replace(config, game=game_config(train.rules))
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:
         train_bc(config, run_dir, train, validation)
-        summary = report(config, run_dir, validation)
+        summary = parallel.on_first_host(lambda: report(config, run_dir, validation))
     print(f"\nResults: {run_dir}")
     return summary
 
@@ -90,7 +90,8 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
         with Progress("BC", total=learner.num_updates, unit="minibatches", initial=int(trainer.state.step)) as progress:
             while loader.epoch < config.epochs:
                 trainer.epoch(progress)
-    plot_bc(read_metrics(run_dir / "metrics.jsonl"), run_dir / "learning-curve.png", train.rules.max_score)
+    lines = run_dir / "metrics.jsonl"
+    parallel.on_first_host(lambda: plot_bc(read_metrics(lines), run_dir / "learning-curve.png", train.rules.max_score))
 
 
 class _Trainer:
@@ -136,12 +137,12 @@ class _Trainer:
             for name in ("loss", "accuracy"):
                 sums[name] += decisions * float(metrics[name])
             progress.update(done, loss=sums["loss"] / sums["decisions"])
-            if self.session.stop.requested and self.loader.batch > 0:  # mid-epoch: save and leave
+            if self.session.stop_requested() and self.loader.batch > 0:  # mid-epoch: save and leave
                 self.save({})
         measured = {f"train_{name}": sums[name] / sums["decisions"] for name in ("loss", "accuracy")}
-        measured |= self.measure()
+        measured |= parallel.on_first_host(self.measure)
         self.sums = dict(_NO_SUMS)
-        self.session.tracker.log(int(self.state.step), {"epoch": self.loader.epoch, **measured})
+        self.session.log(int(self.state.step), {"epoch": self.loader.epoch, **measured})
         self.save(measured)
 
     def measure(self) -> dict[str, float]:
@@ -171,9 +172,7 @@ class _Trainer:
 
     def keep(self, policy: NetworkPolicy, name: str, score: float) -> None:
         """Writes a policy folder of the run."""
-        save_policy(
-            self.session.run_dir / name, policy, algorithm="bc", step=int(self.state.step), score=score, greedy=True
-        )
+        self.session.keep(name, policy, algorithm="bc", step=int(self.state.step), score=score)
 
     def save(self, metrics: dict[str, float]) -> None:
         """Writes a checkpoint; raises `Stopped` where a signal asked for the end."""
@@ -183,7 +182,7 @@ class _Trainer:
             "best_selfplay": self.best_selfplay,
             "best_accuracy": self.best_accuracy,
         }
-        self.session.checkpoints.save(int(self.state.step), self.state, loader=position, metrics=metrics)
+        self.session.save(int(self.state.step), self.state, loader=position, metrics=metrics)
         self.session.stop_if_asked()
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from hanabi_rl import parallel
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BRBCConfig, PPOConfig
 from hanabi_rl.evaluate.crossplay import evaluate_pair
@@ -43,14 +44,13 @@ def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
         )
         wall_s = train_ppo(config, run_dir, training)
         announce_stage(3, 3, f"Measuring over {config.report_games:,} games")
-        summary = _report(config, run_dir, bc) | training_figures(config, wall_s)
-        write_summary(run_dir, summary)
+        summary = parallel.on_first_host(lambda: _report(config, run_dir, bc, training_figures(config, wall_s)))
     print(f"\nResults: {run_dir} (policy-latest/, policy/, learning-curve.png, summary.json)")
     return summary
 
 
-def _report(config: BRBCConfig, run_dir: Path, bc: NetworkPolicy) -> dict[str, Any]:
-    """Measures the clone and the best response to it."""
+def _report(config: BRBCConfig, run_dir: Path, bc: NetworkPolicy, trained: dict[str, Any]) -> dict[str, Any]:
+    """Measures the clone and the best response to it; writes and returns the summary."""
     policy, games, seed = reported_policy(config, run_dir), config.report_games, config.seed
     played = evaluate_selfplay(policy, games, seed)
     scores = {
@@ -59,7 +59,10 @@ def _report(config: BRBCConfig, run_dir: Path, bc: NetworkPolicy) -> dict[str, A
         "crossplay_with_bc": ("BR-BC with BC", evaluate_pair(policy, bc, games, seed).summary),
     }
     print("\n".join(["", score_table(list(scores.values())), *link_lines(played)]))
-    return {
-        **score_figures({key: summary for key, (_, summary) in scores.items()}),
+    summary = {
+        **score_figures({key: score for key, (_, score) in scores.items()}),
         "links": played.links(),
+        **trained,
     }
+    write_summary(run_dir, summary)
+    return summary

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from hanabi_rl import parallel
 from hanabi_rl.agents.loading import load_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BCConfig, BCTraining, BRBCConfig, HDRIPPOConfig
@@ -19,13 +20,17 @@ def clone_rules(config: CloneConfig) -> Rules:
     """The game: that of the clone already in the run, else the given clone's, else that of the given games, else the
     configured one."""
     kept = Path(config.run_dir or "") / REFERENCE
-    if config.resume and kept.exists():
-        return load_policy(kept).rules
-    if config.bc_policy is not None:
-        return load_policy(config.bc_policy).rules
-    if config.bc.data:
-        return load_games(config.bc.data[0]).rules
-    return config.game.rules()
+
+    def rules() -> Rules:
+        if config.resume and kept.exists():
+            return load_policy(kept).rules
+        if config.bc_policy is not None:
+            return load_policy(config.bc_policy).rules
+        if config.bc.data:
+            return load_games(config.bc.data[0]).rules
+        return config.game.rules()
+
+    return parallel.on_first_host(rules)
 
 
 def clone_title(config: CloneConfig) -> str:
@@ -36,20 +41,24 @@ def clone_title(config: CloneConfig) -> str:
 def reference_policy(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
     """The clone: the one already in the run, else the one given, else one trained now in `run_dir`/bc."""
     kept = run_dir / REFERENCE
-    if not kept.exists():
-        source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
-        if config.bc_policy is None:
-            run_bc(bc_config(config, source))
-        chosen = source / (BEST_ACCURACY if config.bc_select == "accuracy" else BEST_SELFPLAY)
-        policy = load_policy(chosen if chosen.exists() else source)
-        if not isinstance(policy, NetworkPolicy):
-            raise ValueError(
-                f"--bc-policy: expected a cloned network policy, got {type(policy).__name__} from {source}"
-            )
-        save_policy(kept, policy, algorithm="bc", step=0, score=None, greedy=True)
-    reference = load_policy(kept)
-    assert isinstance(reference, NetworkPolicy), "saved above"
-    return reference
+    source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
+    if config.bc_policy is None and not parallel.on_first_host(kept.exists):
+        run_bc(bc_config(config, source))
+
+    def keep() -> NetworkPolicy:
+        if not kept.exists():
+            chosen = source / (BEST_ACCURACY if config.bc_select == "accuracy" else BEST_SELFPLAY)
+            policy = load_policy(chosen if chosen.exists() else source)
+            if not isinstance(policy, NetworkPolicy):
+                raise ValueError(
+                    f"--bc-policy: expected a cloned network policy, got {type(policy).__name__} from {source}"
+                )
+            save_policy(kept, policy, algorithm="bc", step=0, score=None, greedy=True)
+        reference = load_policy(kept)
+        assert isinstance(reference, NetworkPolicy), "saved above"
+        return reference
+
+    return parallel.on_first_host(keep)
 
 
 def bc_config(config: CloneConfig, run_dir: Path) -> BCConfig:

@@ -65,6 +65,8 @@ def parse_sweep(configs: Path, default_sweep: str, args: Sequence[str]) -> tuple
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{sweep.learner}/, got none")
     base = parse_args(LEARNERS[sweep.learner].config, sweep.learner, configs, sweep.preset, rest)
+    if base.multi_host:
+        raise ValueError("--multi-host: expected a single run, got a sweep; start its runs one by one")
     if isinstance(base, PPOConfig):
         base = dataclasses.replace(base, report_policy="final")
     sweep = dataclasses.replace(sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.learner}-{Path(sweep.preset).stem}")

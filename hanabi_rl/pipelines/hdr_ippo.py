@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from hanabi_rl import parallel
 from hanabi_rl.config import HDRIPPOConfig
 from hanabi_rl.evaluate.report import make_report, report_figures, report_table
 from hanabi_rl.learners.hdr_ippo import hdr_ippo, init_from_bc
@@ -26,8 +27,14 @@ def run_hdr_ippo(config: HDRIPPOConfig) -> dict[str, Any]:
         )
         wall_s = train_ppo(config, run_dir, training)
         announce_stage(3, 3, f"Measuring over {config.report_games:,} games")
-        result = make_report(bc, reported_policy(config, run_dir), config.report_games, config.seed)
-        summary = report_figures(result) | training_figures(config, wall_s) | {"kl_weight": config.kl_weight}
-        write_summary(run_dir, summary)
-    print(f"\n{report_table(result)}\n\nResults: {run_dir} (policy/, learning-curve.png, summary.json)")
+
+        def report() -> dict[str, Any]:
+            result = make_report(bc, reported_policy(config, run_dir), config.report_games, config.seed)
+            print(f"\n{report_table(result)}")
+            summary = report_figures(result) | training_figures(config, wall_s) | {"kl_weight": config.kl_weight}
+            write_summary(run_dir, summary)
+            return summary
+
+        summary = parallel.on_first_host(report)
+    print(f"\nResults: {run_dir} (policy/, learning-curve.png, summary.json)")
     return summary

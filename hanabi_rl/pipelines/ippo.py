@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hanabi_rl import parallel
 from hanabi_rl.config import IPPOConfig
 from hanabi_rl.evaluate.report import link_lines, score_figures, score_table
 from hanabi_rl.evaluate.selfplay import evaluate_selfplay
@@ -29,13 +30,18 @@ def _run(config: IPPOConfig, training: Training) -> dict[str, Any]:
         announce_stage(1, 2, f"{training.title} from scratch")
         wall_s = train_ppo(config, run_dir, training)
         announce_stage(2, 2, f"Measuring over {config.report_games:,} games")
-        played = evaluate_selfplay(reported_policy(config, run_dir), config.report_games, config.seed)
-        summary = {
-            **score_figures({"selfplay": played.summary}),
-            **training_figures(config, wall_s),
-            "links": played.links(),
-        }
-        write_summary(run_dir, summary)
-    table = score_table([(f"{training.title} self-play", played.summary)])
-    print("\n".join(["", table, *link_lines(played), "", f"Results: {run_dir} (policy/, learning-curve.png)"]))
+
+        def report() -> dict[str, Any]:
+            played = evaluate_selfplay(reported_policy(config, run_dir), config.report_games, config.seed)
+            print("\n".join(["", score_table([(f"{training.title} self-play", played.summary)]), *link_lines(played)]))
+            summary = {
+                **score_figures({"selfplay": played.summary}),
+                **training_figures(config, wall_s),
+                "links": played.links(),
+            }
+            write_summary(run_dir, summary)
+            return summary
+
+        summary = parallel.on_first_host(report)
+    print(f"\nResults: {run_dir} (policy/, learning-curve.png)")
     return summary

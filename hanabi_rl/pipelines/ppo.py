@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from hanabi_rl import parallel
-from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import PPOConfig
 from hanabi_rl.evaluate.plots import plot_ppo
@@ -74,10 +74,14 @@ def train_ppo(config: PPOConfig, run_dir: Path, training: Training) -> float:
             print(f"{run_dir} has its {config.num_updates:,} updates: only measuring it again", file=sys.stderr)
         with Progress(training.title, total=total, unit="steps", initial=done) as progress:
             trainer.run(progress)
-        wall_s = session.tracker.wall_s
-    lines = read_metrics(run_dir / "metrics.jsonl")
-    clone = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None) if reference else None
-    plot_ppo(lines, run_dir / "learning-curve.png", clone, policy.rules.max_score)
+        wall_s = session.wall_s
+
+    def plot() -> None:
+        lines = read_metrics(run_dir / "metrics.jsonl")
+        clone = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None) if reference else None
+        plot_ppo(lines, run_dir / "learning-curve.png", clone, policy.rules.max_score)
+
+    parallel.on_first_host(plot)
     return wall_s
 
 
@@ -108,7 +112,7 @@ class _Trainer:
         config, total = self.config, self.config.num_updates
         done = int(self.learner.update)
         if done == 0:
-            self.session.tracker.log(0, {"env_steps": 0} | self.evaluate(0))
+            self.session.log(0, {"env_steps": 0} | self.evaluate(0))
         last_log = (time.monotonic(), done)
         while done < total:
             self.learner, self.actors, metrics = self.update(self.learner, self.actors, self.reference)
@@ -125,10 +129,10 @@ class _Trainer:
                 now = time.monotonic()
                 rate = (done - last_log[1]) * config.num_envs * config.num_steps / (now - last_log[0])
                 last_log = (now, done)
-                self.session.tracker.log(done, {"env_steps": steps, **numbers, "steps_per_s": rate})
+                self.session.log(done, {"env_steps": steps, **numbers, "steps_per_s": rate})
                 shown = {} if self.training.shown is None else {self.training.shown: numbers[self.training.shown]}
                 progress.update(steps, score=numbers["train_score"], **shown)
-            if done % config.save_every == 0 or last or self.session.stop.requested:
+            if done % config.save_every == 0 or last or self.session.stop_requested():
                 self.save(done, measured)
 
     def policy(self) -> NetworkPolicy:
@@ -137,7 +141,7 @@ class _Trainer:
 
     def evaluate(self, done: int) -> dict[str, float]:
         """Measures the policy and keeps the best (none from before the first update)."""
-        measured = self.training.evaluate(self.policy(), self.config)
+        measured = parallel.on_first_host(lambda: self.training.evaluate(self.policy(), self.config))
         score = measured[self.training.selected_by]
         if done and math.isfinite(score) and (self.best is None or score > self.best):
             self.best = score
@@ -147,19 +151,12 @@ class _Trainer:
     def keep(self, name: str, done: int, score: float | None) -> None:
         """Writes a policy folder of the run."""
         steps = done * self.config.num_envs * self.config.num_steps
-        save_policy(
-            self.session.run_dir / name,
-            self.policy(),
-            algorithm=self.training.algo,
-            step=steps,
-            score=score,
-            greedy=True,
-        )
+        self.session.keep(name, self.policy(), algorithm=self.training.algo, step=steps, score=score)
 
     def save(self, done: int, metrics: dict[str, float]) -> None:
         """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the end."""
         state = (self.learner, parallel.unshard(self.actors))
-        self.session.checkpoints.save(done, state, loader={"best_score": self.best}, metrics=metrics)
+        self.session.save(done, state, loader={"best_score": self.best}, metrics=metrics)
         self.keep("policy-latest", done, metrics.get(self.training.selected_by))
         self.session.stop_if_asked()
 

@@ -12,6 +12,7 @@ import jax
 from hanabi_rl.config import flag_value, parse_args
 from hanabi_rl.data.games import load_games
 from hanabi_rl.finite import NotFiniteError
+from hanabi_rl.pipelines.hosts import connected
 from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.session import per_seed
 
@@ -24,7 +25,7 @@ def main(configs: Path, name: str) -> None:
     `configs` is the folder of presets.
     """
     learner = LEARNERS[name]
-    with user_errors():
+    with user_errors(), connected(sys.argv[1:]):
         config = parse_args(learner.config, name, configs, default_preset(sys.argv[1:], configs / name))
         code = per_seed(config, learner.run, learner.shown, learner.pooled)
     sys.exit(code)

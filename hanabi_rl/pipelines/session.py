@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hanabi_rl.agents.loading import checkpoint_policy
+from hanabi_rl import parallel
+from hanabi_rl.agents.loading import checkpoint_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.checkpoint import Checkpointer, Restored
 from hanabi_rl.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, to_dict
@@ -29,24 +30,51 @@ class Stopped(Exception):  # noqa: N818 - a request, not an error
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """An open run."""
+    """An open run. Its folder, metrics and checkpoints are the first host's alone."""
 
     run_dir: Path
-    tracker: Tracker
-    checkpoints: Checkpointer
+    tracker: Tracker | None
+    checkpoints: Checkpointer | None
     stop: GracefulStop
     restored: Restored | None
     """What a resumed run continues from."""
 
+    @property
+    def wall_s(self) -> float:
+        """Seconds that the run has trained, earlier sessions included."""
+        return parallel.on_first_host(lambda: self.tracker.wall_s if self.tracker else 0.0)
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Writes one line of metrics."""
+        if self.tracker is not None:
+            self.tracker.log(step, metrics)
+
+    def save(self, step: int, state: Any, *, loader: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+        """Writes a checkpoint; see `Checkpointer.save`."""
+        if self.checkpoints is not None:
+            self.checkpoints.save(step, state, loader=loader, metrics=metrics)
+
+    def keep(self, name: str, policy: NetworkPolicy, *, algorithm: str, step: int, score: float | None) -> None:
+        """Writes a policy folder of the run."""
+        if self.checkpoints is not None:
+            save_policy(self.run_dir / name, policy, algorithm=algorithm, step=step, score=score, greedy=True)
+
+    def stop_requested(self) -> bool:
+        """Whether a signal came, to this host or another. Hosts must ask at the same time."""
+        return self._exit_code() != 0
+
     def stop_if_asked(self) -> None:
-        """Raises `Stopped` where a signal came; call it right after saving."""
-        if self.stop.requested:
-            raise Stopped(self.run_dir, self.stop.exit_code)
+        """Raises `Stopped` where a signal came; call it right after saving, on every host."""
+        if code := self._exit_code():
+            raise Stopped(self.run_dir, code)
+
+    def _exit_code(self) -> int:
+        return parallel.largest_of_hosts(self.stop.exit_code)
 
     def check_finite(self, update: str, metrics: Mapping[str, Any]) -> None:
         """Raises `NotFiniteError` where a checked metric of this update is not: call it before anything is kept."""
         if (term := first_not_finite(metrics)) is not None:
-            last = self.checkpoints.latest_step()
+            last = None if self.checkpoints is None else self.checkpoints.latest_step()
             kept = "there is no checkpoint yet" if last is None else f"the last good checkpoint, {last}, is kept"
             raise NotFiniteError(
                 f"{self.run_dir}: expected a finite {term} in {update}, got {metrics[term]}: "
@@ -57,11 +85,14 @@ class Session:
 @contextmanager
 def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Path]:
     """The run's folder, held for this process alone: a new one with its config.json, or with --resume the one that is
-    there.
+    there. The first host opens it, the others are told its name.
 
     Raises:
         ValueError: where the folder holds another run, is in use, or cannot be written to.
     """
+    if parallel.host() > 0:
+        yield parallel.on_first_host(Path)
+        return
     given = Path(config.run_dir) if config.run_dir else None
     if config.resume:
         assert given is not None, "parse_args makes sure that --run-dir is given"
@@ -77,7 +108,7 @@ def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Pat
         else:
             create_run(algo, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir)  # still free?
             write_config(run_dir, to_dict(config), algo=algo, seed=config.seed)
-        yield run_dir
+        yield parallel.on_first_host(lambda: run_dir)
 
 
 @contextmanager
@@ -103,24 +134,30 @@ def open_session(
         best_metric: the checkpoint metric whose best is kept.
     """
     trained = policy.replace(info=PolicyInfo(algorithm=algo))
+    checkpoints: Checkpointer | None = None
+    tracker: Tracker | None = None
     with ExitStack() as stack:
-        checkpoints = stack.enter_context(
-            Checkpointer(
-                run_dir / "checkpoints",
-                best_metric=best_metric,
-                policy=checkpoint_policy(trained, params_path=params_path),
+        if parallel.host() == 0:
+            checkpoints = stack.enter_context(
+                Checkpointer(
+                    run_dir / "checkpoints",
+                    best_metric=best_metric,
+                    policy=checkpoint_policy(trained, params_path=params_path),
+                )
             )
+        restored = parallel.on_first_host(
+            lambda: checkpoints.restore(template) if checkpoints and checkpoints.latest_step() is not None else None
         )
-        restored = checkpoints.restore(template) if checkpoints.latest_step() is not None else None
-        tracker = stack.enter_context(
-            Tracker(
-                run_dir,
-                resume_step=None if restored is None else restored.step,
-                tensorboard=config.tensorboard,
-                wandb=config.wandb,
-                config=to_dict(config),
+        if parallel.host() == 0:
+            tracker = stack.enter_context(
+                Tracker(
+                    run_dir,
+                    resume_step=None if restored is None else restored.step,
+                    tensorboard=config.tensorboard,
+                    wandb=config.wandb,
+                    config=to_dict(config),
+                )
             )
-        )
         stop = stack.enter_context(GracefulStop())
         session = Session(run_dir=run_dir, tracker=tracker, checkpoints=checkpoints, stop=stop, restored=restored)
         yield session

@@ -44,7 +44,7 @@ def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
 
 
 class SmallPPO(NamedTuple):
-    """A learner that starts as a copy of its clone, and `PPO.update` in its two halves, over all local devices.
+    """A learner that starts as a copy of its clone, and `PPO.update` in its two halves, over all devices.
 
     collect(learner, actors, clone) -> (next actors, experience, key of the epochs, metrics)
     learn(learner, experience, index, key, kl_weight, critic_warmup_updates) -> (learner, metrics)

@@ -231,7 +231,7 @@ def test_cloning_drops_out_where_the_network_says_so(learner: Learner, rate: flo
 
 def test_a_batch_that_devices_cannot_share_is_refused(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
-    with pytest.raises(ValueError, match="batch_size=32 must be divisible by the 3 local devices"):
+    with pytest.raises(ValueError, match="batch_size=32 must be divisible by the 3 devices"):
         learner.bc.compile_update()
 
 

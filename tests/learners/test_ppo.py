@@ -158,7 +158,7 @@ def test_critic_warmup_leaves_the_actor_alone_and_then_lets_it_go(small: Any, se
 
 def test_a_group_of_blocks_that_devices_cannot_share_is_refused(small_ppo: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
-    with pytest.raises(ValueError, match="num_blocks=8 must be divisible by the 3 local devices"):
+    with pytest.raises(ValueError, match="num_blocks=8 must be divisible by the 3 devices"):
         small_ppo().compile_update()
-    with pytest.raises(ValueError, match="a leading axis of 32 must be divisible by the 3 local devices"):
+    with pytest.raises(ValueError, match="a leading axis of 32 must be divisible by the 3 devices"):
         parallel.shard({"x": np.zeros((32, 2))})
