@@ -37,8 +37,9 @@ def mean_or_first_not_finite(metrics: Mapping[str, jax.Array]) -> dict[str, jax.
     """The mean of each metric [M] over M steps; or its value in the first step that was not finite, which spoilt all
     later ones."""
     ok = finite(metrics)
-    first = jnp.argmin(ok)
-    return {name: jnp.where(ok.all(), jnp.mean(value), value[first]) for name, value in metrics.items()}
+    values = jnp.stack(list(metrics.values()))  # [metrics, M]
+    shown = jnp.where(ok.all(), jnp.mean(values, axis=1), values[:, jnp.argmin(ok)])
+    return dict(zip(metrics, shown, strict=True))
 
 
 def first_not_finite(metrics: Mapping[str, Any]) -> str | None:

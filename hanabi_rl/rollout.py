@@ -114,7 +114,7 @@ def collect(
     Args:
         apply: an actor-critic, `apply(params, carry, obs, legal, reset) -> (carry, logits, value)`, time first.
         reference: a policy whose logits are stored, and which holds the seats that the learner does not; or None.
-        key: environment e samples at timestep t with keys folded from (key, e, t).
+        key: environment e's random numbers depend on (key, e) alone.
         draw_episode: key -> what holds for one game.
 
     Returns:
@@ -122,7 +122,10 @@ def collect(
     """
     rules = env.rules
     num_envs, players = actors.reset.shape[0], rules.num_players
-    env_keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(actors.index)
+    fold = jax.vmap(lambda i: jax.random.fold_in(key, i))
+    noise_keys, episode_keys = jax.vmap(fold)(2 * actors.index + jnp.arange(2)[:, None])
+    # One row of noise for all seats: only the mover has a choice.
+    noise = jax.vmap(lambda k: jax.random.gumbel(k, (num_steps + 1, rules.num_moves)), out_axes=1)(noise_keys)
 
     def view(actors: ActorState) -> tuple[jax.Array, jax.Array, jax.Array]:
         obs, legal = encode_all(rules, actors.env.game, actors.episode.colors)
@@ -140,17 +143,17 @@ def collect(
             return None, None
         return seats(reference.step(jax.tree.map(_rows, actors.reference_carry), *seen))
 
-    def step(actors: ActorState, t: jax.Array) -> tuple[ActorState, Rollout]:
+    def step(actors: ActorState, now: tuple[jax.Array, jax.Array]) -> tuple[ActorState, Rollout]:
+        t, noise = now
         seen = view(actors)
         carry, logits, value = evaluate(actors, seen)
         reference_carry, reference_logits = consult_reference(actors, seen)
-        act_keys, episode_keys = jax.vmap(lambda k: jax.random.split(jax.random.fold_in(k, t)), out_axes=1)(env_keys)
         game, episode = actors.env.game, actors.episode
         played = logits
         if episode.learns is not None:
             assert reference_logits is not None, "seats that the learner does not hold need a reference policy"
             played = jnp.where(episode.learns[..., None], logits, reference_logits)
-        action = jax.vmap(jax.random.categorical)(act_keys, played).astype(jnp.int32)
+        action = jnp.argmax(played + noise[:, None], axis=-1).astype(jnp.int32)
         log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]
         move = _of_mover(_true_colors(rules, action, episode.colors), current_player(game))
         env_state, transition = env.step(actors.env, move)
@@ -164,18 +167,19 @@ def collect(
             transition=transition,
             reference_logits=reference_logits,
         )
-        actors = actors.replace(
+        drawn = jax.vmap(lambda k: draw_episode(jax.random.fold_in(k, t)))(episode_keys)
+        after = actors.replace(
             env=env_state,
             carry=carry,
             reference_carry=reference_carry,
             reset=transition.done,
-            episode=select_games(transition.done, jax.vmap(draw_episode)(episode_keys), episode),
+            episode=select_games(transition.done, drawn, episode),
         )
-        return actors, record
+        # The step after the last only looks. (Looking outside the loop would compile observation and network again.)
+        return jax.tree.map(lambda new, old: jnp.where(t < num_steps, new, old), after, actors), record
 
-    actors, rollout = jax.lax.scan(step, actors, jnp.arange(num_steps, dtype=jnp.int32))
-    last_value = evaluate(actors, view(actors))[2]
-    return actors, rollout, last_value
+    actors, records = jax.lax.scan(step, actors, (jnp.arange(num_steps + 1, dtype=jnp.int32), noise))
+    return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]
 
 
 def encode_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:

@@ -17,6 +17,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 from hanabi_rl import losses, parallel
 from hanabi_rl.agents.policy import Policy
@@ -106,7 +107,8 @@ class PPO:
             return config.lr * (1.0 - (count // steps_per_update) / config.num_updates)
 
         rate = linear if config.lr_schedule == "linear" else config.lr
-        return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+        # Flat: on one vector of all parameters, instead of several small loops for each of them.
+        return optax.flatten(optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5)))
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, ActorState, losses.Metrics]]:
         """`update` on all devices: (learner, sharded actors, reference) -> (learner, sharded actors, metrics)."""
@@ -122,8 +124,9 @@ class PPO:
         self, learner: LearnerState, actors: ActorState, reference: Policy | None
     ) -> tuple[LearnerState, ActorState, losses.Metrics]:
         """One PPO update: collect, returns, epochs. All shapes are one device's share."""
-        update_key = jax.random.fold_in(learner.key, learner.update)
-        collect_key, epoch_key = jax.random.split(update_key)
+        collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
+            2 * learner.update + jnp.arange(2)
+        )
         timesteps = learner.update.astype(jnp.float32) * (self.config.num_envs * self.config.num_steps)
         next_actors, rollout, last_value = collect(
             self.env,
@@ -155,16 +158,14 @@ class PPO:
         Where a return, loss or gradient is not finite, the learner comes back as it was and the metrics say why.
         """
         config = self.config
-        epoch_keys = jax.random.split(key, config.epochs)
-        actors = jax.vmap(lambda k: self.shuffled_actors(k, index))(epoch_keys)  # (env, seat) [epochs, M, B]
-        actors = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), actors)
+        actors = self.minibatches(key, index)
         warming_up = learner.update < config.critic_warmup_updates
 
         def step(carry: tuple[PyTree, PyTree], actor: tuple[jax.Array, jax.Array]) -> tuple[Any, losses.Metrics]:
             params, opt_state = carry
             gradient, metrics = self.gradient(params, experience, *actor)
             gradient["actor"] = jax.tree.map(lambda g: jnp.where(warming_up, 0.0, g), gradient["actor"])
-            metrics["gradient_norm"] = optax.tree.norm(gradient)
+            metrics["gradient_norm"] = jnp.linalg.norm(ravel_pytree(gradient)[0])
             changes, opt_state = self.optimizer().update(gradient, opt_state, params)
             return (optax.apply_updates(params, changes), opt_state), metrics
 
@@ -172,23 +173,32 @@ class PPO:
         first_log_ratio = metrics.pop("max_log_ratio")[0]
         metrics = mean_or_first_not_finite(metrics) | {
             "return_mean": parallel.pmean(jnp.mean(experience.target)),
-            "parameter_norm": optax.tree.norm(params),
+            "parameter_norm": jnp.linalg.norm(ravel_pytree(params)[0]),
         }
         learnt = learner.replace(params=params, opt_state=opt_state, update=learner.update + 1)
         return apply_if_finite(learnt, learner, metrics), metrics | {"first_max_log_ratio": first_log_ratio}
 
-    def shuffled_actors(self, key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The minibatches of one epoch: (environment, seat), each int32 [M, B], environments numbered locally."""
-        players, minibatches = self.env.rules.num_players, self.config.num_minibatches
-        envs_per_block = self.config.num_envs // self.config.num_blocks
+    def minibatches(self, key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The actors of every minibatch of every epoch: (environment, seat), each int32 [epochs * M, B], environments
+        numbered locally. index: int32 [N], their global numbers."""
+        config, players = self.config, self.env.rules.num_players
+        envs_per_block = config.num_envs // config.num_blocks
         first_env = jnp.arange(0, index.shape[0], envs_per_block, dtype=jnp.int32)
         block = index[first_env] // envs_per_block
-        block_keys = jax.vmap(lambda b: jax.random.fold_in(key, b))(block)
-        order = jax.vmap(lambda k: jax.random.permutation(k, envs_per_block * players))(block_keys)
+
+        def shuffled(block: jax.Array) -> jax.Array:
+            """The actors of a block in a random order for each epoch: by a random number each."""
+            return jnp.argsort(
+                jax.random.bits(jax.random.fold_in(key, block), (config.epochs, envs_per_block * players))
+            )
+
+        order = jax.vmap(shuffled, out_axes=1)(block)  # [epochs, blocks, actors of a block]
         env, seat = first_env[:, None] + order // players, order % players
 
         def split(x: jax.Array) -> jax.Array:
-            return x.reshape(x.shape[0], minibatches, -1).swapaxes(0, 1).reshape(minibatches, -1)
+            """Every minibatch takes its share of every block."""
+            shares = x.reshape(*x.shape[:2], config.num_minibatches, -1)
+            return shares.swapaxes(1, 2).reshape(config.epochs * config.num_minibatches, -1)
 
         return split(env), split(seat)
 

@@ -61,26 +61,27 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: 
 
 def test_every_actor_is_in_one_minibatch_of_an_epoch(small: Any) -> None:
     ppo: PPO = small.ppo
-    shuffled = jax.jit(ppo.shuffled_actors)
-    index = jnp.arange(ppo.config.num_envs, dtype=jnp.int32)
+    config, minibatches = ppo.config, jax.jit(ppo.minibatches)
+    index = jnp.arange(config.num_envs, dtype=jnp.int32)
+    shape = config.epochs, config.num_minibatches, 32 * PLAYERS // config.num_minibatches
     orders = set()
-    for epoch in range(4):
-        env, seat = (np.asarray(x) for x in shuffled(jax.random.key(epoch), index))
-        assert env.shape == seat.shape == (ppo.config.num_minibatches, 32 * PLAYERS // ppo.config.num_minibatches)
-        assert sorted(pairs(env, seat)) == [(e, s) for e in range(32) for s in range(PLAYERS)]
-        blocks = env // (ppo.config.num_envs // ppo.config.num_blocks)
-        assert all((np.bincount(row, minlength=ppo.config.num_blocks) == 2).all() for row in blocks)
-        orders.add(env.tobytes())
-    assert len(orders) == 4
+    for update in range(2):
+        every_env, every_seat = (np.asarray(x).reshape(shape) for x in minibatches(jax.random.key(update), index))
+        for env, seat in zip(every_env, every_seat, strict=True):
+            assert sorted(pairs(env, seat)) == [(e, s) for e in range(32) for s in range(PLAYERS)]
+            blocks = env // (config.num_envs // config.num_blocks)
+            assert all((np.bincount(row, minlength=config.num_blocks) == 2).all() for row in blocks)
+            orders.add(env.tobytes())
+    assert config.epochs > 1 and len(orders) == 2 * config.epochs
 
 
 def test_minibatches_do_not_depend_on_how_environments_are_spread(small: Any) -> None:
     ppo: PPO = small.ppo
     index = jnp.arange(ppo.config.num_envs, dtype=jnp.int32)
-    shuffled = jax.jit(ppo.shuffled_actors)
-    env, seat = shuffled(jax.random.key(3), index)
-    halves = [shuffled(jax.random.key(3), index[part]) for part in (slice(0, 16), slice(16, 32))]
-    for m in range(ppo.config.num_minibatches):
+    minibatches = jax.jit(ppo.minibatches)
+    env, seat = minibatches(jax.random.key(3), index)
+    halves = [minibatches(jax.random.key(3), index[part]) for part in (slice(0, 16), slice(16, 32))]
+    for m in range(len(env)):
         apart = [*pairs(halves[0][0][m], halves[0][1][m]), *pairs(halves[1][0][m] + 16, halves[1][1][m])]
         assert sorted(apart) == sorted(pairs(env[m], seat[m]))
 
