@@ -47,21 +47,18 @@ def environment() -> Any:
 def small_update() -> Any:
     """A function that does one update of a small recurrent PPO on all devices, and how many steps that is."""
     import jax
+    from growth import recurrent_ppo
 
     from hanabi_rl import parallel
-    from hanabi_rl.config import PPOConfig
-    from hanabi_rl.learners.ppo import PPO
-    from hanabi_rl.networks import NetworkConfig
 
-    network = NetworkConfig(embedding=(256,), lstm=(256,), decoder=(128,), critic=(128,), dropout=0.0)
-    ppo = PPO(PPOConfig(num_envs=128, num_steps=64), network)
+    ppo = recurrent_ppo()
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     state = [parallel.replicate(learner), parallel.shard(actors)]
     update = ppo.compile_update()
 
     def advance() -> int:
         state[0], state[1], _ = jax.block_until_ready(update(*state, None))
-        return 128 * 64
+        return ppo.config.num_envs * ppo.config.num_steps
 
     return advance
 

@@ -176,7 +176,7 @@ def collect(
             episode=select_games(transition.done, drawn, episode),
         )
         # The step after the last only looks. (Looking outside the loop would compile observation and network again.)
-        return jax.tree.map(lambda new, old: jnp.where(t < num_steps, new, old), after, actors), record
+        return jax.lax.cond(t < num_steps, lambda: after, lambda: actors), record
 
     actors, records = jax.lax.scan(step, actors, (jnp.arange(num_steps + 1, dtype=jnp.int32), noise))
     return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]

@@ -1,0 +1,58 @@
+"""What an environment step of training costs as environments, players and network grow, on one pinned core.
+
+    python benchmarks/growth.py --json
+
+One update of a recurrent PPO (2 players, 128 environments x 64 steps, LSTM 256), and the same with one thing changed:
+core microseconds per environment step, which every player observes, and what XLA says the update needs at once.
+"""
+
+from typing import Any
+
+import common
+
+if __name__ == "__main__":
+    common.pin_one_core()
+
+import jax
+
+from hanabi_rl import parallel
+from hanabi_rl.config import GameConfig, PPOConfig
+from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.networks import NetworkConfig
+
+STEPS = 64
+
+
+def recurrent_ppo(players: int = 2, envs: int = 128, lstm: int = 256) -> PPO:
+    """A recurrent PPO whose other layers are as wide as its LSTM, or half as wide."""
+    network = NetworkConfig(embedding=(lstm,), lstm=(lstm,), decoder=(lstm // 2,), critic=(lstm // 2,), dropout=0.0)
+    return PPO(PPOConfig(game=GameConfig(num_players=players), num_envs=envs, num_steps=STEPS), network)
+
+
+def _following(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*results[:2], None)
+
+
+def measure(repeats: int = 3) -> common.Record:
+    """Times every size in turn; returns the JSON record."""
+    sizes: dict[str, dict[str, int]] = {"base": {}}
+    sizes |= {f"{players}_players": {"players": players} for players in (3, 4, 5)}
+    sizes |= {f"{envs}_environments": {"envs": envs} for envs in (32, 512, 1024)}
+    sizes |= {f"lstm_{width}": {"lstm": width} for width in (128, 512, 1024)}
+    sides, record = {}, {}
+    for name, size in sizes.items():
+        ppo = recurrent_ppo(**size)
+        learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+        args = parallel.replicate(learner), parallel.shard(actors), None
+        executable, _ = common.compiled(ppo.compile_update(), *args)
+        record[f"{name}_bytes"] = common.needed_bytes(executable)
+        sides[name] = common.repeated(executable, args, _following, ppo.config.num_envs * STEPS)
+        sides[name]()  # touches its memory for the first time
+    rates = common.alternate(sides, repeats)
+    for name, values in rates.items():
+        record |= common.median_of(f"{name}_us", [1e6 / value for value in values], 1)
+    return record
+
+
+if __name__ == "__main__":
+    common.run(__doc__, measure)
