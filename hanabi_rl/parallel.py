@@ -9,7 +9,7 @@ measuring and writing, the first host does (`on_first_host`).
 
 import pickle
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -83,14 +83,30 @@ def largest_of_hosts(number: int) -> int:
 
 def on_first_host(make: Callable[[], T]) -> T:
     """Calls `make` on the first host only and returns there and everywhere what it returned, which must be picklable.
-    All hosts must call it at the same time."""
+    All hosts must call it at the same time.
+
+    Raises:
+        ValueError: on the other hosts, with the message of whatever `make` raised on the first.
+    """
     if num_hosts() == 1:
         return make()
-    made = [make()] if host() == 0 else []
-    sent = b"".join(pickle.dumps(x) for x in made)
+    made: Any = None
+    failure: Exception | None = None
+    if host() == 0:
+        try:
+            made = make()
+        except Exception as error:  # the others are told first: they would wait for ever
+            failure = error
+    sent = pickle.dumps((made, failure and str(failure))) if host() == 0 else b""
     size = largest_of_hosts(len(sent))
     received = multihost_utils.broadcast_one_to_all(np.frombuffer(sent.ljust(size, b"\0"), np.uint8))
-    return made[0] if made else pickle.loads(np.asarray(received).tobytes())
+    if failure is not None:
+        raise failure
+    if host() > 0:
+        made, message = pickle.loads(np.asarray(received).tobytes())
+        if message is not None:
+            raise ValueError(f"the first host stopped: {message}")
+    return cast(T, made)
 
 
 def fetch(tree: T) -> T:

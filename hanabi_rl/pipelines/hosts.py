@@ -14,6 +14,7 @@ from hanabi_rl import parallel
 
 FLAG = "--multi-host"
 _VARIABLES = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")  # JAX reads JAX_COORDINATOR_ADDRESS itself
+_PATIENCE_S = 10  # of a host that ends early, with an error, for the others: they fail once it is gone
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def connected(args: Sequence[str]) -> Iterator[None]:
         return
     try:
         hosts, host = (int(os.environ[name]) if name in os.environ else None for name in _VARIABLES)
-        jax.distributed.initialize(num_processes=hosts, process_id=host)
+        jax.distributed.initialize(num_processes=hosts, process_id=host, shutdown_timeout_seconds=_PATIENCE_S)
     except (ValueError, RuntimeError) as error:
         raise ValueError(
             f"{FLAG}: expected a cluster that JAX knows (SLURM, Open MPI, Kubernetes, a TPU pod), or "

@@ -90,9 +90,12 @@ def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Pat
     Raises:
         ValueError: where the folder holds another run, is in use, or cannot be written to.
     """
-    if parallel.host() > 0:
-        yield parallel.on_first_host(Path)
-        return
+    with ExitStack() as stack:
+        yield parallel.on_first_host(lambda: stack.enter_context(_held_run_dir(algo, config, num_players)))
+
+
+@contextmanager
+def _held_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Path]:
     given = Path(config.run_dir) if config.run_dir else None
     if config.resume:
         assert given is not None, "parse_args makes sure that --run-dir is given"
@@ -108,7 +111,7 @@ def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Pat
         else:
             create_run(algo, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir)  # still free?
             write_config(run_dir, to_dict(config), algo=algo, seed=config.seed)
-        yield parallel.on_first_host(lambda: run_dir)
+        yield run_dir
 
 
 @contextmanager

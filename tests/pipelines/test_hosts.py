@@ -97,6 +97,10 @@ def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], tmp_p
     assert_equal_runs(two / "bc", one / "bc")
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
 
+    # What only the first host notices ends both.
+    for host in start_two([*flags, "--run-dir", str(two)]):
+        assert "already holds a run" in (printed_again := finish(host, 1)) and "Traceback" not in printed_again
+
     # A signal to either host stops and saves both; what they saved continues on any number of hosts.
     hosts = start_two([*flags, "--run-dir", str(resumed), "--total-steps", "11520"])
     assert hosts[0].stdout is not None
