@@ -6,8 +6,6 @@ One update of a recurrent PPO (2 players, 128 environments x 64 steps, LSTM 256)
 core microseconds per environment step, which every player observes, and what XLA says the update needs at once.
 """
 
-from typing import Any
-
 import common
 
 if __name__ == "__main__":
@@ -29,10 +27,6 @@ def recurrent_ppo(players: int = 2, envs: int = 128, lstm: int = 256) -> PPO:
     return PPO(PPOConfig(game=GameConfig(num_players=players), num_envs=envs, num_steps=STEPS), network)
 
 
-def _following(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*results[:2], None)
-
-
 def measure(repeats: int = 3) -> common.Record:
     """Times every size in turn; returns the JSON record."""
     sizes: dict[str, dict[str, int]] = {"base": {}}
@@ -45,8 +39,9 @@ def measure(repeats: int = 3) -> common.Record:
         learner, actors = jax.jit(ppo.init)(jax.random.key(0))
         args = parallel.replicate(learner), parallel.shard(actors), None
         executable, _ = common.compiled(ppo.compile_update(), *args)
+        work = ppo.config.num_envs * STEPS
         record[f"{name}_bytes"] = common.needed_bytes(executable)
-        sides[name] = common.repeated(executable, args, _following, ppo.config.num_envs * STEPS)
+        sides[name] = common.repeated(executable, args, lambda results, _: (*results[:2], None), work)
         sides[name]()  # touches its memory for the first time
     rates = common.alternate(sides, repeats)
     for name, values in rates.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -73,13 +72,9 @@ def finish(process: subprocess.Popen[str], code: int = 0) -> str:
     return printed
 
 
-def lines(run_dir: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
-def assert_equal_runs(run_dir: Path, other: Path) -> None:
+def assert_equal_runs(run: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
     """The same games, losses and scores, up to the order of sums."""
-    for ours, theirs in zip(lines(run_dir), lines(other), strict=True):
+    for ours, theirs in zip(run, other, strict=True):
         assert ours.keys() == theirs.keys()
         for name in ours.keys() - set(TIMED):
             a, b = (np.nan if line[name] is None else line[name] for line in (ours, theirs))
@@ -87,14 +82,14 @@ def assert_equal_runs(run_dir: Path, other: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], tmp_path: Path) -> None:
+def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], lines_of: Any, tmp_path: Path) -> None:
     one, two, resumed = tmp_path / "one", tmp_path / "two", tmp_path / "resumed"
     finish(start([*flags, "--run-dir", str(one)], devices=4))
     printed = [finish(host) for host in start_two([*flags, "--run-dir", str(two)])]
     assert "on 4 x cpu" in printed[0] and "HDR-IPPO with BC" in printed[0]
     assert "HDR-IPPO" not in printed[1], "the other hosts are silent"
-    assert_equal_runs(two, one)
-    assert_equal_runs(two / "bc", one / "bc")
+    assert_equal_runs(lines_of(two), lines_of(one))
+    assert_equal_runs(lines_of(two / "bc"), lines_of(one / "bc"))
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
 
     # What only the first host notices ends both.
@@ -109,12 +104,11 @@ def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], tmp_p
     hosts[1].send_signal(signal.SIGTERM)
     printed = [finish(host, 128 + signal.SIGTERM) for host in hosts]
     assert "Stopped and saved" in printed[0]
-    stopped = [line["step"] for line in lines(resumed)][-1]
+    stopped = [line["step"] for line in lines_of(resumed)][-1]
     assert stopped < 60
-    # The learning rate does not depend on the length, so the run can be made longer.
     for host in start_two(["--resume", "--run-dir", str(resumed), "--total-steps", str(192 * (stopped + 1))]):
         finish(host)
-    assert lines(resumed)[-1]["step"] == stopped + 1
+    assert lines_of(resumed)[-1]["step"] == stopped + 1
 
 
 def test_hosts_that_cannot_be_found() -> None:
