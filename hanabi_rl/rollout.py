@@ -21,6 +21,7 @@ from hanabi_rl.env.observe import observe, observe_seat
 from hanabi_rl.env.rules import Rules, State, current_player, legal_actions, legal_for_seat
 from hanabi_rl.env.state import select_games
 from hanabi_rl.env.symmetry import invert_permutations, permute_actions, permute_state
+from hanabi_rl.streams import gumbel, random_words
 
 PyTree = Any
 
@@ -122,10 +123,10 @@ def collect(
     """
     rules = env.rules
     num_envs, players = actors.reset.shape[0], rules.num_players
-    fold = jax.vmap(lambda i: jax.random.fold_in(key, i))
-    noise_keys, episode_keys = jax.vmap(fold)(2 * actors.index + jnp.arange(2)[:, None])
+    episode_keys = jax.random.wrap_key_data(random_words(key, 2 * actors.index + 1, 2), impl="threefry2x32")
     # One row of noise for all seats: only the mover has a choice.
-    noise = jax.vmap(lambda k: jax.random.gumbel(k, (num_steps + 1, rules.num_moves)), out_axes=1)(noise_keys)
+    words = random_words(key, 2 * actors.index, (num_steps + 1) * rules.num_moves)
+    noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_moves).swapaxes(0, 1)
 
     def view(actors: ActorState) -> tuple[jax.Array, jax.Array, jax.Array]:
         obs, legal = encode_all(rules, actors.env.game, actors.episode.colors)

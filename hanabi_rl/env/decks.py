@@ -12,6 +12,7 @@ from flax import struct
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.words import CARD_MASK, any_of, pack_deck
+from hanabi_rl.streams import random_words
 
 POOL_SIZE = 4
 """Decks kept ready for each environment: large enough that refills are rare, small enough that few decks go unused."""
@@ -35,7 +36,7 @@ def shuffled_decks(rules: Rules, key: jax.Array, num_decks: int) -> jax.Array:
     return _shuffle(rules, jax.random.bits(key, (num_decks, rules.deck_size), jnp.uint32)).astype(jnp.uint8)
 
 
-def _shuffle(rules: Rules, bits: jax.Array) -> jax.Array:
+def _shuffle(rules: Rules, words: jax.Array) -> jax.Array:
     """Shuffle by sorting: random ``uint32[..., deck_size]`` -> card ids of the same shape.
 
     The card id sits in the low bits of its own sort key, so one array is sorted and nothing gathered. Two cards tie on
@@ -51,16 +52,12 @@ def _shuffle(rules: Rules, bits: jax.Array) -> jax.Array:
         ],
         jnp.uint32,
     )
-    return jax.lax.sort((bits & ~jnp.uint32(CARD_MASK)) | cards, is_stable=False) & CARD_MASK
+    return jax.lax.sort((words & ~jnp.uint32(CARD_MASK)) | cards, is_stable=False) & CARD_MASK
 
 
 def environment_keys(key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> jax.Array:
-    """The keys uint32[num_envs, 2] of environments ``first_index ..``: ``fold_in(key, index)``, for raw and typed
-    keys.
-    """
-    indices = first_index + jnp.arange(num_envs)
-    own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, indices)
-    return jax.vmap(lambda k: jax.random.bits(k, (2,), jnp.uint32))(own)
+    """The keys uint32[num_envs, 2] of environments ``first_index ..``, each from `key` (typed or raw) and its index."""
+    return random_words(key, first_index + jnp.arange(num_envs), 2)
 
 
 def new_pool(rules: Rules, keys: jax.Array) -> DeckPool:
@@ -106,10 +103,6 @@ def deck_of_game(rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Arra
 def _decks_from(rules: Rules, keys: jax.Array, game: jax.Array) -> jax.Array:
     """The packed decks uint32[N, POOL_SIZE, W] of the games ``game ..`` of environments with the given keys."""
 
-    def random_bits(key: jax.Array, number: jax.Array) -> jax.Array:
-        own = jax.random.fold_in(jax.random.wrap_key_data(key, impl="threefry2x32"), number)
-        return jax.random.bits(own, (rules.deck_size,), jnp.uint32)
-
     numbers = game[:, None] + jnp.arange(POOL_SIZE)
-    bits = jax.vmap(jax.vmap(random_bits, in_axes=(None, 0)))(keys, numbers)
-    return pack_deck(_shuffle(rules, bits))
+    words = random_words(jnp.broadcast_to(keys[:, None], (*numbers.shape, 2)), numbers, rules.deck_size)
+    return pack_deck(_shuffle(rules, words))

@@ -56,7 +56,7 @@ class HanabiEnv:
     def reset(self, key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> EnvState:
         """Start `num_envs` environments, raw or typed key.
 
-        Environment ``i`` deals from ``fold_in(key, first_index + i)``: shards of a larger set pass their first global
+        Environment ``i`` deals from ``(key, first_index + i)``: shards of a larger set pass their first global
         index and play exactly what the whole set would.
         """
         return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_index)))

@@ -28,6 +28,7 @@ from hanabi_rl.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.networks import ActorCritic, NetworkConfig, init_params, initial_carry
 from hanabi_rl.returns import gae
 from hanabi_rl.rollout import ActorState, DrawEpisode, Rollout, collect, encode, initial_actors, self_play
+from hanabi_rl.streams import random_words
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
@@ -184,15 +185,9 @@ class PPO:
         config, players = self.config, self.env.rules.num_players
         envs_per_block = config.num_envs // config.num_blocks
         first_env = jnp.arange(0, index.shape[0], envs_per_block, dtype=jnp.int32)
-        block = index[first_env] // envs_per_block
-
-        def shuffled(block: jax.Array) -> jax.Array:
-            """The actors of a block in a random order for each epoch: by a random number each."""
-            return jnp.argsort(
-                jax.random.bits(jax.random.fold_in(key, block), (config.epochs, envs_per_block * players))
-            )
-
-        order = jax.vmap(shuffled, out_axes=1)(block)  # [epochs, blocks, actors of a block]
+        words = random_words(key, index, config.epochs * players).reshape(-1, config.epochs, players)
+        # The actors of a block in a random order for each epoch: by a random word each.
+        order = jnp.argsort(words.swapaxes(0, 1).reshape(config.epochs, first_env.shape[0], -1))
         env, seat = first_env[:, None] + order // players, order % players
 
         def split(x: jax.Array) -> jax.Array:
