@@ -99,8 +99,8 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     policy: Policy
     if name.startswith(PREFIXES):
         policy = load_published(name)
-    elif (policy_folder := _policy_folder(folder)) is not None:
-        policy = _read_policy(policy_folder)
+    elif (kept := _read_while_replaced(folder)) is not None:
+        policy = kept
     elif (folder / "state").is_dir():
         policy = _read_checkpoint(folder)
     else:
@@ -119,6 +119,29 @@ def _policy_folder(folder: Path) -> Path | None:
         if (candidate / "policy.json").exists():
             return candidate
     return None
+
+
+def _read_while_replaced(folder: Path) -> NetworkPolicy | None:
+    """The policy in a policy folder or a run's folder, or None. A run in progress may replace it at any moment: what
+    was replaced while it was read is read again.
+    """
+    while (policy_folder := _policy_folder(folder)) is not None:
+        before = _version(policy_folder)
+        try:
+            return _read_policy(policy_folder)
+        except (OSError, ValueError):
+            if before == _version(policy_folder):
+                raise
+    return None
+
+
+def _version(folder: Path) -> tuple[int, int] | None:
+    """What tells the folder that is there now from those that replace it; None where there is none."""
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _read_policy(folder: Path) -> NetworkPolicy:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hanabi_rl import trees
 from hanabi_rl.agents.loading import checkpoint_policy, load_policy, policy_hash, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.checkpoint import Checkpointer
@@ -67,6 +68,22 @@ def test_saving_again_replaces(damaged: Path) -> None:
     assert (policy.info.step, policy.info.score) == (8, None)
     assert_same_params(policy.params, make_policy(2).params)
     assert [path.name for path in damaged.parent.iterdir()] == ["policy"]
+
+
+def test_a_policy_replaced_while_it_is_read_is_read_again(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in progress saves a better policy after its policy.json was read, and before its parameters are."""
+    newer = [make_policy(2), make_policy(3)]
+    read_leaves = trees.read_leaves
+
+    def replaced_meanwhile(*args: Any) -> Any:
+        if newer:
+            save_policy(damaged, newer.pop(0), algorithm="bc", step=9, score=None)
+        return read_leaves(*args)
+
+    monkeypatch.setattr(trees, "read_leaves", replaced_meanwhile)
+    policy = load_policy(damaged.parent)
+    assert isinstance(policy, NetworkPolicy) and not newer
+    assert_same_params(policy.params, make_policy(3).params)
 
 
 def test_a_kill_while_replacing_leaves_the_old_one(damaged: Path) -> None:
