@@ -16,7 +16,7 @@ def random_words(key: jax.Array, stream: jax.Array, size: int) -> jax.Array:
     takes XLA's CPU backend about half a second to compile.
 
     Args:
-        key: of `jax.random`, typed or raw, used for nothing else; or a pair of words for each stream, uint32[*S, 2].
+        key: of `jax.random`, typed or raw, used for nothing else; or pairs of words, uint32 that broadcasts to [*S, 2].
         stream: the streams' numbers, integers [*S] of at most 32 bits.
 
     Returns:

@@ -102,7 +102,5 @@ def deck_of_game(rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Arra
 
 def _decks_from(rules: Rules, keys: jax.Array, game: jax.Array) -> jax.Array:
     """The packed decks uint32[N, POOL_SIZE, W] of the games ``game ..`` of environments with the given keys."""
-
     numbers = game[:, None] + jnp.arange(POOL_SIZE)
-    words = random_words(jnp.broadcast_to(keys[:, None], (*numbers.shape, 2)), numbers, rules.deck_size)
-    return pack_deck(_shuffle(rules, words))
+    return pack_deck(_shuffle(rules, random_words(keys[:, None], numbers, rules.deck_size)))
