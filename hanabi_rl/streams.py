@@ -12,8 +12,8 @@ def random_words(key: jax.Array, stream: jax.Array, size: int) -> jax.Array:
     """`size` random words of each numbered stream.
 
     Threefry-2x32 in counter mode, as in `jax.random`: word j of stream s is the exclusive or of the two halves of the
-    encrypted counter (s, j). One call makes all words of all streams, where `fold_in` and `bits` would be two: each
-    takes XLA's CPU backend about half a second to compile.
+    encrypted counter (s, j). One call makes all words of all streams, where `fold_in` and `bits` would be two: XLA's
+    CPU backend takes long to compile each, and longest over small arrays of several axes, which it unrolls.
 
     Args:
         key: of `jax.random`, typed or raw, used for nothing else; or pairs of words, uint32 that broadcasts to [*S, 2].
