@@ -170,15 +170,22 @@ def test_nested_vmap_equals_vmap(midgame: tuple[GameState, Any, jax.Array]) -> N
 def test_however_it_is_vmapped_the_games_are_one_batch() -> None:
     """The function below depends on its whole batch, so it tells a batch of six from two of three."""
 
-    def above_mean(keys: jax.Array, numbers: dict[str, jax.Array]) -> jax.Array:
-        return numbers["a"] - numbers["a"].mean() + jax.vmap(jax.random.uniform)(keys)[:, None]
+    def folded(batches: list[Any]) -> Any:
+        def above_mean(keys: jax.Array, numbers: dict[str, jax.Array]) -> jax.Array:
+            batches.append(keys.shape)
+            return numbers["a"] - numbers["a"].mean() + jax.vmap(jax.random.uniform)(keys)[:, None]
 
+        return jax.vmap(lambda key, a: on_all_games(above_mean, key, {"a": a}), in_axes=(None, 0))
+
+    # A function of its own for each call: jax 0.11 does not trace one again for a batch that it has seen.
+    eager: list[Any] = []
+    jitted: list[Any] = []
     key, numbers = jax.random.key(0), jnp.arange(12.0).reshape(2, 3, 2)
-    inner = jax.vmap(lambda key, a: on_all_games(above_mean, key, {"a": a}), in_axes=(None, 0))
-    outer = jax.vmap(inner, in_axes=(None, 1), out_axes=1)
+    outer = jax.vmap(folded(jitted), in_axes=(None, 1), out_axes=1)
     expected = numbers - numbers.mean() + jax.random.uniform(key)
-    np.testing.assert_allclose(jax.vmap(inner, in_axes=(None, 0))(key, numbers), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(folded(eager), in_axes=(None, 0))(key, numbers), expected, rtol=1e-5)
     np.testing.assert_allclose(jax.jit(outer)(key, numbers), expected, rtol=1e-5)
+    assert eager[-1] == jitted[-1] == (6,)
 
 
 @pytest.mark.parametrize("ended", [0, 1, 32, 33, 80])
