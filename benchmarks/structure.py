@@ -1,0 +1,133 @@
+"""How the package hangs together: rooms, arrows between them, circles, the longest chain of imports, and what one
+training run imports.
+
+    python benchmarks/structure.py [--package hanabi_rl] [--entry hanabi_rl.launch.script] [--json]
+
+Imports are read from the source, those inside functions included; those for type checkers alone are left out.
+"""
+
+import argparse
+import ast
+import functools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Graph = dict[str, set[str]]
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """Every module of a package by its dotted name."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def import_graph(package: Path) -> Graph:
+    """module -> the modules of the package that it imports."""
+    known = modules(package)
+    graph: Graph = {}
+    for name, path in known.items():
+        targets: set[str] = set()
+        for node in _running_code(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                targets |= {target if target in known else node.module for target in whole}
+        graph[name] = (targets & set(known)) - {name}
+    return graph
+
+
+def _running_code(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but those under `if TYPE_CHECKING`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        yield from _running_code(node)
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Groups of modules that import each other (strongly connected components of more than one)."""
+    reach = {name: reachable(graph, name) for name in graph}
+    groups = {frozenset([n, *(m for m in reach[n] if n in reach[m])]) for n in graph}
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def reachable(graph: Graph, start: str) -> set[str]:
+    """Every module that `start` imports, directly or not."""
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        for target in graph[todo.pop()] - seen:
+            seen.add(target)
+            todo.append(target)
+    return seen
+
+
+def longest_chain(graph: Graph) -> list[str]:
+    """The longest path of imports between different modules; a circle counts as one module."""
+    group_of = {name: group[0] for group in circles(graph) for name in group}
+    merged: Graph = {}
+    for name, targets in graph.items():
+        own = group_of.get(name, name)
+        merged.setdefault(own, set()).update({group_of.get(target, target) for target in targets} - {own})
+
+    @functools.cache
+    def chain(name: str) -> tuple[str, ...]:
+        return (name, *max((chain(target) for target in sorted(merged[name])), key=len, default=()))
+
+    return list(max((chain(name) for name in sorted(merged)), key=len))
+
+
+def room(name: str) -> str:
+    """The folder of a module, or the module itself where it lies at the top."""
+    return ".".join(name.split(".")[:2])
+
+
+def figures(package: Path, entry: str) -> dict[str, Any]:
+    """What is printed, as JSON-ready figures."""
+    graph = import_graph(package)
+    top = package.name
+    inner = {name: targets for name, targets in graph.items() if name != top}
+    arrows = {(room(a), room(b)) for a, targets in inner.items() for b in targets if room(a) != room(b) and b != top}
+    return {
+        "modules": len(graph),
+        "rooms": len({room(name) for name in inner}),
+        "arrows": len(arrows),
+        "room_circles": circles({r: {b for a, b in arrows if a == r} for r in {room(name) for name in inner}}),
+        "circles": circles(graph),
+        "entry": entry,
+        "entry_imports": len(reachable(graph, entry)),
+        "longest_chain": longest_chain(inner),
+    }
+
+
+def main() -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--package", type=Path, default=Path(__file__).parents[1] / "hanabi_rl")
+    parser.add_argument("--entry", default="hanabi_rl.launch.script", help="the body of a training script")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    found = figures(args.package, args.entry)
+    chain = found["longest_chain"]
+    lines = [
+        f"{found['modules']} modules in {found['rooms']} rooms, {found['arrows']} arrows between rooms",
+        f"one training run ({args.entry}) imports {found['entry_imports']} of them",
+        f"longest chain, {len(chain)}: {' -> '.join(chain)}",
+        f"circles of modules: {found['circles'] or 'none'}",
+        f"circles of rooms: {found['room_circles'] or 'none'}",
+    ]
+    print("\n".join(lines), file=sys.stderr if args.json else sys.stdout)
+    if args.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
