@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from hanabi_rl.files import read_json, to_json, write_json
+from hanabi_rl.storage.files import read_json, to_json, write_json
 
 FORMAT_VERSION = 1
 LOCK = ".lock"

@@ -15,7 +15,7 @@ import numpy as np
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
-from hanabi_rl.files import to_json, write_text
+from hanabi_rl.storage.files import to_json, write_text
 
 
 def announce_stage(index: int, total: int, title: str) -> None:

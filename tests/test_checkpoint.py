@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from states import make_state, raw
 
-from hanabi_rl.checkpoint import Checkpointer, Restored
-from hanabi_rl.trees import CorruptError, IncompatibleError
+from hanabi_rl.storage.checkpoint import Checkpointer, Restored
+from hanabi_rl.storage.trees import CorruptError, IncompatibleError
 
 
 def assert_same(left: Any, right: Any) -> None:
@@ -196,7 +196,7 @@ def test_a_leaf_that_is_no_array_is_named(tmp_path: Path) -> None:
 
 
 def test_another_format_is_an_error_not_damage(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hanabi_rl.checkpoint.FORMAT_VERSION", 3)
+    monkeypatch.setattr("hanabi_rl.storage.checkpoint.FORMAT_VERSION", 3)
     with pytest.raises(IncompatibleError, match="expected checkpoint format 3, got 2"):
         restore(damaged)
 

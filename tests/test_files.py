@@ -1,4 +1,4 @@
-"""Files written by `hanabi_rl.files`."""
+"""Files written by `hanabi_rl.storage.files`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl import files
+from hanabi_rl.storage import files
 
 
 def test_to_json_takes_arrays_apart_and_has_no_nan() -> None:

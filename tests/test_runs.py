@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hanabi_rl import runs
-from hanabi_rl.files import read_json
+from hanabi_rl.storage.files import read_json
 
 
 def test_create_run_names_the_folder_after_the_run(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def behaviour(
     from hanabi_rl.data.games import load_games
     from hanabi_rl.evaluate import behaviour as metrics
     from hanabi_rl.evaluate.selfplay import evaluate_selfplay
-    from hanabi_rl.files import to_json
+    from hanabi_rl.storage.files import to_json
 
     about: dict[str, Any]
     if Path(source).suffix in _GAME_FILES and not source.startswith(PUBLISHED):

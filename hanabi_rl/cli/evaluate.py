@@ -35,7 +35,7 @@ def evaluate(
     """
     from hanabi_rl.agents.loading import policy_hash
     from hanabi_rl.evaluate.selfplay import evaluate_selfplay
-    from hanabi_rl.files import to_json
+    from hanabi_rl.storage.files import to_json
 
     policy = load_agent(agent, players)
     started = time.perf_counter()

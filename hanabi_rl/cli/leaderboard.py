@@ -41,7 +41,7 @@ def leaderboard(
     from hanabi_rl.evaluate.leaderboard import play_leaderboard
     from hanabi_rl.evaluate.matrix_report import short_labels
     from hanabi_rl.evaluate.prediction import predict
-    from hanabi_rl.files import to_json, write_json
+    from hanabi_rl.storage.files import to_json, write_json
 
     if not proxies or not agents:
         raise ValueError(f"expected --proxies and --agents, got {len(proxies)} and {len(agents)}")

@@ -33,7 +33,7 @@ def predict(agent: Agent, file: File, surprising: int = 10, out: Path | None = N
     from hanabi_rl.evaluate.plots import plot_prediction
     from hanabi_rl.evaluate.prediction import predict_decisions
     from hanabi_rl.evaluate.surprise import prediction_figures, prediction_table
-    from hanabi_rl.files import to_json, write_json
+    from hanabi_rl.storage.files import to_json, write_json
 
     if surprising < 0:
         raise ValueError(f"expected --surprising 0 or more, got {surprising}")

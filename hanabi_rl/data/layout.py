@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.files import fsync_path
+from hanabi_rl.storage.files import fsync_path
 
 TURNS = 89  # AH2AC2 pads the games of every file to this length
 DIMENSIONS = {"actions": 3, "decks": 3, "game_ids": 1, "num_actions": 1, "num_players": 0, "scores": 1}

@@ -17,7 +17,7 @@ from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.data.layout import pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import SiteGame, game_from_json, game_to_json
-from hanabi_rl.files import write_text
+from hanabi_rl.storage.files import write_text
 
 MIN_BRACKETS, CHARACTERS_A_BRACKET = 1000, 12  # of a game; one of its cards or moves takes at least 21 characters
 

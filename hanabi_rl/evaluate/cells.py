@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hanabi_rl.env.game import RULES_VERSION, Rules
-from hanabi_rl.files import write_bytes
-from hanabi_rl.trees import canonical_json
+from hanabi_rl.storage.files import write_bytes
+from hanabi_rl.storage.trees import canonical_json
 
 CELL_FORMAT = 1  # of the files; raised when they, or how a cell is played, change
 

@@ -16,7 +16,7 @@ from hanabi_rl.evaluate.heatmap import plot_matrix
 from hanabi_rl.evaluate.intervals import Interval
 from hanabi_rl.evaluate.matrix import CrossPlayMatrix
 from hanabi_rl.evaluate.selfplay import summary_dict
-from hanabi_rl.files import write_json, write_text
+from hanabi_rl.storage.files import write_json, write_text
 
 FORMAT_VERSION = 1
 _TIME = re.compile(r"-\d{8}T\d{6}Z$")  # how the name of a run's folder ends

@@ -11,7 +11,7 @@ import tyro
 
 from hanabi_rl.config import PPOConfig, RunConfig, flag_value, from_dict, parse_args
 from hanabi_rl.pipelines.learners import LEARNERS
-from hanabi_rl.trees import nested
+from hanabi_rl.storage.trees import nested
 
 PAPER_KL_WEIGHTS = (0.0, 0.01, 0.08, 0.13, 0.2, 0.3, 0.5, 0.7)
 

@@ -37,7 +37,6 @@ from hanabi_rl.evaluate.cells import CellCache
 from hanabi_rl.evaluate.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.evaluate.matrix_report import matrix_table, write_matrix
 from hanabi_rl.evaluate.prediction import predict
-from hanabi_rl.files import read_json
 from hanabi_rl.pipelines.bc import game_config, training_games
 from hanabi_rl.pipelines.clone import REFERENCE, bc_config, clone_rules
 from hanabi_rl.pipelines.grid import Point, SweepConfig, parse_sweep, with_values
@@ -45,6 +44,7 @@ from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.ppo import reported_policy
 from hanabi_rl.pipelines.script import user_errors
 from hanabi_rl.pipelines.session import Stopped
+from hanabi_rl.storage.files import read_json
 from hanabi_rl.tracking import Progress, read_metrics
 
 _MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}  # a finished run of another length is another run

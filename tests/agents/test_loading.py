@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl import trees
 from hanabi_rl.agents.loading import checkpoint_policy, load_policy, policy_hash, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.checkpoint import Checkpointer
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.networks import Actor, NetworkConfig, init_params
-from hanabi_rl.trees import CorruptError, IncompatibleError
+from hanabi_rl.storage import trees
+from hanabi_rl.storage.checkpoint import Checkpointer
+from hanabi_rl.storage.trees import CorruptError, IncompatibleError
 
 RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
 NETWORK = NetworkConfig(embedding=(12,), lstm=(8,), decoder=(8,), critic=(8,), dropout=0.25)
@@ -138,7 +138,9 @@ def test_edited_documents_are_refused(damaged: Path, file: str, change: Any, mes
 
 
 def test_a_network_that_does_not_fit_names_the_leaf(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hanabi_rl.trees.manifest_digest", lambda *documents: "")  # let the edit pass the digest
+    monkeypatch.setattr(
+        "hanabi_rl.storage.trees.manifest_digest", lambda *documents: ""
+    )  # let the edit pass the digest
     edit(damaged / "manifest.json", lambda d: d.update(sha256=""))
     edit(damaged / "policy.json", lambda d: d["network"].update(decoder=[9]))
     with pytest.raises(IncompatibleError, match=r"leaf decoder_0/bias: expected float32\[9\], stored float32\[8\]"):

@@ -14,7 +14,7 @@ from hanabi_rl.evaluate.crossplay import evaluate_pair
 from hanabi_rl.evaluate.episodes import _play_chunk
 from hanabi_rl.evaluate.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.evaluate.matrix_report import matrix_csv, matrix_dict, matrix_table, short_labels
-from hanabi_rl.files import to_json
+from hanabi_rl.storage.files import to_json
 
 GAMES = 16
 SETTING = Setting(GAMES, seed=3)

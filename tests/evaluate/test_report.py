@@ -8,7 +8,7 @@ import pytest
 from hanabi_rl.evaluate.episodes import evaluation_decks
 from hanabi_rl.evaluate.report import make_report, report_figures, report_table, score_table
 from hanabi_rl.evaluate.selfplay import evaluate_selfplay
-from hanabi_rl.files import to_json
+from hanabi_rl.storage.files import to_json
 
 
 @pytest.fixture(scope="module")

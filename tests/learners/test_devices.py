@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hanabi_rl import parallel
-from hanabi_rl.checkpoint import Checkpointer
+from hanabi_rl.storage.checkpoint import Checkpointer
 
 ON_FOUR = """
 import sys

@@ -20,12 +20,12 @@ import jax.numpy as jnp
 import pytest
 from states import make_state, raw
 
-from hanabi_rl.checkpoint import Checkpointer
 from hanabi_rl.config import BCTraining
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learners.bc import BC
 from hanabi_rl.networks import NetworkConfig
-from hanabi_rl.trees import IncompatibleError
+from hanabi_rl.storage.checkpoint import Checkpointer
+from hanabi_rl.storage.trees import IncompatibleError
 
 LIMIT_S = 5  # for a step back; only the full run is timed
 
@@ -137,7 +137,7 @@ from pathlib import Path
 sys.path.insert(0, {helpers!r})
 import jax.numpy as jnp, numpy as np
 from states import make_state
-from hanabi_rl.checkpoint import Checkpointer
+from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.config import BCTraining
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learners.bc import BC

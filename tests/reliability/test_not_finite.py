@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from hanabi_rl import finite, losses
-from hanabi_rl.checkpoint import Checkpointer, read_documents
 from hanabi_rl.config import BCConfig, GameConfig, IPPOConfig
 from hanabi_rl.finite import NotFiniteError
 from hanabi_rl.learners.bc import BC
@@ -20,6 +19,7 @@ from hanabi_rl.learners.ppo import PPO
 from hanabi_rl.networks import NetworkConfig
 from hanabi_rl.pipelines.bc import run_bc
 from hanabi_rl.pipelines.ippo import run_ippo
+from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 
 GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 # As in presets/, so that evaluations are compiled once for all tests.

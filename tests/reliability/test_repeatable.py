@@ -29,8 +29,9 @@ RESTORED = """
 import json
 from pathlib import Path
 import jax
-from hanabi_rl import parallel, trees
-from hanabi_rl.checkpoint import Checkpointer, read_documents
+from hanabi_rl import parallel
+from hanabi_rl.storage import trees
+from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 folder = Path({folder!r})
 assert parallel.num_devices() == {devices}
 leaves = read_documents(folder / "checkpoints" / "{step}").leaves

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import orbax.checkpoint as ocp
 
-from hanabi_rl import trees
-from hanabi_rl.files import fsync_path, fsync_tree, read_json, to_json
-from hanabi_rl.trees import CorruptError, IncompatibleError, Manifest, PyTree
+from hanabi_rl.storage import trees
+from hanabi_rl.storage.files import fsync_path, fsync_tree, read_json, to_json
+from hanabi_rl.storage.trees import CorruptError, IncompatibleError, Manifest, PyTree
 
 FORMAT_VERSION = 2
 _COMMITTED = "commit_success.txt"  # Orbax writes it last: without it a step does not count
