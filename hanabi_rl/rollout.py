@@ -20,8 +20,8 @@ from hanabi_rl.env.hanabi import EnvState, HanabiEnv, TimeStep
 from hanabi_rl.env.observe import observe, observe_seat
 from hanabi_rl.env.rules import Rules, State, current_player, legal_actions, legal_for_seat
 from hanabi_rl.env.state import select_games
+from hanabi_rl.env.streams import gumbel, random_words
 from hanabi_rl.env.symmetry import invert_permutations, permute_actions, permute_state
-from hanabi_rl.streams import gumbel, random_words
 
 PyTree = Any
 

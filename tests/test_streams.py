@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.streams import gumbel, random_words
+from hanabi_rl.env.streams import gumbel, random_words
 
 
 def threefry(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:

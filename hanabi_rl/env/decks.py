@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.streams import random_words
 from hanabi_rl.env.words import CARD_MASK, any_of, pack_deck
-from hanabi_rl.streams import random_words
 
 POOL_SIZE = 4
 """Decks kept ready for each environment: large enough that refills are rare, small enough that few decks go unused."""
