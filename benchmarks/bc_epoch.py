@@ -33,7 +33,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.data.loader import BatchLoader
 from hanabi_rl.env import Rules
 from hanabi_rl.learners.bc import BC, game_batch
-from hanabi_rl.precision import Precision, factor_dtype
+from hanabi_rl.nn.precision import Precision, factor_dtype
 
 Step = Callable[[Any, Any], Any]
 """(state, batch) -> state"""

@@ -29,7 +29,7 @@ from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
 from hanabi_rl.evaluate.matrix import Agent, Setting, play_matrix
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 
 
 @flax.struct.dataclass

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.env import Rules
-from hanabi_rl.networks import NetworkConfig
-from hanabi_rl.precision import dot, dot_transposed, kernel_gradient, product
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.precision import dot, dot_transposed, kernel_gradient, product
 
 EPOCHS, MINIBATCHES = 4, 4
 REPEATED = 4  # in one compiled call, so that its memory is fresh from the operating system only once

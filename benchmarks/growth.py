@@ -16,7 +16,7 @@ import jax
 from hanabi_rl import parallel
 from hanabi_rl.config import GameConfig, PPOConfig
 from hanabi_rl.learners.ppo import PPO
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.nn.networks import NetworkConfig
 
 STEPS = 64
 

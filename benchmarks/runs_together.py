@@ -25,7 +25,7 @@ import jax
 from hanabi_rl import parallel
 from hanabi_rl.config import PPOConfig
 from hanabi_rl.learners.ppo import PPO
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.nn.networks import NetworkConfig
 
 CONFIG = PPOConfig(num_envs=128, num_steps=64)
 NETWORK = NetworkConfig(embedding=(128,), lstm=(128,), decoder=(128,), critic=(128,), dropout=0.0)

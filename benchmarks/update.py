@@ -31,8 +31,8 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import GameConfig, HDRIPPOConfig
 from hanabi_rl.learners.hdr_ippo import hdr_ippo, init_from_bc
 from hanabi_rl.learners.ppo import PPO
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
-from hanabi_rl.precision import Precision, factor_dtype
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.precision import Precision, factor_dtype
 from hanabi_rl.rollout import Rollout, collect
 
 

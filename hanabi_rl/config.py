@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import FEED_FORWARD, NetworkConfig
-from hanabi_rl.precision import Precision
+from hanabi_rl.nn.networks import FEED_FORWARD, NetworkConfig
+from hanabi_rl.nn.precision import Precision
 from hanabi_rl.runs import check_resumable, read_config
 
 T = TypeVar("T")

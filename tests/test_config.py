@@ -24,7 +24,7 @@ from hanabi_rl.config import (
     to_dict,
 )
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs import write_config
 
 CONFIGS = Path(__file__).parents[1] / "configs"

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.networks import (
+from hanabi_rl.nn.networks import (
     FEED_FORWARD,
     ILLEGAL_LOGIT,
     Actor,

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl import precision
-from hanabi_rl.precision import factor_dtype, product
+from hanabi_rl.nn import precision
+from hanabi_rl.nn.precision import factor_dtype, product
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])

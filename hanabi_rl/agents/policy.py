@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import Actor, NetworkConfig, initial_carry
-from hanabi_rl.precision import Precision
+from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
+from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
 

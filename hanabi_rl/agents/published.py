@@ -24,7 +24,7 @@ from safetensors.numpy import load_file
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
 from hanabi_rl.data.download import fetch_file
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
+from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
 
 REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}
 PREFIXES = tuple(f"{family}:" for family in REPOSITORIES)

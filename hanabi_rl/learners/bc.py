@@ -21,8 +21,8 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.finite import apply_if_finite
-from hanabi_rl.networks import Actor, init_params, initial_carry
-from hanabi_rl.precision import Precision
+from hanabi_rl.nn.networks import Actor, init_params, initial_carry
+from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
 

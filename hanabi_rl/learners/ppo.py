@@ -26,7 +26,7 @@ from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import current_player
 from hanabi_rl.env.streams import random_words
 from hanabi_rl.finite import apply_if_finite, mean_or_first_not_finite
-from hanabi_rl.networks import ActorCritic, NetworkConfig, init_params, initial_carry
+from hanabi_rl.nn.networks import ActorCritic, NetworkConfig, init_params, initial_carry
 from hanabi_rl.returns import gae
 from hanabi_rl.rollout import ActorState, DrawEpisode, Rollout, collect, encode, initial_actors, self_play
 

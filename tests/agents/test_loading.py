@@ -13,7 +13,7 @@ import pytest
 from hanabi_rl.agents.loading import checkpoint_policy, load_policy, policy_hash, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError

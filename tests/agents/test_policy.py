@@ -9,7 +9,7 @@ import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, act
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=2, hand_size=2)
 NETWORK = NetworkConfig(embedding=(12,), lstm=(8, 8), decoder=(8,), critic=(8,))

@@ -7,7 +7,7 @@ from hanabi_rl.agents.loading import save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.games import save_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 
 RULES = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
 

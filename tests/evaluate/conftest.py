@@ -10,7 +10,7 @@ import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.env.game import Rules
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 
 
 @flax.struct.dataclass

@@ -18,7 +18,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import GameConfig, PPOConfig
 from hanabi_rl.learners.hdr_ippo import hdr_objective, init_from_bc
 from hanabi_rl.learners.ppo import PPO, Experience, LearnerState, game_metrics
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.rollout import ActorState, collect
 from hanabi_rl.storage.checkpoint import Checkpointer
 

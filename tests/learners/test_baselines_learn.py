@@ -16,7 +16,7 @@ from hanabi_rl.evaluate.selfplay import evaluate_selfplay
 from hanabi_rl.learners.br_bc import mixed_lineups
 from hanabi_rl.learners.other_play import renamed_colors
 from hanabi_rl.learners.ppo import PPO
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.rollout import DrawEpisode, self_play
 
 pytestmark = pytest.mark.slow

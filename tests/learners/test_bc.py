@@ -19,7 +19,7 @@ from hanabi_rl.data.loader import Batch, BatchLoader
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, deal, legal_actions, step
 from hanabi_rl.learners.bc import BC, BCState, GameBatch, game_batch
-from hanabi_rl.networks import NetworkConfig, initial_carry
+from hanabi_rl.nn.networks import NetworkConfig, initial_carry
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 PLAYERS = RULES.num_players

@@ -15,7 +15,7 @@ from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal
 from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
 from hanabi_rl.learners.other_play import renamed_colors
 from hanabi_rl.learners.ppo import PPO
-from hanabi_rl.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.rollout import Rollout, collect, encode
 
 RULES = Rules(num_players=3, num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)

@@ -10,7 +10,7 @@ import pytest
 from hanabi_rl import parallel
 from hanabi_rl.config import PPOConfig
 from hanabi_rl.learners.ppo import PPO
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.nn.networks import NetworkConfig
 
 NUM_UPDATES = 80
 

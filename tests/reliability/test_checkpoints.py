@@ -23,7 +23,7 @@ from states import make_state, raw
 from hanabi_rl.config import BCTraining
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learners.bc import BC
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.trees import IncompatibleError
 
@@ -141,7 +141,7 @@ from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.config import BCTraining
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learners.bc import BC
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.nn.networks import NetworkConfig
 
 def state(seed):
     return make_state(seed) | {{"wide": jnp.asarray(np.random.default_rng(seed).normal(size=(300, 1000)), jnp.float32)}}

@@ -16,7 +16,7 @@ from hanabi_rl.config import BCConfig, GameConfig, IPPOConfig
 from hanabi_rl.finite import NotFiniteError
 from hanabi_rl.learners.bc import BC
 from hanabi_rl.learners.ppo import PPO
-from hanabi_rl.networks import NetworkConfig
+from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.pipelines.bc import run_bc
 from hanabi_rl.pipelines.ippo import run_ippo
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents

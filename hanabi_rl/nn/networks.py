@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.precision import Precision, dot, dot_transposed, factor_dtype, kernel_gradient, product
+from hanabi_rl.nn.precision import Precision, dot, dot_transposed, factor_dtype, kernel_gradient, product
 
 ILLEGAL_LOGIT = -1e10  # finite, so that 0 * log(0) terms stay 0 and gradients stay finite
 
