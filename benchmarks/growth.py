@@ -13,9 +13,9 @@ if __name__ == "__main__":
 
 import jax
 
-from hanabi_rl import parallel
 from hanabi_rl.config import GameConfig, PPOConfig
-from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 
 STEPS = 64

@@ -16,11 +16,11 @@ import jax
 import numpy as np
 from scipy import stats
 
-from hanabi_rl import parallel
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import GameConfig, PPOConfig
 from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
-from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import Precision
 

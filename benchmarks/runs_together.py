@@ -22,9 +22,9 @@ if __name__ == "__main__" and "--worker" in sys.argv:  # before JAX counts the c
 
 import jax
 
-from hanabi_rl import parallel
 from hanabi_rl.config import PPOConfig
-from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 
 CONFIG = PPOConfig(num_envs=128, num_steps=64)

@@ -49,7 +49,7 @@ def small_update() -> Any:
     import jax
     from growth import recurrent_ppo
 
-    from hanabi_rl import parallel
+    from hanabi_rl.learning import parallel
 
     ppo = recurrent_ppo()
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))

@@ -26,14 +26,14 @@ import jax
 import jax.numpy as jnp
 import plain_hdr_ippo
 
-from hanabi_rl import parallel
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import GameConfig, HDRIPPOConfig
 from hanabi_rl.learners.hdr_ippo import hdr_ippo, init_from_bc
-from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import Rollout, collect
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.nn.precision import Precision, factor_dtype
-from hanabi_rl.rollout import Rollout, collect
 
 
 def learner(players: int, envs: int, steps: int, precision: Precision = "auto") -> tuple[PPO, NetworkPolicy]:

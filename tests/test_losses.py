@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.losses import (
+from hanabi_rl.learning.losses import (
     PPOBatch,
     bc_loss,
     clipped_surrogate,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.returns import gae
+from hanabi_rl.learning.returns import gae
 
 # Games end in the middle, next to each other, at the first and at the last timestep; one sequence never ends.
 DONES = [(3,), (0, 4, 5), (9,), ()]

@@ -12,8 +12,8 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, current_player, legal_actions
+from hanabi_rl.learning.rollout import ActorState, Rollout, collect, encode, initial_actors
 from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
-from hanabi_rl.rollout import ActorState, Rollout, collect, encode, initial_actors
 
 ENV = HanabiEnv(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 RULES = ENV.rules

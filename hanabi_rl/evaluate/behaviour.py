@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.data.trajectories import replay
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import State
 from hanabi_rl.evaluate.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluate.intervals import Interval, bootstrap_ratio
 from hanabi_rl.evaluate.paper import BEHAVIOUR
+from hanabi_rl.learning.trajectories import replay
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games

@@ -9,7 +9,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.rollout import DrawEpisode, Episode
+from hanabi_rl.learning.rollout import DrawEpisode, Episode
 
 Lineup = Literal["independent", "all-or-none"]
 

@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl import losses
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import HDRIPPOConfig
-from hanabi_rl.learners.ppo import PPO, LearnerState, Objective
-from hanabi_rl.rollout import ActorState
+from hanabi_rl.learning import losses
+from hanabi_rl.learning.ppo import PPO, LearnerState, Objective
+from hanabi_rl.learning.rollout import ActorState
 
 
 def hdr_objective(kl_weight: float) -> Objective:

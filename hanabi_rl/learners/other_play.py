@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.symmetry import random_color_permutations
-from hanabi_rl.rollout import DrawEpisode, Episode
+from hanabi_rl.learning.rollout import DrawEpisode, Episode
 
 
 def renamed_colors(rules: Rules) -> DrawEpisode:

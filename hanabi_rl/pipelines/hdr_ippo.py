@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from hanabi_rl import parallel
 from hanabi_rl.config import HDRIPPOConfig
 from hanabi_rl.evaluate.report import make_report, report_figures, report_table
 from hanabi_rl.learners.hdr_ippo import hdr_ippo, init_from_bc
+from hanabi_rl.learning import parallel
 from hanabi_rl.pipelines.bc import game_config
 from hanabi_rl.pipelines.clone import clone_rules, clone_title, reference_policy
 from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures

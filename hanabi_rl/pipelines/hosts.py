@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 import jax
 
-from hanabi_rl import parallel
+from hanabi_rl.learning import parallel
 
 FLAG = "--multi-host"
 _VARIABLES = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")  # JAX reads JAX_COORDINATOR_ADDRESS itself

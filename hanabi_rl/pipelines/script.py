@@ -11,7 +11,7 @@ import jax
 
 from hanabi_rl.config import flag_value, parse_args
 from hanabi_rl.data.games import load_games
-from hanabi_rl.finite import NotFiniteError
+from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.pipelines.hosts import connected
 from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.session import per_seed

@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hanabi_rl import parallel
 from hanabi_rl.agents.loading import checkpoint_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, to_dict
-from hanabi_rl.finite import NotFiniteError, first_not_finite
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
 from hanabi_rl.runs import GracefulStop, create_run, locked, read_config, write_config
 from hanabi_rl.storage.checkpoint import Checkpointer, Restored
 from hanabi_rl.storage.files import finish_replacements

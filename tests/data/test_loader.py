@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from hanabi_rl.data.loader import Batch, BatchLoader
+from hanabi_rl.learning.loader import Batch, BatchLoader
 
 
 def take(loader: BatchLoader, count: int) -> list[Batch]:

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.data.trajectories import colour_permutations, replay
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay_moves
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.env.table import Table
+from hanabi_rl.learning.trajectories import colour_permutations, replay
 
 RULES = Rules(num_players=3)
 GAMES = 6

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl import parallel
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import GameConfig, PPOConfig
 from hanabi_rl.learners.hdr_ippo import hdr_objective, init_from_bc
-from hanabi_rl.learners.ppo import PPO, Experience, LearnerState, game_metrics
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.ppo import PPO, Experience, LearnerState, game_metrics
+from hanabi_rl.learning.rollout import ActorState, collect
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
-from hanabi_rl.rollout import ActorState, collect
 from hanabi_rl.storage.checkpoint import Checkpointer
 
 GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)

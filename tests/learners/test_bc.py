@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl import parallel
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BCTraining
 from hanabi_rl.data.games import Games
-from hanabi_rl.data.loader import Batch, BatchLoader
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, deal, legal_actions, step
-from hanabi_rl.learners.bc import BC, BCState, GameBatch, game_batch
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.cloning import BC, BCState, GameBatch, game_batch
+from hanabi_rl.learning.loader import Batch, BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig, initial_carry
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
@@ -143,7 +143,7 @@ def test_microbatches_add_up_to_the_minibatch(learner: Learner, monkeypatch: pyt
     groups = jax.eval_shape(lambda games: learner.bc.microbatches(learner.bc.examples(games)), games)
     assert groups.action.shape[0] == (2 if jax.default_backend() == "cpu" else 1)
     parts, found = learner.update(learner.fresh(), parallel.shard(games))
-    monkeypatch.setattr("hanabi_rl.learners.bc.CPU_MICROBATCHES", ())
+    monkeypatch.setattr("hanabi_rl.learning.cloning.CPU_MICROBATCHES", ())
     whole, expected = learner.bc.compile_update()(learner.fresh(), parallel.shard(games))
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7)
     jax.tree.map(close, (parts.opt_state, found), (whole.opt_state, expected))  # its moments are of the gradient

@@ -9,9 +9,9 @@ import pytest
 
 from hanabi_rl.config import GameConfig
 from hanabi_rl.learners.br_bc import annealing, mixed_lineups
-from hanabi_rl.learners.ppo import PPO, Experience
+from hanabi_rl.learning.ppo import PPO, Experience
+from hanabi_rl.learning.rollout import Episode, Rollout, collect, encode
 from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
-from hanabi_rl.rollout import Episode, Rollout, collect, encode
 
 FREQUENCIES = 20_000
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from hanabi_rl import parallel
+from hanabi_rl.learning import parallel
 from hanabi_rl.storage.checkpoint import Checkpointer
 
 ON_FOUR = """

@@ -8,9 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from hanabi_rl import parallel
-from hanabi_rl.learners.ppo import PPO, Experience
-from hanabi_rl.rollout import Episode, Rollout, collect
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.ppo import PPO, Experience
+from hanabi_rl.learning.rollout import Episode, Rollout, collect
 
 PLAYERS = 2
 

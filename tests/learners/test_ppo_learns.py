@@ -7,9 +7,9 @@ import jax.monitoring
 import numpy as np
 import pytest
 
-from hanabi_rl import parallel
 from hanabi_rl.config import PPOConfig
-from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 
 NUM_UPDATES = 80

@@ -22,7 +22,7 @@ from states import make_state, raw
 
 from hanabi_rl.config import BCTraining
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learners.bc import BC
+from hanabi_rl.learning.cloning import BC
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.trees import IncompatibleError
@@ -140,7 +140,7 @@ from states import make_state
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.config import BCTraining
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learners.bc import BC
+from hanabi_rl.learning.cloning import BC
 from hanabi_rl.nn.networks import NetworkConfig
 
 def state(seed):

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from hanabi_rl.data.games import Games
-from hanabi_rl.data.loader import BatchLoader
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learners.bc import game_batch
+from hanabi_rl.learning.cloning import game_batch
+from hanabi_rl.learning.loader import BatchLoader
 
 RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2)
 

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl import finite, losses
 from hanabi_rl.config import BCConfig, GameConfig, IPPOConfig
-from hanabi_rl.finite import NotFiniteError
-from hanabi_rl.learners.bc import BC
-from hanabi_rl.learners.ppo import PPO
+from hanabi_rl.learning import finite, losses
+from hanabi_rl.learning.cloning import BC
+from hanabi_rl.learning.finite import NotFiniteError
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.pipelines.bc import run_bc
 from hanabi_rl.pipelines.ippo import run_ippo

@@ -29,7 +29,7 @@ RESTORED = """
 import json
 from pathlib import Path
 import jax
-from hanabi_rl import parallel
+from hanabi_rl.learning import parallel
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 folder = Path({folder!r})

@@ -19,16 +19,16 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from hanabi_rl import losses, parallel
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.config import PPOConfig
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import current_player
 from hanabi_rl.env.streams import random_words
-from hanabi_rl.finite import apply_if_finite, mean_or_first_not_finite
+from hanabi_rl.learning import losses, parallel
+from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
+from hanabi_rl.learning.returns import gae
+from hanabi_rl.learning.rollout import ActorState, DrawEpisode, Rollout, collect, encode, initial_actors, self_play
 from hanabi_rl.nn.networks import ActorCritic, NetworkConfig, init_params, initial_carry
-from hanabi_rl.returns import gae
-from hanabi_rl.rollout import ActorState, DrawEpisode, Rollout, collect, encode, initial_actors, self_play
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]

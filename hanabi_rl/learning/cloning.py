@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hanabi_rl import losses, parallel
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BCTraining
 from hanabi_rl.data.games import Games
-from hanabi_rl.data.loader import Batch
-from hanabi_rl.data.trajectories import Trajectory, colour_permutations, replay
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
-from hanabi_rl.finite import apply_if_finite
+from hanabi_rl.learning import losses, parallel
+from hanabi_rl.learning.finite import apply_if_finite
+from hanabi_rl.learning.loader import Batch
+from hanabi_rl.learning.trajectories import Trajectory, colour_permutations, replay
 from hanabi_rl.nn.networks import Actor, init_params, initial_carry
 from hanabi_rl.nn.precision import Precision
 
