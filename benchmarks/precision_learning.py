@@ -18,11 +18,11 @@ from scipy import stats
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import GameConfig, PPOConfig
-from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import Precision
+from hanabi_rl.play.episodes import evaluation_decks, play_games
 
 GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 NETWORK = NetworkConfig(embedding=(64,), lstm=(64,), decoder=(64,), critic=(64,), dropout=0.0)

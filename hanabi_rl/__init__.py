@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hanabi_rl.env.hanabi import HanabiEnv as HanabiEnv
     from hanabi_rl.env.jaxmarl import make_jaxmarl as make_jaxmarl
     from hanabi_rl.env.rules import Rules as Rules
-    from hanabi_rl.evaluate.episodes import play_games as play_games
+    from hanabi_rl.play.episodes import play_games as play_games
 
 __version__ = "0.1.0"
 
@@ -37,7 +37,7 @@ _HOME = {
     "load_games": "data.games",
     "load_policy": "agents.loading",
     "make_jaxmarl": "env.jaxmarl",
-    "play_games": "evaluate.episodes",
+    "play_games": "play.episodes",
     "policy_hash": "agents.loading",
     "save_games": "data.games",
     "save_policy": "agents.loading",

@@ -109,10 +109,10 @@ def demos(players: int = 2, games: int = 1000, seed: int = 0, bot: str = "conven
         bot: convention or random.
         out: the file to write (.safetensors, .json or .jsonl); without it the games are only cached.
     """
-    from hanabi_rl.data.demos import demo_games, demo_path
     from hanabi_rl.data.games import save_games
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.env.game import Rules
+    from hanabi_rl.play.demos import demo_games, demo_path
 
     rules = Rules(num_players=players)
     played = demo_games(rules, bot, games, seed)

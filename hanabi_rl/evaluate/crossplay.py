@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from hanabi_rl.evaluate.episodes import (
+from hanabi_rl.evaluate.selfplay import ScoreSummary, summarise
+from hanabi_rl.play.episodes import (
     DEFAULT_CHUNK,
     GameRecords,
     Purpose,
@@ -17,7 +18,6 @@ from hanabi_rl.evaluate.episodes import (
     group_identical,
     play_games,
 )
-from hanabi_rl.evaluate.selfplay import ScoreSummary, summarise
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

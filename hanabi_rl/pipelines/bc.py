@@ -12,7 +12,6 @@ import numpy as np
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BCConfig, BCTraining, GameConfig
-from hanabi_rl.data.demos import demo_games
 from hanabi_rl.data.games import Games, join_games, load_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.rules import Rules
@@ -24,6 +23,7 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, game_batch
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.pipelines.session import Session, open_run_dir, open_session
+from hanabi_rl.play.demos import demo_games
 from hanabi_rl.runs import write_summary
 from hanabi_rl.tracking import Progress, read_metrics
 

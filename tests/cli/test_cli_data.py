@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hanabi_rl.cli import main
-from hanabi_rl.data.demos import generate
 from hanabi_rl.data.games import load_games, save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import decode_link
+from hanabi_rl.play.demos import generate
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from hanabi_rl.data import demos
 from hanabi_rl.data.games import validate_games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.play import demos
 
 RULES = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
 

@@ -12,7 +12,7 @@ from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import Table
-from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
+from hanabi_rl.play.episodes import evaluation_decks, play_games
 
 GAMES = 16
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
 from hanabi_rl.evaluate.leaderboard import line_ups, play_leaderboard, seat_names
 from hanabi_rl.evaluate.paper import LEADERBOARD
+from hanabi_rl.play.episodes import evaluation_decks, play_games
 
 TWO_PLAYERS = {"C1", "C2", "1C", "2C"}
 THREE_PLAYERS = {"C11", "C12", "C21", "C22", "1C1", "1C2", "2C1", "2C2", "11C", "12C", "21C", "22C"} | {

@@ -12,11 +12,11 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.env import Rules, current_player, legal_actions, observe, sections
 from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal, permute_obs
-from hanabi_rl.evaluate.episodes import evaluation_decks, play_games
 from hanabi_rl.learners.other_play import renamed_colors
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Rollout, collect, encode
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.play.episodes import evaluation_decks, play_games
 
 RULES = Rules(num_players=3, num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 NETWORK = NetworkConfig(embedding=(12,), lstm=(12,), decoder=(12,), critic=(12,), dropout=0.0)

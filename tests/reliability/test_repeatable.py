@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.env.table import full_deck
-from hanabi_rl.evaluate.episodes import play_games
+from hanabi_rl.play.episodes import play_games
 policy = load_policy(Path({folder!r}))
 ordered = np.array(full_deck(policy.rules), np.uint8)
 decks = np.random.default_rng(14).permuted(np.tile(ordered, (100, 1)), axis=1)

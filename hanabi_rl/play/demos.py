@@ -55,7 +55,7 @@ def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
     """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with the shorter one."""
     # Imported here, against the direction of the rooms: a demonstration is an evaluated game.
     from hanabi_rl.agents.bots import make_bot
-    from hanabi_rl.evaluate.episodes import play_games
+    from hanabi_rl.play.episodes import play_games
 
     if num_games < 1:
         raise ValueError(f"expected at least one game, got num_games={num_games}")
