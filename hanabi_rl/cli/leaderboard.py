@@ -73,7 +73,7 @@ def leaderboard(
 
 def _text(entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], players: int, games: int) -> str:
     from hanabi_rl.evaluate.leaderboard import seat_names
-    from hanabi_rl.evaluate.paper import LEADERBOARD
+    from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 
     published = LEADERBOARD.get(players, ())
     width = max(map(len, [*entries, *(row.method for row in published)]))

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.evaluate import paper
 from hanabi_rl.evaluate.intervals import mean_interval
 from hanabi_rl.evaluate.plots import Curve, plot_curves
 from hanabi_rl.evaluate.prediction import Prediction
+from hanabi_rl.papers import ah2ac2 as paper
 
 
 class WeightResult(NamedTuple):

@@ -17,8 +17,8 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import State
 from hanabi_rl.evaluate.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluate.intervals import Interval, bootstrap_ratio
-from hanabi_rl.evaluate.paper import BEHAVIOUR
 from hanabi_rl.learning.trajectories import replay
+from hanabi_rl.papers.ah2ac2 import BEHAVIOUR
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
