@@ -49,7 +49,7 @@ def cross_play(
     """
     from hanabi_rl.evaluate.cells import CellCache
     from hanabi_rl.evaluate.matrix import Setting, make_agents
-    from hanabi_rl.evaluate.matrix_report import matrix_dict, matrix_table, short_labels, write_matrix
+    from hanabi_rl.show.matrix import matrix_dict, matrix_table, short_labels, write_matrix
     from hanabi_rl.storage.files import to_json
 
     if not agents:

@@ -59,7 +59,7 @@ def evaluate(
 
 
 def _selfplay_text(title: str, result: SelfPlayResult, wall_s: float) -> str:
-    from hanabi_rl.evaluate.report import link_lines, score_table
+    from hanabi_rl.show.report import link_lines, score_table
 
     counts = result.histogram()
     bars = "".join(_BARS[-(-count * (len(_BARS) - 1) // max(counts))] for count in counts)

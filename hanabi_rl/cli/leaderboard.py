@@ -39,8 +39,8 @@ def leaderboard(
     from hanabi_rl.agents.loading import policy_hash
     from hanabi_rl.data.games import load_games
     from hanabi_rl.evaluate.leaderboard import play_leaderboard
-    from hanabi_rl.evaluate.matrix_report import short_labels
     from hanabi_rl.evaluate.prediction import predict
+    from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import to_json, write_json
 
     if not proxies or not agents:

@@ -15,9 +15,7 @@ from hanabi_rl.config import BCConfig, BCTraining, GameConfig
 from hanabi_rl.data.games import Games, join_games, load_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.evaluate.plots import plot_bc
 from hanabi_rl.evaluate.prediction import Prediction, predict
-from hanabi_rl.evaluate.report import link_lines, score_table
 from hanabi_rl.evaluate.selfplay import evaluate_selfplay, summary_dict
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, game_batch
@@ -25,6 +23,8 @@ from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.pipelines.session import Session, open_run_dir, open_session
 from hanabi_rl.play.demos import demo_games
 from hanabi_rl.runs import write_summary
+from hanabi_rl.show.plots import plot_bc
+from hanabi_rl.show.report import link_lines, score_table
 from hanabi_rl.tracking import Progress, read_metrics
 
 BEST_SELFPLAY, BEST_ACCURACY = "policy", "policy-accuracy"

@@ -7,7 +7,6 @@ from typing import Any
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BRBCConfig, PPOConfig
 from hanabi_rl.evaluate.crossplay import evaluate_pair
-from hanabi_rl.evaluate.report import link_lines, score_figures, score_table
 from hanabi_rl.evaluate.selfplay import evaluate_selfplay
 from hanabi_rl.learners.br_bc import mixed_lineups
 from hanabi_rl.learning import parallel
@@ -17,6 +16,7 @@ from hanabi_rl.pipelines.clone import clone_rules, clone_title, reference_policy
 from hanabi_rl.pipelines.ppo import Training, reported_policy, selfplay_metrics, train_ppo, training_figures
 from hanabi_rl.pipelines.session import open_run_dir
 from hanabi_rl.runs import write_summary
+from hanabi_rl.show.report import link_lines, score_figures, score_table
 from hanabi_rl.tracking import announce_stage
 
 

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 from hanabi_rl.config import HDRIPPOConfig
-from hanabi_rl.evaluate.report import make_report, report_figures, report_table
 from hanabi_rl.learners.hdr_ippo import hdr_ippo, init_from_bc
 from hanabi_rl.learning import parallel
 from hanabi_rl.pipelines.bc import game_config
@@ -12,6 +11,7 @@ from hanabi_rl.pipelines.clone import clone_rules, clone_title, reference_policy
 from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures
 from hanabi_rl.pipelines.session import open_run_dir
 from hanabi_rl.runs import write_summary
+from hanabi_rl.show.report import make_report, report_figures, report_table
 from hanabi_rl.tracking import announce_stage
 
 

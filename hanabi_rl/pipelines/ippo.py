@@ -3,7 +3,6 @@
 from typing import Any
 
 from hanabi_rl.config import IPPOConfig
-from hanabi_rl.evaluate.report import link_lines, score_figures, score_table
 from hanabi_rl.evaluate.selfplay import evaluate_selfplay
 from hanabi_rl.learners.other_play import renamed_colors
 from hanabi_rl.learning import parallel
@@ -11,6 +10,7 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures
 from hanabi_rl.pipelines.session import open_run_dir
 from hanabi_rl.runs import write_summary
+from hanabi_rl.show.report import link_lines, score_figures, score_table
 from hanabi_rl.tracking import announce_stage
 
 

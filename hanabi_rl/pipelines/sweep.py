@@ -32,10 +32,8 @@ from hanabi_rl.config import (
     saved_config,
 )
 from hanabi_rl.data.games import Games, load_games
-from hanabi_rl.evaluate.ablation import WeightResult, ablation_tables, plot_kl
 from hanabi_rl.evaluate.cells import CellCache
 from hanabi_rl.evaluate.matrix import Setting, cell_pairs, make_agents, play_matrix
-from hanabi_rl.evaluate.matrix_report import matrix_table, write_matrix
 from hanabi_rl.evaluate.prediction import predict
 from hanabi_rl.pipelines.bc import game_config, training_games
 from hanabi_rl.pipelines.clone import REFERENCE, bc_config, clone_rules
@@ -44,6 +42,8 @@ from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.ppo import reported_policy
 from hanabi_rl.pipelines.script import user_errors
 from hanabi_rl.pipelines.session import Stopped
+from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
+from hanabi_rl.show.matrix import matrix_table, write_matrix
 from hanabi_rl.storage.files import read_json
 from hanabi_rl.tracking import Progress, read_metrics
 

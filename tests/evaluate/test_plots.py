@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from hanabi_rl.evaluate.plots import plot_bc, plot_ppo
+from hanabi_rl.show.plots import plot_bc, plot_ppo
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from hanabi_rl.data.layout import pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import decode_link
 from hanabi_rl.env.table import Table, decode_action, full_deck
-from hanabi_rl.evaluate.plots import plot_prediction
 from hanabi_rl.evaluate.prediction import Decisions
 from hanabi_rl.evaluate.surprise import (
     MOVE_KINDS,
@@ -20,6 +19,7 @@ from hanabi_rl.evaluate.surprise import (
     prediction_figures,
     prediction_table,
 )
+from hanabi_rl.show.plots import plot_prediction
 
 RULES = Rules()
 NAMES = {"play": "play", "discard": "discard", "color": "colour clue", "rank": "rank clue"}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from hanabi_rl.config import BCConfig, BCTraining, HDRIPPOConfig, IPPOConfig
-from hanabi_rl.evaluate.ablation import WeightResult, ablation_tables
 from hanabi_rl.evaluate.prediction import Prediction
 from hanabi_rl.pipelines import sweep as sweeping
 from hanabi_rl.pipelines.grid import PAPER_KL_WEIGHTS, SweepConfig, parse_sweep
 from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.session import Stopped
 from hanabi_rl.pipelines.sweep import run_sweep
+from hanabi_rl.show.ablation import WeightResult, ablation_tables
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ENVS, STEPS, UPDATES = 16, 12, 3
