@@ -27,7 +27,7 @@ import numpy as np
 from hanabi_rl.agents.bots import make_bot
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.evaluate.matrix import Agent, Setting, play_matrix
+from hanabi_rl.measure.matrix import Agent, Setting, play_matrix
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.episodes import evaluation_decks, play_games
 

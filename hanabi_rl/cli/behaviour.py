@@ -37,8 +37,8 @@ def behaviour(
     """
     from hanabi_rl.agents.loading import policy_hash
     from hanabi_rl.data.games import load_games
-    from hanabi_rl.evaluate import behaviour as metrics
-    from hanabi_rl.evaluate.selfplay import evaluate_selfplay
+    from hanabi_rl.measure import behaviour as metrics
+    from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.storage.files import to_json
 
     about: dict[str, Any]

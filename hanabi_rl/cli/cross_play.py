@@ -15,8 +15,8 @@ from hanabi_rl.cli.agents import Agents, Flag, load_agents
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.evaluate.cells import CellCache
-    from hanabi_rl.evaluate.matrix import Agent, CrossPlayMatrix, Setting
+    from hanabi_rl.measure.cells import CellCache
+    from hanabi_rl.measure.matrix import Agent, CrossPlayMatrix, Setting
 
 _Groups = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=AGENT,AGENT [...]")]
 
@@ -47,8 +47,8 @@ def cross_play(
         sample: draw actions from the agents' distributions instead of taking the most likely ones.
         json: print matrix.json in one line on stdout and the table on stderr.
     """
-    from hanabi_rl.evaluate.cells import CellCache
-    from hanabi_rl.evaluate.matrix import Setting, make_agents
+    from hanabi_rl.measure.cells import CellCache
+    from hanabi_rl.measure.matrix import Setting, make_agents
     from hanabi_rl.show.matrix import matrix_dict, matrix_table, short_labels, write_matrix
     from hanabi_rl.storage.files import to_json
 
@@ -67,7 +67,7 @@ def cross_play(
 
 def _play(agents: tuple[Agent, ...], setting: Setting, cache: CellCache) -> CrossPlayMatrix:
     """The matrix, with a progress bar; what Ctrl-C leaves is said."""
-    from hanabi_rl.evaluate.matrix import cell_pairs, play_matrix
+    from hanabi_rl.measure.matrix import cell_pairs, play_matrix
     from hanabi_rl.tracking import Progress, format_seconds
 
     total, played, started = len(cell_pairs(agents)), 0, time.perf_counter()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hanabi_rl.cli.agents import Agent, Flag, load_agent
 
 if TYPE_CHECKING:
-    from hanabi_rl.evaluate.selfplay import SelfPlayResult
+    from hanabi_rl.measure.selfplay import SelfPlayResult
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -34,7 +34,7 @@ def evaluate(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.agents.loading import policy_hash
-    from hanabi_rl.evaluate.selfplay import evaluate_selfplay
+    from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.storage.files import to_json
 
     policy = load_agent(agent, players)

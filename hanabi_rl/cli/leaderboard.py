@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hanabi_rl.cli.agents import Flag, load_agents
 
 if TYPE_CHECKING:
-    from hanabi_rl.evaluate.leaderboard import LeaderboardEntry
+    from hanabi_rl.measure.leaderboard import LeaderboardEntry
 
 
 def leaderboard(
@@ -38,8 +38,8 @@ def leaderboard(
     """
     from hanabi_rl.agents.loading import policy_hash
     from hanabi_rl.data.games import load_games
-    from hanabi_rl.evaluate.leaderboard import play_leaderboard
-    from hanabi_rl.evaluate.prediction import predict
+    from hanabi_rl.measure.leaderboard import play_leaderboard
+    from hanabi_rl.measure.prediction import predict
     from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import to_json, write_json
 
@@ -72,7 +72,7 @@ def leaderboard(
 
 
 def _text(entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], players: int, games: int) -> str:
-    from hanabi_rl.evaluate.leaderboard import seat_names
+    from hanabi_rl.measure.leaderboard import seat_names
     from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 
     published = LEADERBOARD.get(players, ())

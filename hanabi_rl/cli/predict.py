@@ -30,8 +30,8 @@ def predict(agent: Agent, file: File, surprising: int = 10, out: Path | None = N
     """
     from hanabi_rl.agents.loading import load_policy, policy_hash
     from hanabi_rl.data.games import load_games
-    from hanabi_rl.evaluate.prediction import predict_decisions
-    from hanabi_rl.evaluate.surprise import prediction_figures, prediction_table
+    from hanabi_rl.measure.prediction import predict_decisions
+    from hanabi_rl.measure.surprise import prediction_figures, prediction_table
     from hanabi_rl.show.plots import plot_prediction
     from hanabi_rl.storage.files import to_json, write_json
 

@@ -15,11 +15,11 @@ from hanabi_rl.config import BCConfig, BCTraining, GameConfig
 from hanabi_rl.data.games import Games, join_games, load_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.evaluate.prediction import Prediction, predict
-from hanabi_rl.evaluate.selfplay import evaluate_selfplay, summary_dict
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, game_batch
 from hanabi_rl.learning.loader import BatchLoader
+from hanabi_rl.measure.prediction import Prediction, predict
+from hanabi_rl.measure.selfplay import evaluate_selfplay, summary_dict
 from hanabi_rl.pipelines.session import Session, open_run_dir, open_session
 from hanabi_rl.play.demos import demo_games
 from hanabi_rl.runs import write_summary

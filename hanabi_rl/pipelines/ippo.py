@@ -3,10 +3,10 @@
 from typing import Any
 
 from hanabi_rl.config import IPPOConfig
-from hanabi_rl.evaluate.selfplay import evaluate_selfplay
 from hanabi_rl.learners.other_play import renamed_colors
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures
 from hanabi_rl.pipelines.session import open_run_dir
 from hanabi_rl.runs import write_summary

@@ -13,10 +13,10 @@ import jax
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import PPOConfig
-from hanabi_rl.evaluate.selfplay import evaluate_selfplay
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
+from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.pipelines.session import Session, open_session
 from hanabi_rl.show.plots import plot_ppo
 from hanabi_rl.tracking import Progress, read_metrics

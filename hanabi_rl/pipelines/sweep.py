@@ -32,9 +32,9 @@ from hanabi_rl.config import (
     saved_config,
 )
 from hanabi_rl.data.games import Games, load_games
-from hanabi_rl.evaluate.cells import CellCache
-from hanabi_rl.evaluate.matrix import Setting, cell_pairs, make_agents, play_matrix
-from hanabi_rl.evaluate.prediction import predict
+from hanabi_rl.measure.cells import CellCache
+from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
+from hanabi_rl.measure.prediction import predict
 from hanabi_rl.pipelines.bc import game_config, training_games
 from hanabi_rl.pipelines.clone import REFERENCE, bc_config, clone_rules
 from hanabi_rl.pipelines.grid import Point, SweepConfig, parse_sweep, with_values

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.evaluate.intervals import mean_interval
-from hanabi_rl.evaluate.prediction import Prediction
+from hanabi_rl.measure.intervals import mean_interval
+from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.papers import ah2ac2 as paper
 from hanabi_rl.show.plots import Curve, plot_curves
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.evaluate.groups import GroupedMatrix, group_matrix
-from hanabi_rl.evaluate.intervals import Interval
-from hanabi_rl.evaluate.matrix import CrossPlayMatrix
-from hanabi_rl.evaluate.selfplay import summary_dict
+from hanabi_rl.measure.groups import GroupedMatrix, group_matrix
+from hanabi_rl.measure.intervals import Interval
+from hanabi_rl.measure.matrix import CrossPlayMatrix
+from hanabi_rl.measure.selfplay import summary_dict
 from hanabi_rl.show.heatmap import plot_matrix
 from hanabi_rl.storage.files import write_json, write_text
 

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.evaluate.crossplay import CrossPlayResult, evaluate_pair
-from hanabi_rl.evaluate.intervals import Interval
-from hanabi_rl.evaluate.prediction import Divergence, kl_between
-from hanabi_rl.evaluate.selfplay import ScoreSummary, SelfPlayResult, evaluate_selfplay
+from hanabi_rl.measure.crossplay import CrossPlayResult, evaluate_pair
+from hanabi_rl.measure.intervals import Interval
+from hanabi_rl.measure.prediction import Divergence, kl_between
+from hanabi_rl.measure.selfplay import ScoreSummary, SelfPlayResult, evaluate_selfplay
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

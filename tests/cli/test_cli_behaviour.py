@@ -7,8 +7,8 @@ import pytest
 from hanabi_rl.agents.loading import load_policy, policy_hash
 from hanabi_rl.cli import main
 from hanabi_rl.data.games import load_games
-from hanabi_rl.evaluate.behaviour import behaviour, behaviour_of_games
-from hanabi_rl.evaluate.selfplay import evaluate_selfplay
+from hanabi_rl.measure.behaviour import behaviour, behaviour_of_games
+from hanabi_rl.measure.selfplay import evaluate_selfplay
 
 
 def test_behaviour_of_a_file(small_file, capsys):

@@ -11,9 +11,9 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.cli import main
 from hanabi_rl.data import games as data_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.evaluate import crossplay
-from hanabi_rl.evaluate.crossplay import evaluate_pair
-from hanabi_rl.evaluate.prediction import predict
+from hanabi_rl.measure import crossplay
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 
 RULES = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)

@@ -9,7 +9,7 @@ from hanabi_rl.agents.loading import load_policy, policy_hash
 from hanabi_rl.cli import main
 from hanabi_rl.data.games import load_games, save_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.evaluate.prediction import predict
+from hanabi_rl.measure.prediction import predict
 
 
 def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(small_file, policy_folder, capsys, tmp_path):

@@ -7,7 +7,7 @@ from hanabi_rl.data.games import Games, load_games
 from hanabi_rl.data.layout import pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Move, Table, decode_action, encode_action, full_deck
-from hanabi_rl.evaluate.behaviour import Behaviour, behaviour, behaviour_figures, behaviour_of_games, behaviour_table
+from hanabi_rl.measure.behaviour import Behaviour, behaviour, behaviour_figures, behaviour_of_games, behaviour_table
 
 SMALL = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=3, max_info_tokens=4, max_life_tokens=3)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hanabi_rl.evaluate.groups import group_matrix
+from hanabi_rl.measure.groups import group_matrix
 
 MEANS = np.array(
     [

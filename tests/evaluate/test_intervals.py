@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hanabi_rl.evaluate.intervals import bootstrap_mean, bootstrap_ratio, mean_interval
+from hanabi_rl.measure.intervals import bootstrap_mean, bootstrap_ratio, mean_interval
 
 
 @pytest.mark.parametrize(("count", "quantile"), [(2, 12.7062), (3, 4.30265), (11, 2.22814), (1001, 1.96234)])

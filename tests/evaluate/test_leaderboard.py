@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hanabi_rl.evaluate.leaderboard import line_ups, play_leaderboard, seat_names
+from hanabi_rl.measure.leaderboard import line_ups, play_leaderboard, seat_names
 from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 from hanabi_rl.play.episodes import evaluation_decks, play_games
 

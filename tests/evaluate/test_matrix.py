@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.loading import policy_hash
-from hanabi_rl.evaluate import crossplay
-from hanabi_rl.evaluate.cells import CellCache, CellKey, CellScores
-from hanabi_rl.evaluate.crossplay import evaluate_pair
-from hanabi_rl.evaluate.matrix import Setting, cell_pairs, make_agents, play_matrix
+from hanabi_rl.measure import crossplay
+from hanabi_rl.measure.cells import CellCache, CellKey, CellScores
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.play.episodes import _play_chunk
 from hanabi_rl.show.matrix import matrix_csv, matrix_dict, matrix_table, short_labels
 from hanabi_rl.storage.files import to_json

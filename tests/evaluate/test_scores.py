@@ -8,8 +8,8 @@ import pytest
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import decode_link
-from hanabi_rl.evaluate.crossplay import distinct_seatings, evaluate_lineup, evaluate_pair
-from hanabi_rl.evaluate.selfplay import SelfPlayResult, evaluate_selfplay, summarise, summary_dict
+from hanabi_rl.measure.crossplay import distinct_seatings, evaluate_lineup, evaluate_pair
+from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summarise, summary_dict
 from hanabi_rl.play.episodes import GameRecords, evaluation_decks, play_games
 
 GAMES = 16

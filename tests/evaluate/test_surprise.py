@@ -9,8 +9,8 @@ from hanabi_rl.data.layout import pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import decode_link
 from hanabi_rl.env.table import Table, decode_action, full_deck
-from hanabi_rl.evaluate.prediction import Decisions
-from hanabi_rl.evaluate.surprise import (
+from hanabi_rl.measure.prediction import Decisions
+from hanabi_rl.measure.surprise import (
     MOVE_KINDS,
     by_move,
     by_turn,

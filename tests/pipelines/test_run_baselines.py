@@ -9,7 +9,7 @@ import pytest
 
 from hanabi_rl.agents.loading import load_policy, policy_hash
 from hanabi_rl.config import BCTraining, BRBCConfig, GameConfig, IPPOConfig
-from hanabi_rl.evaluate.crossplay import evaluate_pair
+from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.pipelines.br_bc import run_br_bc
 from hanabi_rl.pipelines.ippo import run_ippo, run_other_play

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hanabi_rl.config import BCConfig, BCTraining, HDRIPPOConfig, IPPOConfig
-from hanabi_rl.evaluate.prediction import Prediction
+from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.pipelines import sweep as sweeping
 from hanabi_rl.pipelines.grid import PAPER_KL_WEIGHTS, SweepConfig, parse_sweep
 from hanabi_rl.pipelines.learners import LEARNERS

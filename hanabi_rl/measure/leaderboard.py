@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hanabi_rl.evaluate.intervals import Interval, bootstrap_median, mean_interval
-from hanabi_rl.evaluate.prediction import Prediction
-from hanabi_rl.evaluate.selfplay import ScoreSummary, summarise, summary_dict
+from hanabi_rl.measure.intervals import Interval, bootstrap_median, mean_interval
+from hanabi_rl.measure.prediction import Prediction
+from hanabi_rl.measure.selfplay import ScoreSummary, summarise, summary_dict
 from hanabi_rl.play.episodes import evaluation_decks, play_games
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import share_link
-from hanabi_rl.evaluate.intervals import Interval, mean_interval
+from hanabi_rl.measure.intervals import Interval, mean_interval
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, GameRecords, Purpose, evaluation_decks, play_games
 
 if TYPE_CHECKING:

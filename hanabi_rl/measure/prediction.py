@@ -12,10 +12,10 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
-from hanabi_rl.evaluate.chunks import in_chunks, join_chunks
-from hanabi_rl.evaluate.intervals import Interval, bootstrap_ratio
 from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.learning.trajectories import Trajectory, replay
+from hanabi_rl.measure.chunks import in_chunks, join_chunks
+from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, evaluation_decks, play_games, step_seats
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.evaluate.intervals import Interval, jackknife_interval, mean_interval
+from hanabi_rl.measure.intervals import Interval, jackknife_interval, mean_interval
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,11 +10,11 @@ import numpy as np
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import exported_length, share_link
 from hanabi_rl.env.table import Table
-from hanabi_rl.evaluate.intervals import Interval
+from hanabi_rl.measure.intervals import Interval
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.evaluate.prediction import Decisions
+    from hanabi_rl.measure.prediction import Decisions
 
 MOVE_KINDS = ("play", "discard", "colour clue", "rank clue")
 TURNS_PER_BIN = 10

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from hanabi_rl.evaluate.selfplay import ScoreSummary, summarise
+from hanabi_rl.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.play.episodes import (
     DEFAULT_CHUNK,
     GameRecords,

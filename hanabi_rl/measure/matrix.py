@@ -12,9 +12,9 @@ import numpy as np
 
 from hanabi_rl.agents.loading import policy_hash
 from hanabi_rl.env.game import Rules
-from hanabi_rl.evaluate.cells import CellCache, CellKey, CellScores
-from hanabi_rl.evaluate.crossplay import evaluate_pair
-from hanabi_rl.evaluate.selfplay import ScoreSummary, summarise
+from hanabi_rl.measure.cells import CellCache, CellKey, CellScores
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.selfplay import ScoreSummary, summarise
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

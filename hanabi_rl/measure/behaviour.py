@@ -15,9 +15,9 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import State
-from hanabi_rl.evaluate.chunks import in_chunks, join_chunks
-from hanabi_rl.evaluate.intervals import Interval, bootstrap_ratio
 from hanabi_rl.learning.trajectories import replay
+from hanabi_rl.measure.chunks import in_chunks, join_chunks
+from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
 from hanabi_rl.papers.ah2ac2 import BEHAVIOUR
 
 if TYPE_CHECKING:
