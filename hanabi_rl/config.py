@@ -17,7 +17,7 @@ import tyro
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.networks import FEED_FORWARD, NetworkConfig
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.runs import check_resumable, read_config
+from hanabi_rl.runs.folder import check_resumable, read_config
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from hanabi_rl.config import (
 )
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.runs import write_config
+from hanabi_rl.runs.folder import write_config
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 CLASSES: dict[str, Any] = {

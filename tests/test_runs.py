@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hanabi_rl import runs
+from hanabi_rl.runs.folder import folder as runs
 from hanabi_rl.storage.files import read_json
 
 
@@ -60,7 +60,7 @@ def test_summary_carries_the_format_version(tmp_path: Path) -> None:
 
 LOOP = """
 import sys, time
-from hanabi_rl.runs import GracefulStop
+from hanabi_rl.runs.folder import GracefulStop
 with GracefulStop() as stop:
     print("started", flush=True)
     while not stop.requested:

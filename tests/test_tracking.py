@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from hanabi_rl.tracking import Progress, Tracker, announce_stage, format_seconds, read_metrics
+from hanabi_rl.runs.tracking import Progress, Tracker, announce_stage, format_seconds, read_metrics
 
 
 def test_each_line_is_one_json_object_with_the_step_first(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from hanabi_rl.learning.cloning import BC, BCState, game_batch
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.measure.prediction import Prediction, predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay, summary_dict
-from hanabi_rl.pipelines.session import Session, open_run_dir, open_session
 from hanabi_rl.play.demos import demo_games
-from hanabi_rl.runs import write_summary
+from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.session import Session, open_run_dir, open_session
+from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.plots import plot_bc
 from hanabi_rl.show.report import link_lines, score_table
-from hanabi_rl.tracking import Progress, read_metrics
 
 BEST_SELFPLAY, BEST_ACCURACY = "policy", "policy-accuracy"
 VALIDATION_SHARE = 0.1

@@ -14,10 +14,10 @@ from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.pipelines.bc import game_config
 from hanabi_rl.pipelines.clone import clone_rules, clone_title, reference_policy
 from hanabi_rl.pipelines.ppo import Training, reported_policy, selfplay_metrics, train_ppo, training_figures
-from hanabi_rl.pipelines.session import open_run_dir
-from hanabi_rl.runs import write_summary
+from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.session import open_run_dir
+from hanabi_rl.runs.tracking import announce_stage
 from hanabi_rl.show.report import link_lines, score_figures, score_table
-from hanabi_rl.tracking import announce_stage
 
 
 def run_br_bc(config: BRBCConfig) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.pipelines.bc import game_config
 from hanabi_rl.pipelines.clone import clone_rules, clone_title, reference_policy
 from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures
-from hanabi_rl.pipelines.session import open_run_dir
-from hanabi_rl.runs import write_summary
+from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.session import open_run_dir
+from hanabi_rl.runs.tracking import announce_stage
 from hanabi_rl.show.report import make_report, report_figures, report_table
-from hanabi_rl.tracking import announce_stage
 
 
 def run_hdr_ippo(config: HDRIPPOConfig) -> dict[str, Any]:

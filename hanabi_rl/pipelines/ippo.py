@@ -8,10 +8,10 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures
-from hanabi_rl.pipelines.session import open_run_dir
-from hanabi_rl.runs import write_summary
+from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.session import open_run_dir
+from hanabi_rl.runs.tracking import announce_stage
 from hanabi_rl.show.report import link_lines, score_figures, score_table
-from hanabi_rl.tracking import announce_stage
 
 
 def run_ippo(config: IPPOConfig) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.pipelines.session import Session, open_session
+from hanabi_rl.runs.session import Session, open_session
+from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.plots import plot_ppo
-from hanabi_rl.tracking import Progress, read_metrics
 
 
 def selfplay_metrics(policy: NetworkPolicy, config: PPOConfig) -> dict[str, float]:

@@ -12,9 +12,9 @@ import jax
 from hanabi_rl.config import flag_value, parse_args
 from hanabi_rl.data.games import load_games
 from hanabi_rl.learning.finite import NotFiniteError
-from hanabi_rl.pipelines.hosts import connected
 from hanabi_rl.pipelines.learners import LEARNERS
-from hanabi_rl.pipelines.session import per_seed
+from hanabi_rl.runs.hosts import connected
+from hanabi_rl.runs.session import per_seed
 
 FEW_GAMES = 500  # below this, the published 1,000-game schedule takes too few steps an epoch
 

@@ -41,11 +41,11 @@ from hanabi_rl.pipelines.grid import Point, SweepConfig, parse_sweep, with_value
 from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.ppo import reported_policy
 from hanabi_rl.pipelines.script import user_errors
-from hanabi_rl.pipelines.session import Stopped
+from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
 from hanabi_rl.show.matrix import matrix_table, write_matrix
 from hanabi_rl.storage.files import read_json
-from hanabi_rl.tracking import Progress, read_metrics
 
 _MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}  # a finished run of another length is another run
 

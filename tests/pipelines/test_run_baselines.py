@@ -13,7 +13,7 @@ from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.pipelines.br_bc import run_br_bc
 from hanabi_rl.pipelines.ippo import run_ippo, run_other_play
-from hanabi_rl.pipelines.session import Stopped
+from hanabi_rl.runs.session import Stopped
 
 ENVS, STEPS, UPDATES = 16, 12, 4
 FIELDS = {

@@ -12,7 +12,7 @@ from hanabi_rl.config import BCConfig, BCTraining, GameConfig, from_dict
 from hanabi_rl.data.games import load_games, save_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.pipelines.bc import run_bc, training_games
-from hanabi_rl.pipelines.session import Stopped
+from hanabi_rl.runs.session import Stopped
 
 MINIBATCHES = 15  # of 3 epochs
 

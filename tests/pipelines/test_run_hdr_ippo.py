@@ -12,7 +12,7 @@ import pytest
 from hanabi_rl.agents.loading import load_policy, policy_hash
 from hanabi_rl.config import BCTraining, HDRIPPOConfig, from_dict
 from hanabi_rl.pipelines.hdr_ippo import run_hdr_ippo
-from hanabi_rl.pipelines.session import Stopped
+from hanabi_rl.runs.session import Stopped
 
 ENVS, STEPS, UPDATES = 16, 12, 5
 CONTRACT = {

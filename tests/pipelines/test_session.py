@@ -10,7 +10,7 @@ import pytest
 from hanabi_rl.config import BCConfig
 from hanabi_rl.pipelines import script
 from hanabi_rl.pipelines.learners import LEARNERS
-from hanabi_rl.pipelines.session import Stopped, open_run_dir, per_seed
+from hanabi_rl.runs.session import Stopped, open_run_dir, per_seed
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

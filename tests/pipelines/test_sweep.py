@@ -14,8 +14,8 @@ from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.pipelines import sweep as sweeping
 from hanabi_rl.pipelines.grid import PAPER_KL_WEIGHTS, SweepConfig, parse_sweep
 from hanabi_rl.pipelines.learners import LEARNERS
-from hanabi_rl.pipelines.session import Stopped
 from hanabi_rl.pipelines.sweep import run_sweep
+from hanabi_rl.runs.session import Stopped
 from hanabi_rl.show.ablation import WeightResult, ablation_tables
 
 CONFIGS = Path(__file__).parents[2] / "configs"

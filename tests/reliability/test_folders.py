@@ -15,8 +15,8 @@ import pytest
 from training import Run, wait_for
 
 from hanabi_rl.config import BCConfig, from_dict
-from hanabi_rl.pipelines.session import open_run_dir
-from hanabi_rl.runs import create_run, locked, read_config
+from hanabi_rl.runs.folder import create_run, locked, read_config
+from hanabi_rl.runs.session import open_run_dir
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -97,8 +97,8 @@ def test_a_config_that_is_given_in_python_is_checked_too(finished: Run) -> None:
 READ_ONLY = """
 from pathlib import Path
 from hanabi_rl.config import BCConfig, from_dict
-from hanabi_rl.pipelines.session import open_run_dir
-from hanabi_rl.runs import read_config
+from hanabi_rl.runs.session import open_run_dir
+from hanabi_rl.runs.folder import read_config
 import dataclasses
 folder = Path({folder!r})
 config = dataclasses.replace(from_dict(BCConfig, read_config(folder)), run_dir=str(folder), resume=True)
