@@ -7,7 +7,7 @@ python train/sweep.py --sweep bc-grid --data games.safetensors
 
 from pathlib import Path
 
-from hanabi_rl.pipelines.sweep import main
+from hanabi_rl.launch.sweep import main
 
 if __name__ == "__main__":
     main(Path(__file__).parents[1] / "configs")

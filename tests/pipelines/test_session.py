@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hanabi_rl.config import BCConfig
-from hanabi_rl.pipelines import script
+from hanabi_rl.launch import script
 from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.runs.session import Stopped, open_run_dir, per_seed
 

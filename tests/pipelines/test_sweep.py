@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from hanabi_rl.config import BCConfig, BCTraining, HDRIPPOConfig, IPPOConfig
+from hanabi_rl.launch import sweep as sweeping
+from hanabi_rl.launch.grid import PAPER_KL_WEIGHTS, SweepConfig, parse_sweep
+from hanabi_rl.launch.sweep import run_sweep
 from hanabi_rl.measure.prediction import Prediction
-from hanabi_rl.pipelines import sweep as sweeping
-from hanabi_rl.pipelines.grid import PAPER_KL_WEIGHTS, SweepConfig, parse_sweep
 from hanabi_rl.pipelines.learners import LEARNERS
-from hanabi_rl.pipelines.sweep import run_sweep
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.show.ablation import WeightResult, ablation_tables
 

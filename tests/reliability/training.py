@@ -19,7 +19,7 @@ PATIENCE_S = 300.0  # for a machine under load; no test depends on how long anyt
 
 # The server imports the package once; each run is a process forked from it, before JAX has started any thread.
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["hanabi_rl.pipelines.script"])
+_context.set_forkserver_preload(["hanabi_rl.launch.script"])
 
 
 class Run:
@@ -111,7 +111,7 @@ def _train(algo: str, args: list[str], log: Path, cache: str | None, devices: in
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    from hanabi_rl.pipelines.script import main
+    from hanabi_rl.launch.script import main
 
     sys.argv = [f"train/{algo}.py", *args]
     main(ROOT / "configs", algo)

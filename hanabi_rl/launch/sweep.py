@@ -32,15 +32,15 @@ from hanabi_rl.config import (
     saved_config,
 )
 from hanabi_rl.data.games import Games, load_games
+from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
+from hanabi_rl.launch.script import user_errors
 from hanabi_rl.measure.cells import CellCache
 from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.pipelines.bc import game_config, training_games
 from hanabi_rl.pipelines.clone import REFERENCE, bc_config, clone_rules
-from hanabi_rl.pipelines.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.pipelines.ppo import reported_policy
-from hanabi_rl.pipelines.script import user_errors
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
