@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import tyro
 
+from hanabi_rl.algorithms.registry import LEARNERS
 from hanabi_rl.config import PPOConfig, RunConfig, flag_value, from_dict, parse_args
-from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.storage.trees import nested
 
 PAPER_KL_WEIGHTS = (0.0, 0.01, 0.08, 0.13, 0.2, 0.3, 0.5, 0.7)

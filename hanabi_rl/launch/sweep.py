@@ -20,6 +20,10 @@ import numpy as np
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import Policy
+from hanabi_rl.algorithms.bc import game_config, training_games
+from hanabi_rl.algorithms.clone import REFERENCE, bc_config, clone_rules
+from hanabi_rl.algorithms.loop import reported_policy
+from hanabi_rl.algorithms.registry import LEARNERS
 from hanabi_rl.config import (
     MAY_DIFFER_ON_RESUME,
     BCConfig,
@@ -37,10 +41,6 @@ from hanabi_rl.launch.script import user_errors
 from hanabi_rl.measure.cells import CellCache
 from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.measure.prediction import predict
-from hanabi_rl.pipelines.bc import game_config, training_games
-from hanabi_rl.pipelines.clone import REFERENCE, bc_config, clone_rules
-from hanabi_rl.pipelines.learners import LEARNERS
-from hanabi_rl.pipelines.ppo import reported_policy
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl

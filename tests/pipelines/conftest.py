@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from hanabi_rl.algorithms.bc import run_bc
 from hanabi_rl.config import BCConfig, BCTraining, GameConfig
 from hanabi_rl.data.games import save_games
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.pipelines.bc import run_bc
 from hanabi_rl.runs.tracking import Progress
 
 GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)

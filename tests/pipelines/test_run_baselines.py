@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.loading import load_policy, policy_hash
+from hanabi_rl.algorithms.br_bc import run_br_bc
+from hanabi_rl.algorithms.ippo import run_ippo, run_other_play
 from hanabi_rl.config import BCTraining, BRBCConfig, GameConfig, IPPOConfig
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.pipelines.br_bc import run_br_bc
-from hanabi_rl.pipelines.ippo import run_ippo, run_other_play
 from hanabi_rl.runs.session import Stopped
 
 ENVS, STEPS, UPDATES = 16, 12, 4
@@ -75,7 +75,7 @@ def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: 
 def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
     br_bc: Any, bc_run: Any, interrupt_at: Any, state_of: Any, tmp_path: Path
 ) -> None:
-    interrupt_at("hanabi_rl.pipelines.ppo", 3 * ENVS * STEPS)
+    interrupt_at("hanabi_rl.algorithms.loop", 3 * ENVS * STEPS)
     folder = tmp_path / "run"
     with pytest.raises(Stopped):
         run_br_bc(br_bc_config(bc_run, run_dir=str(folder)))

@@ -8,10 +8,10 @@ import pytest
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.bc import run_bc, training_games
 from hanabi_rl.config import BCConfig, BCTraining, GameConfig, from_dict
 from hanabi_rl.data.games import load_games, save_games
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.pipelines.bc import run_bc, training_games
 from hanabi_rl.runs.session import Stopped
 
 MINIBATCHES = 15  # of 3 epochs
@@ -70,7 +70,7 @@ def test_the_kept_policies_are_the_best(bc_run: Any, lines_of: Any) -> None:
 def test_an_interrupted_run_ends_like_one_that_was_not(
     stop: int, bc_run: Any, bc_config: Any, interrupt_at: Any, lines_of: Any, state_of: Any, tmp_path: Path
 ) -> None:
-    interrupt_at("hanabi_rl.pipelines.bc", stop)
+    interrupt_at("hanabi_rl.algorithms.bc", stop)
     config: BCConfig = bc_config(run_dir=str(tmp_path / "run"))
     with pytest.raises(Stopped, match="continue with --resume --run-dir") as stopped:
         run_bc(config)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.loading import load_policy, policy_hash
+from hanabi_rl.algorithms.hdr_ippo import run_hdr_ippo
 from hanabi_rl.config import BCTraining, HDRIPPOConfig, from_dict
-from hanabi_rl.pipelines.hdr_ippo import run_hdr_ippo
 from hanabi_rl.runs.session import Stopped
 
 ENVS, STEPS, UPDATES = 16, 12, 5
@@ -96,7 +96,7 @@ def test_the_clone_is_the_chosen_one(run: Any) -> None:
 def test_an_interrupted_run_ends_like_one_that_was_not(
     stop: int, run: Any, config: Any, interrupt_at: Any, lines_of: Any, state_of: Any, tmp_path: Path
 ) -> None:
-    interrupt_at("hanabi_rl.pipelines.ppo", stop * ENVS * STEPS)
+    interrupt_at("hanabi_rl.algorithms.loop", stop * ENVS * STEPS)
     folder = tmp_path / "run"
     given = {"run_dir": str(folder), "bc_policy": str(run[0] / "bc")}
     with pytest.raises(Stopped, match="continue with --resume --run-dir") as stopped:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hanabi_rl.algorithms.registry import LEARNERS
 from hanabi_rl.config import BCConfig
 from hanabi_rl.launch import script
-from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.runs.session import Stopped, open_run_dir, per_seed
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hanabi_rl.algorithms.registry import LEARNERS
 from hanabi_rl.config import BCConfig, BCTraining, HDRIPPOConfig, IPPOConfig
 from hanabi_rl.launch import sweep as sweeping
 from hanabi_rl.launch.grid import PAPER_KL_WEIGHTS, SweepConfig, parse_sweep
 from hanabi_rl.launch.sweep import run_sweep
 from hanabi_rl.measure.prediction import Prediction
-from hanabi_rl.pipelines.learners import LEARNERS
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.show.ablation import WeightResult, ablation_tables
 
@@ -156,7 +156,7 @@ def test_a_finished_sweep_runs_nothing(swept: Path, base: Any, points: Any, call
 def test_a_broken_run_is_resumed_and_ends_like_the_others(
     swept: Path, base: Any, points: Any, calls: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
-    interrupt_at("hanabi_rl.pipelines.ppo", 2 * ENVS * STEPS)
+    interrupt_at("hanabi_rl.algorithms.loop", 2 * ENVS * STEPS)
     with pytest.raises(Stopped):
         run_sweep(small_sweep(tmp_path), base, points)
     first = runs_of(tmp_path)[0]

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hanabi_rl.algorithms.bc import run_bc
+from hanabi_rl.algorithms.ippo import run_ippo
 from hanabi_rl.config import BCConfig, GameConfig, IPPOConfig
 from hanabi_rl.learning import finite, losses
 from hanabi_rl.learning.cloning import BC
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.pipelines.bc import run_bc
-from hanabi_rl.pipelines.ippo import run_ippo
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 
 GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)

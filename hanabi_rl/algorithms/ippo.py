@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from hanabi_rl.algorithms.loop import Training, reported_policy, train_ppo, training_figures
 from hanabi_rl.config import IPPOConfig
 from hanabi_rl.learners.other_play import renamed_colors
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures
 from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import announce_stage

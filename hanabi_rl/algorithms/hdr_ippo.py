@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
+from hanabi_rl.algorithms.bc import game_config
+from hanabi_rl.algorithms.clone import clone_rules, clone_title, reference_policy
+from hanabi_rl.algorithms.loop import Training, reported_policy, train_ppo, training_figures
 from hanabi_rl.config import HDRIPPOConfig
 from hanabi_rl.learners.hdr_ippo import hdr_ippo, init_from_bc
 from hanabi_rl.learning import parallel
-from hanabi_rl.pipelines.bc import game_config
-from hanabi_rl.pipelines.clone import clone_rules, clone_title, reference_policy
-from hanabi_rl.pipelines.ppo import Training, reported_policy, train_ppo, training_figures
 from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import announce_stage

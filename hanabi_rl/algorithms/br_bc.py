@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.bc import game_config
+from hanabi_rl.algorithms.clone import clone_rules, clone_title, reference_policy
+from hanabi_rl.algorithms.loop import Training, reported_policy, selfplay_metrics, train_ppo, training_figures
 from hanabi_rl.config import BRBCConfig, PPOConfig
 from hanabi_rl.learners.br_bc import mixed_lineups
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.pipelines.bc import game_config
-from hanabi_rl.pipelines.clone import clone_rules, clone_title, reference_policy
-from hanabi_rl.pipelines.ppo import Training, reported_policy, selfplay_metrics, train_ppo, training_figures
 from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import announce_stage
