@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots import make_bot
+from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.matrix import Agent, Setting, play_matrix

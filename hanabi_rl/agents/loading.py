@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from hanabi_rl.agents.bots import BOTS, bot_version, make_bot
+from hanabi_rl.agents.bots.registry import BOTS, bot_version, make_bot
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy, load_published
 from hanabi_rl.config import from_dict

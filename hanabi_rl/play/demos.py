@@ -38,7 +38,7 @@ def demo_games(rules: Rules, bot: str = "convention", num_games: int = 1000, see
 
 def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
     """Where the cache keeps these games, by bot, its version, players, games, seed and a hash of the rules."""
-    from hanabi_rl.agents.bots import bot_version
+    from hanabi_rl.agents.bots.registry import bot_version
 
     rules_hash = hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:8]
     name = f"{bot_version(bot)}-{rules.num_players}p-{num_games}-s{seed}-{rules_hash}.safetensors"
@@ -54,7 +54,7 @@ def cache_folder() -> Path:
 def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
     """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with the shorter one."""
     # Imported here, against the direction of the rooms: a demonstration is an evaluated game.
-    from hanabi_rl.agents.bots import make_bot
+    from hanabi_rl.agents.bots.registry import make_bot
     from hanabi_rl.play.episodes import play_games
 
     if num_games < 1:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.bots import BOTS, bot_version, make_bot
+from hanabi_rl.agents.bots.registry import BOTS, bot_version, make_bot
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules

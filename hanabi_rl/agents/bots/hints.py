@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.inference import (
+from hanabi_rl.agents.bots.inference import (
     Board,
     Public,
     Reading,
@@ -18,7 +18,7 @@ from hanabi_rl.agents.inference import (
     soon_playable,
     union_and_repeats,
 )
-from hanabi_rl.agents.obs_view import ObsView
+from hanabi_rl.agents.bots.obs_view import ObsView
 from hanabi_rl.env.game import Rules
 
 

@@ -1,6 +1,6 @@
 """`bot:convention`: a human-style convention player for 2 to 5 players, from its own observations alone.
 
-Its conventions, which `hanabi_rl.agents.inference` reads:
+Its conventions, which `hanabi_rl.agents.bots.inference` reads:
 
 - *Chop.* Everyone discards known trash first, else the oldest card without a hint.
 - *Focus.* A hint is about one card: the chop if it is newly touched, else the newest newly touched card. Off the chop
@@ -20,8 +20,8 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.hints import judge_hints
-from hanabi_rl.agents.inference import (
+from hanabi_rl.agents.bots.hints import judge_hints
+from hanabi_rl.agents.bots.inference import (
     Board,
     Public,
     Reading,
@@ -31,7 +31,7 @@ from hanabi_rl.agents.inference import (
     read_hands,
     read_hint,
 )
-from hanabi_rl.agents.obs_view import ObsView, to_set, view
+from hanabi_rl.agents.bots.obs_view import ObsView, to_set, view
 from hanabi_rl.env.game import Rules
 
 ILLEGAL = -1e10
@@ -101,7 +101,7 @@ def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
 
 
 class _Thresholds:
-    """When to act, in the units of `hanabi_rl.agents.hints.Values`; tuned with them."""
+    """When to act, in the units of `hanabi_rl.agents.bots.hints.Values`; tuned with them."""
 
     URGENT_DANGER = 5.0  # what the next player would lose, from which a hint goes before a play ...
     URGENT = 6.0  # ... if it is worth this

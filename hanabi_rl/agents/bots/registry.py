@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.convention import ILLEGAL, ConventionBot
+from hanabi_rl.agents.bots.convention import ILLEGAL, ConventionBot
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.game import Rules
 

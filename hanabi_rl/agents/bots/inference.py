@@ -1,4 +1,4 @@
-"""What everybody knows about every hand: hints read by the conventions of `hanabi_rl.agents.convention`.
+"""What everybody knows about every hand: hints read by the conventions of `hanabi_rl.agents.bots.convention`.
 
 All of it follows from public events alone (the table, the hints and who they touched), never from what one seat sees,
 so every seat keeps the same `Public` and can foresee how another will read a hint. Rows are players relative to the
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.obs_view import ObsView, to_set
+from hanabi_rl.agents.bots.obs_view import ObsView, to_set
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.words import materialize
 
