@@ -1,13 +1,15 @@
 """Seconds of a behavioural-cloning epoch, ours against a plain implementation, on one pinned core.
 
-    python benchmarks/bc_epoch.py --json                                  # 1,000 games, batch 128: minutes an epoch
-    python benchmarks/bc_epoch.py --games 256 --batch-size 128 --json     # scaled down
+    python benchmarks/bc_epoch.py --json                                  # 1,000 games, batch 128:
+    minutes an epoch python benchmarks/bc_epoch.py --games 256 --batch-size 128 --json     # scaled
+    down
 
-Two-player games of our convention bot, the paper's network (embedding 1024, LSTM 512, decoder 256, dropout 0.5), AdamW.
-`plain` replays the games of every batch with jaxmarl, one network call a timestep, in float32 over the padded length of
-the data (89 moves); `ours` replays them in our environment over the longest game, in the precision that `auto` chooses
-on this machine, `float32` without mixed precision. Ours permutes colours, plain does not. The sides alternate in one
-process, in core seconds (see `common`); an epoch is its minibatches alone, without evaluation.
+Two-player games of our convention bot, the paper's network (embedding 1024, LSTM 512, decoder 256,
+dropout 0.5), AdamW. `plain` replays the games of every batch with jaxmarl, one network call a
+timestep, in float32 over the padded length of the data (89 moves); `ours` replays them in our
+environment over the longest game, in the precision that `auto` chooses on this machine, `float32`
+without mixed precision. Ours permutes colours, plain does not. The sides alternate in one process,
+in core seconds (see `common`); an epoch is its minibatches alone, without evaluation.
 """
 
 import sys
@@ -48,7 +50,9 @@ class PlainActor(nn.Module):
     def __call__(self, obs: jax.Array, reset: jax.Array, legal: jax.Array) -> jax.Array:
         """Time first: obs [T, B, O], reset [T, B], legal [T, B, A] -> logits [T, B, A]."""
         x = nn.gelu(nn.LayerNorm()(nn.Dense(1024)(obs)))
-        lstm = nn.scan(Cell, variable_broadcast="params", in_axes=0, out_axes=0, split_rngs={"params": False})
+        lstm = nn.scan(
+            Cell, variable_broadcast="params", in_axes=0, out_axes=0, split_rngs={"params": False}
+        )
         carry = (jnp.zeros((obs.shape[1], 512)), jnp.zeros((obs.shape[1], 512)))
         _, x = lstm(512)(carry, (x, reset))
         x = nn.Dropout(0.5, deterministic=False)(nn.gelu(nn.Dense(256)(x)))
@@ -72,7 +76,9 @@ def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
             legal = env.get_legal_moves(state)
             seen = [jnp.stack([values[a] for a in env.agents]) for values in (obs, legal)]
             decided = (jnp.arange(env.num_agents) == mover) & (move != env.num_moves - 1)
-            after, state, *_ = env.step_env(jax.random.key(0), state, {a: own[i] for i, a in enumerate(env.agents)})
+            after, state, *_ = env.step_env(
+                jax.random.key(0), state, {a: own[i] for i, a in enumerate(env.agents)}
+            )
             return (after, state), (*seen, own, decided)
 
         return jax.lax.scan(turn, (obs, state), actions)[1]
@@ -91,7 +97,9 @@ def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
 
         def loss(params: Any) -> jax.Array:
             logits = net.apply(params, obs, reset, legal, rngs={"dropout": dropout_key})
-            log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]
+            log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[
+                ..., 0
+            ]
             return -jnp.sum(decided * log_prob) / jnp.sum(decided)
 
         change, opt_state = optimizer.update(jax.grad(loss)(params), opt_state, params)
@@ -99,7 +107,9 @@ def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
 
     size, moves = games.rules.obs_size, int(env.num_moves)
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    params = net.init(keys, jnp.zeros((1, 1, size)), jnp.zeros((1, 1), bool), jnp.ones((1, 1, moves)))
+    params = net.init(
+        keys, jnp.zeros((1, 1, size)), jnp.zeros((1, 1), bool), jnp.ones((1, 1, moves))
+    )
     decks = np.stack(np.divmod(games.decks, games.rules.num_ranks), axis=-1)
     order = BatchLoader(len(games), batch_size, 0)
     batches = [(decks[b.index], games.actions[b.index]) for b in order.rest_of_epoch()]
@@ -109,10 +119,15 @@ def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
 def ours(games: Games, batch_size: int, precision: Precision) -> tuple[Any, Any, list[Any]]:
     """Our compiled step, first state, and the batches of an epoch."""
     order = BatchLoader(len(games), batch_size, 0)
-    learner = BC(BCTraining(batch_size=batch_size), games.rules, order.batches_per_epoch * 100, precision)
+    learner = BC(
+        BCTraining(batch_size=batch_size), games.rules, order.batches_per_epoch * 100, precision
+    )
     state = parallel.replicate(jax.jit(learner.init)(jax.random.key(0)))
     key = jax.random.key(1)
-    batches = [parallel.shard(game_batch(games, b, key, permute_colors=True)) for b in order.rest_of_epoch()]
+    batches = [
+        parallel.shard(game_batch(games, b, key, permute_colors=True))
+        for b in order.rest_of_epoch()
+    ]
     return learner.compile_update(), state, batches
 
 
@@ -146,7 +161,11 @@ def measure(games: int = 1000, batch_size: int = 128, repeats: int = 3) -> commo
         executable, seconds = common.compiled(function, state, batches[0])
         record[f"{name}_compile_s"] = round(seconds, 1)
         print(f"{name}: compiled in {seconds:.1f} s", file=sys.stderr)
-        step = executable if name == "plain" else (lambda state, batch, run=executable: run(state, batch)[0])
+        step = (
+            executable
+            if name == "plain"
+            else (lambda state, batch, run=executable: run(state, batch)[0])
+        )
         state = jax.block_until_ready(step(state, batches[0]))  # touches memory for the first time
         sides[name] = epoch(step, state, batches)
     seconds_of = common.alternate(sides, repeats, unit=" s")
@@ -155,7 +174,10 @@ def measure(games: int = 1000, batch_size: int = 128, repeats: int = 3) -> commo
         record |= common.median_of(f"{key}_s", seconds_of[name], 2)
     for key, name in {"ratio": fastest, "ratio_float32": "float32"}.items():
         record |= common.ratio_of(key, seconds_of["plain"], seconds_of[name])
-    lengths = {"longest_game": int(recorded.num_actions.max()), "padded_length": recorded.actions.shape[1]}
+    lengths = {
+        "longest_game": int(recorded.num_actions.max()),
+        "padded_length": recorded.actions.shape[1],
+    }
     return record | lengths | {"precision": jnp.dtype(factor_dtype("auto")).name}
 
 

@@ -1,9 +1,12 @@
-"""What the benchmarks share: one pinned core, sides that alternate, medians with their spread, a table and JSON.
+"""What the benchmarks share: one pinned core, sides that alternate, medians with their spread, a
+table and JSON.
 
-The machines at hand are shared and noisy. A benchmark therefore compares within one run, the sides in turn, and what
-runs on one pinned core is timed by `core_seconds`, which do not pass while another process has the core.
+The machines at hand are shared and noisy. A benchmark therefore compares within one run, the sides
+in turn, and what runs on one pinned core is timed by `core_seconds`, which do not pass while
+another process has the core.
 
-JAX counts the cores when it starts, and reads there whether it may keep what it compiled: a benchmark imports this
+JAX counts the cores when it starts, and reads there whether it may keep what it compiled: a
+    benchmark imports this
 first, and calls `pin_one_core` before it imports JAX.
 """
 
@@ -30,22 +33,24 @@ def pin_one_core() -> None:
 
 
 def core_seconds() -> float:
-    """Seconds of processor time of this process, all threads together: on one pinned core and an idle machine, the
-    time that passes. With an accelerator, the time that passes."""
+    """Seconds of processor time of this process, all threads together: on one pinned core and an
+    idle machine, the time that passes. With an accelerator, the time that passes."""
     import jax
 
     return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
 
 
 def compiled(function: Any, *args: Any) -> tuple[Any, float]:
-    """A jitted function compiled for these arguments, and the core seconds that took, tracing included."""
+    """A jitted function compiled for these arguments, and the core seconds that took, tracing
+    included."""
     started = core_seconds()
     executable = function.lower(*args).compile()
     return executable, core_seconds() - started
 
 
 def needed_bytes(executable: Any) -> int:
-    """What XLA says a compiled function needs at once: arguments, results and temporaries, reused buffers once."""
+    """What XLA says a compiled function needs at once: arguments, results and temporaries, reused
+    buffers once."""
     memory = executable.memory_analysis()
     return int(
         memory.argument_size_in_bytes
@@ -56,9 +61,13 @@ def needed_bytes(executable: Any) -> int:
 
 
 def repeated(
-    executable: Any, args: tuple[Any, ...], following: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]], work: int
+    executable: Any,
+    args: tuple[Any, ...],
+    following: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]],
+    work: int,
 ) -> Callable[[], float]:
-    """One side of a comparison: a call does `work` once more and returns how much of it is done in a core second.
+    """One side of a comparison: a call does `work` once more and returns how much of it is done in
+    a core second.
 
     Args:
         args: of the first call.
@@ -75,7 +84,9 @@ def repeated(
     return advance
 
 
-def alternate(sides: dict[str, Callable[[], float]], repeats: int, unit: str = "/s") -> dict[str, list[float]]:
+def alternate(
+    sides: dict[str, Callable[[], float]], repeats: int, unit: str = "/s"
+) -> dict[str, list[float]]:
     """Calls every side in turn, `repeats` times over; each returns its figure."""
     figures: dict[str, list[float]] = {name: [] for name in sides}
     for repeat in range(repeats):
@@ -104,13 +115,20 @@ def machine() -> Record:
     import jax
 
     info = Path("/proc/cpuinfo")
-    models = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    models = [
+        line.split(":")[1].strip()
+        for line in info.read_text().splitlines()
+        if line.startswith("model name")
+    ]
     used = len(os.sched_getaffinity(0))
     return {
-        "machine": f"{models[0] if models else platform.machine()}, {used} of {os.cpu_count()} cores used",
+        "machine": f"{models[0] if models else platform.machine()}, {used} of {os.cpu_count()} "
+        "cores used",
         "device": jax.devices()[0].device_kind,
         "versions": f"Python {platform.python_version()}, jax {jax.__version__}",
-        "malloc": os.environ.get("GLIBC_TUNABLES", "default"),  # huge pages matter: docs/performance.md
+        "malloc": os.environ.get(
+            "GLIBC_TUNABLES", "default"
+        ),  # huge pages matter: docs/performance.md
     }
 
 
@@ -119,11 +137,17 @@ def run(doc: str | None, measure: Callable[..., Record]) -> None:
 
     Prints a table on stderr, and with --json one line of JSON as the last line of stdout.
     """
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, parameter in inspect.signature(measure).parameters.items():
         default = parameter.default
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=f"{default}")
-    parser.add_argument("--json", action="store_true", help="also print the record as one line of JSON")
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=type(default), default=default, help=f"{default}"
+        )
+    parser.add_argument(
+        "--json", action="store_true", help="also print the record as one line of JSON"
+    )
     args = vars(parser.parse_args())
     as_json = args.pop("json")
     record = measure(**args) | args | machine()

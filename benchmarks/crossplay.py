@@ -2,13 +2,15 @@
 
     python benchmarks/crossplay.py --json
 
-`lstm_1000_games_s`: 1,000 two-player self-play games with the paper's network (embedding 1024, LSTM 512, decoder 256),
-float32, randomly initialised. Such a policy loses its three lives within about 13 turns. So that its games last as long
-as people's (`lstm_mean_turns`; 65 in the paper's data) it plays with `lives` life tokens instead of 3, and samples.
+`lstm_1000_games_s`: 1,000 two-player self-play games with the paper's network (embedding 1024, LSTM
+512, decoder 256), float32, randomly initialised. Such a policy loses its three lives within about
+13 turns. So that its games last as long as people's (`lstm_mean_turns`; 65 in the paper's data) it
+plays with `lives` life tokens instead of 3, and samples.
 
-`bot_matrix_s`: a 10 x 10 matrix, two players, 1,000 decks a cell in every seating (100,000 games as cell (i, j) is
-cell (j, i)), cache off. The agents are variants of `bot:convention` and `bot:random` that now and then, as a hash of
-what they see says, do the first legal action instead; how often is a parameter.
+`bot_matrix_s`: a 10 x 10 matrix, two players, 1,000 decks a cell in every seating (100,000 games as
+    cell (i, j) is
+cell (j, i)), cache off. The agents are variants of `bot:convention` and `bot:random` that now and
+then, as a hash of what they see says, do the first legal action instead; how often is a parameter.
 
 Times are medians over repetitions with the least and the most; compile time is apart.
 """
@@ -48,7 +50,9 @@ class CarelessBot:
         """See `Policy.init_carry`."""
         return self.bot.init_carry(batch)
 
-    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
+    ) -> tuple[Any, jax.Array]:
         """See `Policy.step`."""
         carry, logits = self.bot.step(carry, obs, legal, reset)
         factors = np.random.default_rng(0).uniform(size=self.rules.obs_size).astype(np.float32)
@@ -81,7 +85,10 @@ def timed(name: str, play: Callable[[], Any], repeats: int) -> common.Record:
         started = time.perf_counter()
         play()
         seconds.append(time.perf_counter() - started)
-        print(f"{name} {repeat}/{repeats}: {seconds[-1]:.2f} s{'' if repeat else ' (compiles)'}", file=sys.stderr)
+        print(
+            f"{name} {repeat}/{repeats}: {seconds[-1]:.2f} s{'' if repeat else ' (compiles)'}",
+            file=sys.stderr,
+        )
     first, *runs = seconds
     record = common.median_of(f"{name}_s", runs, 2)
     return record | {f"{name}_compile_s": round(first - record[f"{name}_s"], 2)}

@@ -2,11 +2,14 @@
 
     python benchmarks/env_steps.py --players 2 --json
 
-1024 environments play random legal moves. Each side computes legal moves, reward, done and auto-reset at every step,
-and (but for `ratio_no_obs`) the float32 observations of all seats. As in play, an observation is read before the next
-move: one number, which one not known in advance, goes into the key that draws it. One that is only computed, or read in
-the step that makes it, XLA may never write. The sides alternate in one process, in core seconds (see `common`). Ours
-draws a move by its number among the legal ones, jaxmarl's interface by an argmax over noise.
+1024 environments play random legal moves. Each side computes legal moves, reward, done and
+auto-reset at every step, and (but for `ratio_no_obs`) the float32 observations of all seats. As in
+play, an observation is read before the next
+move: one number, which one not known in advance, goes into the key that draws it. One that is only
+    computed, or read in
+the step that makes it, XLA may never write. The sides alternate in one process, in core seconds
+(see `common`). Ours draws a move by its number among the legal ones, jaxmarl's interface by an
+argmax over noise.
 """
 
 import sys
@@ -47,7 +50,11 @@ def ours(players: int, num_envs: int, steps: int, with_obs: bool) -> tuple[Loop,
 
 def multi_agent(env: Any, num_envs: int, steps: int) -> tuple[Loop, Any]:
     """An environment with jaxmarl's interface (its own, or our adapter) under vmap."""
-    reset, advance, legal_moves = jax.vmap(env.reset), jax.vmap(env.step), jax.vmap(env.get_legal_moves)
+    reset, advance, legal_moves = (
+        jax.vmap(env.reset),
+        jax.vmap(env.step),
+        jax.vmap(env.get_legal_moves),
+    )
 
     def step(carry: Any, _: None) -> tuple[Any, None]:
         state, obs, key, total = carry
@@ -64,7 +71,8 @@ def multi_agent(env: Any, num_envs: int, steps: int) -> tuple[Loop, Any]:
 
 
 def _read(obs: jax.Array, total: jax.Array) -> jax.Array:
-    """One number of the observation, which one unknown in advance: all of it must have been written."""
+    """One number of the observation, which one unknown in advance: all of it must have been
+    written."""
     place = [total.astype(jnp.int32) % size for size in obs.shape]
     return jax.lax.dynamic_slice(obs, place, [1] * obs.ndim).sum()
 
@@ -82,7 +90,10 @@ def measure(players: int = 2, num_envs: int = 1024, repeats: int = 9) -> common.
     """Times every side; returns the JSON record."""
     native_steps, peer_steps = 100, 5
     sides = {
-        "jaxmarl": (multi_agent(jaxmarl.make("hanabi", num_agents=players), num_envs, peer_steps), peer_steps),
+        "jaxmarl": (
+            multi_agent(jaxmarl.make("hanabi", num_agents=players), num_envs, peer_steps),
+            peer_steps,
+        ),
         "ours": (ours(players, num_envs, native_steps, with_obs=True), native_steps),
         "ours_no_obs": (ours(players, num_envs, native_steps, with_obs=False), native_steps),
         "adapter": (multi_agent(make_jaxmarl(players), num_envs, 20), 20),
@@ -93,13 +104,19 @@ def measure(players: int = 2, num_envs: int = 1024, repeats: int = 9) -> common.
         executable, seconds = common.compiled(loop, carry)
         compile_s[name] = round(seconds, 2)
         print(f"{name}: compiled in {seconds:.1f} s", file=sys.stderr)
-        advance[name] = common.repeated(executable, (carry,), lambda carry, _: (carry,), num_envs * steps)
+        advance[name] = common.repeated(
+            executable, (carry,), lambda carry, _: (carry,), num_envs * steps
+        )
         advance[name]()
     rates = common.alternate(advance, repeats)
     record: common.Record = {}
     for name, values in rates.items():
         record |= common.median_of(f"{name}_per_s", values)
-    for key, name in {"ratio": "ours", "ratio_no_obs": "ours_no_obs", "adapter_ratio": "adapter"}.items():
+    for key, name in {
+        "ratio": "ours",
+        "ratio_no_obs": "ours_no_obs",
+        "adapter_ratio": "adapter",
+    }.items():
         record |= common.ratio_of(key, rates[name], rates["jaxmarl"])
     return record | {"compile_s": compile_s}
 

@@ -2,12 +2,13 @@
 
     python benchmarks/floor.py --json
 
-The update of `update.py` (64 x 128 steps, embedding 1024, LSTM 512, decoder 256, critic 512, 4 epochs x 4 minibatches)
-multiplies matrices when it collects (forward, the policy's and the clone's, one timestep at a time) and when it learns
-(forward, and the gradients of kernels and inputs; the recurrent kernel's product one timestep at a time, its gradient
-at once). `mflop_per_step` is what that takes per environment step; `<precision>_gflops` the rate at which these
-products run by themselves in core seconds, `<precision>_steps_per_s` the environment steps a second if an update did
-nothing else.
+The update of `update.py` (64 x 128 steps, embedding 1024, LSTM 512, decoder 256, critic 512, 4
+epochs x 4 minibatches) multiplies matrices when it collects (forward, the policy's and the clone's,
+one timestep at a time) and when it learns (forward, and the gradients of kernels and inputs; the
+recurrent kernel's product one timestep at a time, its gradient at once). `mflop_per_step` is what
+that takes per environment step; `<precision>_gflops` the rate at which these products run by
+themselves in core seconds, `<precision>_steps_per_s` the environment steps a second if an update
+did nothing else.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,8 @@ from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import dot, dot_transposed, kernel_gradient, product
 
 EPOCHS, MINIBATCHES = 4, 4
-REPEATED = 4  # in one compiled call, so that its memory is fresh from the operating system only once
+# in one compiled call, so that its memory is fresh from the operating system only once
+REPEATED = 4
 
 
 class Work(NamedTuple):
@@ -42,16 +44,31 @@ class Work(NamedTuple):
         stacked = jnp.stack([varied] * REPEATED)
 
         def calls(*args: jax.Array) -> Any:
-            return jax.lax.map(lambda last: jax.tree.map(jnp.sum, self.function(*args[:-1], last)), args[-1])
+            return jax.lax.map(
+                lambda last: jax.tree.map(jnp.sum, self.function(*args[:-1], last)), args[-1]
+            )
 
         executable = jax.jit(calls).lower(*fixed, stacked).compile()
         return lambda: jax.block_until_ready(executable(*fixed, stacked))
 
 
-def layers(rules: Rules, network: NetworkConfig) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(inputs, outputs) of the actor's layers but the recurrent one, first layer first, and of the critic's."""
-    embedding, lstm, decoder, critic = network.embedding[0], network.lstm[0], network.decoder[0], network.critic[0]
-    actor = [(rules.obs_size, embedding), (embedding, 4 * lstm), (lstm, decoder), (decoder, rules.num_moves)]
+def layers(
+    rules: Rules, network: NetworkConfig
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """(inputs, outputs) of the actor's layers but the recurrent one, first layer first, and of the
+    critic's."""
+    embedding, lstm, decoder, critic = (
+        network.embedding[0],
+        network.lstm[0],
+        network.decoder[0],
+        network.critic[0],
+    )
+    actor = [
+        (rules.obs_size, embedding),
+        (embedding, 4 * lstm),
+        (lstm, decoder),
+        (decoder, rules.num_moves),
+    ]
     return actor, [(lstm, critic), (critic, 1)]
 
 
@@ -66,7 +83,9 @@ def work(players: int, envs: int, steps: int, dtype: Any) -> list[Work]:
         return jax.random.normal(jax.random.key(0), shape)
 
     def every_timestep(multiply: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable[..., Any]:
-        return lambda xs, kernel: jax.lax.scan(lambda _, x: (None, multiply(x, kernel)), None, xs)[1]
+        return lambda xs, kernel: jax.lax.scan(lambda _, x: (None, multiply(x, kernel)), None, xs)[
+            1
+        ]
 
     def forward(x: jax.Array, kernel: jax.Array) -> jax.Array:
         return dot(x.astype(dtype), kernel)
@@ -86,7 +105,9 @@ def work(players: int, envs: int, steps: int, dtype: Any) -> list[Work]:
         """A tenth of the timesteps, to be quick."""
         some = max(1, steps // 10)
         args = (numbers(some, actors, shape[0]), numbers(*shape).astype(dtype))
-        return Work(steps / some, 2 * some * actors * shape[0] * shape[1], every_timestep(forward), args)
+        return Work(
+            steps / some, 2 * some * actors * shape[0] * shape[1], every_timestep(forward), args
+        )
 
     def learning(index: int, shape: tuple[int, int]) -> Work:
         args = (numbers(steps, batch, shape[0]), numbers(steps, batch, shape[1]), numbers(*shape))
@@ -94,12 +115,20 @@ def work(players: int, envs: int, steps: int, dtype: Any) -> list[Work]:
         return Work(minibatches, flop, learn_first if index == 0 else learn, args)
 
     def recurrence() -> list[Work]:
-        flop, kernel = 2 * steps * batch * recurrent[0] * recurrent[1], numbers(*recurrent).astype(dtype)
+        flop, kernel = (
+            2 * steps * batch * recurrent[0] * recurrent[1],
+            numbers(*recurrent).astype(dtype),
+        )
         hidden, gates = numbers(steps, batch, recurrent[0]), numbers(steps, batch, recurrent[1])
         return [
             Work(minibatches, flop, every_timestep(forward), (hidden, kernel)),
             Work(minibatches, flop, every_timestep(backward), (gates, kernel)),
-            Work(minibatches, flop, lambda x, d: kernel_gradient(x.astype(dtype), d.astype(dtype)), (hidden, gates)),
+            Work(
+                minibatches,
+                flop,
+                lambda x, d: kernel_gradient(x.astype(dtype), d.astype(dtype)),
+                (hidden, gates),
+            ),
         ]
 
     policy_and_clone = [*actor, recurrent] * 2

@@ -1,9 +1,11 @@
-"""What an environment step of training costs as environments, players and network grow, on one pinned core.
+"""What an environment step of training costs as environments, players and network grow, on one
+pinned core.
 
     python benchmarks/growth.py --json
 
-One update of a recurrent PPO (2 players, 128 environments x 64 steps, LSTM 256), and the same with one thing changed:
-core microseconds per environment step, which every player observes, and what XLA says the update needs at once.
+One update of a recurrent PPO (2 players, 128 environments x 64 steps, LSTM 256), and the same with
+one thing changed: core microseconds per environment step, which every player observes, and what XLA
+says the update needs at once.
 """
 
 import common
@@ -23,8 +25,12 @@ STEPS = 64
 
 def recurrent_ppo(players: int = 2, envs: int = 128, lstm: int = 256) -> PPO:
     """A recurrent PPO whose other layers are as wide as its LSTM, or half as wide."""
-    network = NetworkConfig(embedding=(lstm,), lstm=(lstm,), decoder=(lstm // 2,), critic=(lstm // 2,), dropout=0.0)
-    return PPO(PPOConfig(game=GameConfig(num_players=players), num_envs=envs, num_steps=STEPS), network)
+    network = NetworkConfig(
+        embedding=(lstm,), lstm=(lstm,), decoder=(lstm // 2,), critic=(lstm // 2,), dropout=0.0
+    )
+    return PPO(
+        PPOConfig(game=GameConfig(num_players=players), num_envs=envs, num_steps=STEPS), network
+    )
 
 
 def measure(repeats: int = 3) -> common.Record:
@@ -41,7 +47,9 @@ def measure(repeats: int = 3) -> common.Record:
         executable, _ = common.compiled(ppo.compile_update(), *args)
         work = ppo.config.num_envs * STEPS
         record[f"{name}_bytes"] = common.needed_bytes(executable)
-        sides[name] = common.repeated(executable, args, lambda results, _: (*results[:2], None), work)
+        sides[name] = common.repeated(
+            executable, args, lambda results, _: (*results[:2], None), work
+        )
         sides[name]()  # touches its memory for the first time
     rates = common.alternate(sides, repeats)
     for name, values in rates.items():

@@ -1,12 +1,13 @@
 """Yardstick: the cost of one plain HDR-IPPO update, as published trainers structure it.
 
-Recurrent PPO on jaxmarl's Hanabi: collect with one network call per timestep, then 4 epochs x 4 minibatches, each
-re-running the policy and the BC network (for the KL) over the chunk in float32. No evaluation, no logging. Learning
-quality is not its purpose. It runs within a tenth of the published AH2AC2 trainer's speed on the same core, so
-`ours / this` is a fair ratio.
+Recurrent PPO on jaxmarl's Hanabi: collect with one network call per timestep, then 4 epochs x 4
+minibatches, each re-running the policy and the BC network (for the KL) over the chunk in float32.
+No evaluation, no logging. Learning quality is not its purpose. It runs within a tenth of the
+published AH2AC2 trainer's speed on the same core, so `ours / this` is a fair ratio.
 
     taskset -c 0 python benchmarks/plain_hdr_ippo.py --envs 64 --steps 128 --updates 3
-prints env steps per second (median over updates after the first two). `update.py` measures it beside ours.
+prints env steps per second (median over updates after the first two). `update.py` measures it
+beside ours.
 """
 
 import argparse
@@ -39,9 +40,12 @@ class ActorCritic(nn.Module):
 
     @nn.compact
     def __call__(self, carry: Any, obs: jax.Array, reset: jax.Array, legal: jax.Array) -> Any:
-        """Time first: (carry, obs [T, B, O], reset [T, B], legal [T, B, A]) -> (carry, logits, value)."""
+        """Time first: (carry, obs [T, B, O], reset [T, B], legal [T, B, A]) -> (carry, logits,
+        value)."""
         x = nn.gelu(nn.LayerNorm()(nn.Dense(1024)(obs)))
-        lstm = nn.scan(Cell, variable_broadcast="params", in_axes=0, out_axes=0, split_rngs={"params": False})
+        lstm = nn.scan(
+            Cell, variable_broadcast="params", in_axes=0, out_axes=0, split_rngs={"params": False}
+        )
         carry, x = lstm(512)(carry, (x, reset))
         logits = nn.Dense(self.actions)(nn.gelu(nn.Dense(256)(x))) - 1e10 * (1 - legal)
         value = nn.Dense(1)(nn.relu(nn.Dense(512)(x)))[..., 0]
@@ -79,7 +83,9 @@ def build(players: int, envs: int, steps: int) -> tuple[Any, Any]:
         return (params, state, obs, d, carry, key), out
 
     @jax.jit
-    def update(params: Any, opt: Any, state: Any, obs: Any, reset: Any, carry: Any, key: Any) -> Any:
+    def update(
+        params: Any, opt: Any, state: Any, obs: Any, reset: Any, carry: Any, key: Any
+    ) -> Any:
         start = carry
         (_, state, obs, reset, carry, key), traj = jax.lax.scan(
             act, (params, state, obs, reset, carry, key), None, steps
@@ -92,7 +98,9 @@ def build(players: int, envs: int, steps: int) -> tuple[Any, Any]:
             adv = w + 0.99 * nxt * (1 - d) - v + 0.99 * 0.95 * (1 - d) * adv
             return (adv, v), adv
 
-        _, adv = jax.lax.scan(gae, (jnp.zeros(n), value[-1]), (value, rew, done.astype(jnp.float32)), reverse=True)
+        _, adv = jax.lax.scan(
+            gae, (jnp.zeros(n), value[-1]), (value, rew, done.astype(jnp.float32)), reverse=True
+        )
         target = adv + value
 
         def loss(params: Any, b: Any) -> Any:
@@ -148,7 +156,10 @@ def main() -> None:
         c = jax.block_until_ready(update(*c))
         times.append(time.perf_counter() - t)
     rate = a.envs * a.steps / statistics.median(times[2:])
-    print(f"plain HDR-IPPO {a.players}p {a.envs}x{a.steps}: {rate:,.0f} env steps/s (first call {times[0]:.1f} s)")
+    print(
+        f"plain HDR-IPPO {a.players}p {a.envs}x{a.steps}: {rate:,.0f} env steps/s (first call "
+        f"{times[0]:.1f} s)"
+    )
 
 
 if __name__ == "__main__":

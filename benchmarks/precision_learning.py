@@ -1,11 +1,13 @@
-"""Does mixed precision learn as much? Recurrent self-play PPO on a small game, several seeds in each precision.
+"""Does mixed precision learn as much? Recurrent self-play PPO on a small game, several seeds in
+each precision.
 
     python benchmarks/precision_learning.py --json
 
-The game has 2 colours, 3 ranks, hands of 2 and 2 lives; a perfect score is 6. Every seed is trained in float32 and with
-bfloat16 factors, all seeds of one precision in one vmapped update, and then plays `games` fresh decks greedily.
-`difference` is the mean score in mixed precision less that in float32, with the 95% interval of a t-test over seeds
-(Welch), and `share` the farther end of that interval as a share of the perfect score.
+The game has 2 colours, 3 ranks, hands of 2 and 2 lives; a perfect score is 6. Every seed is trained
+in float32 and with bfloat16 factors, all seeds of one precision in one vmapped update, and then
+plays `games` fresh decks greedily. `difference` is the mean score in mixed precision less that in
+float32, with the 95% interval of a t-test over seeds (Welch), and `share` the farther end of that
+interval as a share of the perfect score.
 """
 
 import sys
@@ -24,21 +26,32 @@ from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.play.episodes import evaluation_decks, play_games
 
-GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+GAME = GameConfig(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
 NETWORK = NetworkConfig(embedding=(64,), lstm=(64,), decoder=(64,), critic=(64,), dropout=0.0)
 
 
 def trained_scores(precision: Precision, seeds: int, updates: int, games: int) -> list[float]:
     """The mean greedy self-play score of every seed after training in that precision."""
     config = PPOConfig(
-        game=GAME, num_envs=128, num_steps=32, total_steps=updates * 128 * 32, lr=3e-3, entropy_coef=0.01,
+        game=GAME,
+        num_envs=128,
+        num_steps=32,
+        total_steps=updates * 128 * 32,
+        lr=3e-3,
+        entropy_coef=0.01,
         precision=precision,
-    )  # fmt: skip
+    )
     ppo = PPO(config, NETWORK)
 
     def one(learner: Any, actors: Any) -> Any:
-        on_one_device = jax.vmap(ppo.update, in_axes=(None, 0, None), out_axes=(None, 0, None), axis_name=parallel.AXIS)
-        learner, actors, metrics = on_one_device(learner, jax.tree.map(lambda x: x[None], actors), None)
+        on_one_device = jax.vmap(
+            ppo.update, in_axes=(None, 0, None), out_axes=(None, 0, None), axis_name=parallel.AXIS
+        )
+        learner, actors, metrics = on_one_device(
+            learner, jax.tree.map(lambda x: x[None], actors), None
+        )
         return learner, jax.tree.map(lambda x: x[0], actors), metrics["train_score"]
 
     update = jax.jit(jax.vmap(one), donate_argnums=(0, 1))
@@ -58,7 +71,9 @@ def trained_scores(precision: Precision, seeds: int, updates: int, games: int) -
 
 def measure(seeds: int = 5, updates: int = 400, games: int = 2000) -> common.Record:
     """Trains every seed twice; returns the JSON record."""
-    exact, mixed = (trained_scores(precision, seeds, updates, games) for precision in ("float32", "bfloat16"))
+    exact, mixed = (
+        trained_scores(precision, seeds, updates, games) for precision in ("float32", "bfloat16")
+    )
     low, high = stats.ttest_ind(mixed, exact, equal_var=False).confidence_interval(0.95)
     return {
         "float32_scores": np.round(exact, 3).tolist(),

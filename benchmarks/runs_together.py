@@ -1,11 +1,13 @@
-"""How to train several small runs on one machine: one after another, in one vmapped update, or in processes.
+"""How to train several small runs on one machine: one after another, in one vmapped update, or in
+processes.
 
     python benchmarks/runs_together.py --json
 
-Each run is the quick recurrent PPO (128 environments x 64 steps, LSTM 128). `alone` is one run with all cores: a sweep
-that trains its runs one after another has this rate. `vmapped` is all of them in one compiled update. `processes` is
-one process a core, each pinned to it, as `train/sweep.py --jobs` starts them. Rates are environment steps per second of
-all runs together, medians over repetitions, sides alternating; compile time is apart.
+Each run is the quick recurrent PPO (128 environments x 64 steps, LSTM 128). `alone` is one run with
+all cores: a sweep that trains its runs one after another has this rate. `vmapped` is all of them in
+one compiled update. `processes` is one process a core, each pinned to it, as `train/sweep.py
+--jobs` starts them. Rates are environment steps per second of all runs together, medians over
+repetitions, sides alternating; compile time is apart.
 """
 
 import os
@@ -33,15 +35,16 @@ STEPS = CONFIG.num_envs * CONFIG.num_steps
 
 
 def compiled(runs: int) -> tuple[Callable[[], None], float]:
-    """A function that does one update of `runs` runs, vmapped together, and the seconds it took to compile."""
+    """A function that does one update of `runs` runs, vmapped together, and the seconds it took to
+    compile."""
     ppo = PPO(CONFIG, NETWORK)
     keys = jax.random.split(jax.random.key(0), runs)
     state = jax.jit(jax.vmap(ppo.init))(keys)
 
     def update(learner: Any, actors: Any) -> Any:
-        return jax.vmap(ppo.update, in_axes=(None, 0, None), out_axes=(None, 0, None), axis_name=parallel.AXIS)(
-            learner, jax.tree.map(lambda x: x[None], actors), None
-        )
+        return jax.vmap(
+            ppo.update, in_axes=(None, 0, None), out_axes=(None, 0, None), axis_name=parallel.AXIS
+        )(learner, jax.tree.map(lambda x: x[None], actors), None)
 
     def update_all(learners: Any, actors: Any) -> Any:
         learners, actors, _ = jax.vmap(update)(learners, actors)
@@ -77,7 +80,8 @@ def work(seconds: float) -> None:
 
 
 def measure(runs: int = 4, repeats: int = 5, seconds: float = 8.0) -> common.Record:
-    """Times every side, `seconds` each time; returns the JSON record. `runs` are in the vmapped update."""
+    """Times every side, `seconds` each time; returns the JSON record. `runs` are in the vmapped
+    update."""
     cores = sorted(os.sched_getaffinity(0))
     alone, alone_compile = compiled(1)
     together, together_compile = compiled(runs)
@@ -98,7 +102,9 @@ def measure(runs: int = 4, repeats: int = 5, seconds: float = 8.0) -> common.Rec
         for worker in workers:
             assert worker.stdin is not None
             worker.stdin.write("go\n")
-        return sum(float(worker.stdout.readline()) for worker in workers if worker.stdout is not None)
+        return sum(
+            float(worker.stdout.readline()) for worker in workers if worker.stdout is not None
+        )
 
     sides: dict[str, Callable[[], float]] = {
         "alone": lambda: rate(alone, 1, seconds),
@@ -115,7 +121,10 @@ def measure(runs: int = 4, repeats: int = 5, seconds: float = 8.0) -> common.Rec
         record |= common.median_of(f"{name}_per_s", values)
     for name in ("vmapped", "processes"):
         record |= common.ratio_of(f"{name}_ratio", rates[name], rates["alone"])
-    return record | {"alone_compile_s": round(alone_compile, 1), "vmapped_compile_s": round(together_compile, 1)}
+    return record | {
+        "alone_compile_s": round(alone_compile, 1),
+        "vmapped_compile_s": round(together_compile, 1),
+    }
 
 
 if __name__ == "__main__":

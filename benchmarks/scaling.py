@@ -2,15 +2,16 @@
 
     python benchmarks/scaling.py --json
 
-Every measurement is a process of its own, since JAX counts cores and devices when it starts; rates are environment
-steps per second of time that passes, so this wants an idle machine. `env_*` is random play with observations (1024
-environments), `update_*` a small recurrent PPO update (128 environments x 64 steps, LSTM 256):
+Every measurement is a process of its own, since JAX counts cores and devices when it starts; rates
+are environment steps per second of time that passes, so this wants an idle machine. `env_*` is
+random play with observations (1024 environments), `update_*` a small recurrent PPO update (128
+environments x 64 steps, LSTM 256):
 
-- `one_core`: pinned to one core; `one_process`: one process that sees all cores; `processes`: one pinned process a core
-  at the same time, their rates added; `device_a_core`: one process that sees all cores, with a forced host device for
-  each, over which the update is sharded.
-- `update_devices_N`: the same update and core, sharded over N forced host devices (the ratio is what is left of the
-  speed of one).
+- `one_core`: pinned to one core; `one_process`: one process that sees all cores; `processes`: one
+  pinned process a core at the same time, their rates added; `device_a_core`: one process that sees
+  all cores, with a forced host device for each, over which the update is sharded.
+- `update_devices_N`: the same update and core, sharded over N forced host devices (the ratio is
+  what is left of the speed of one).
 """
 
 import json
@@ -45,7 +46,8 @@ def environment() -> Any:
 
 
 def small_update() -> Any:
-    """A function that does one update of a small recurrent PPO on all devices, and how many steps that is."""
+    """A function that does one update of a small recurrent PPO on all devices, and how many steps
+    that is."""
     import jax
     from growth import recurrent_ppo
 
@@ -64,7 +66,8 @@ def small_update() -> Any:
 
 
 def work(task: str, seconds: float) -> None:
-    """A worker: prints `ready`, and for every line on stdin the rate of its task over some seconds."""
+    """A worker: prints `ready`, and for every line on stdin the rate of its task over some
+    seconds."""
     advance = {"env": environment, "update": small_update}[task]()
     advance()
     print("ready", flush=True)
@@ -84,10 +87,14 @@ class Workers:
         self.processes = [
             subprocess.Popen(
                 [sys.executable, __file__, WORKER, task, str(seconds), core],
-                env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
             )
             for core in cores
-        ]  # fmt: skip
+        ]
         for process in self.processes:
             while self._line(process) != "ready":
                 pass  # jaxmarl prints when it is imported
@@ -136,8 +143,12 @@ def measure(repeats: int = 3, seconds: float = 4.0) -> common.Record:
         record |= common.median_of(f"{name}_per_s", values)
     for task in ("env", "update"):
         for side in ("one_process", "processes"):
-            record |= common.ratio_of(f"{task}_{side}_ratio", rates[f"{task}_{side}"], rates[f"{task}_one_core"])
-    record |= common.ratio_of("update_device_a_core_ratio", rates["update_device_a_core"], rates["update_one_core"])
+            record |= common.ratio_of(
+                f"{task}_{side}_ratio", rates[f"{task}_{side}"], rates[f"{task}_one_core"]
+            )
+    record |= common.ratio_of(
+        "update_device_a_core_ratio", rates["update_device_a_core"], rates["update_one_core"]
+    )
     for devices in DEVICES:
         name = f"update_devices_{devices}"
         record |= common.ratio_of(f"{name}_ratio", rates[name], rates["update_one_core"])

@@ -1,9 +1,10 @@
-"""How the package hangs together: rooms, arrows between them, circles, the longest chain of imports, and what one
-training run imports.
+"""How the package hangs together: rooms, arrows between them, circles, the longest chain of
+imports, and what one training run imports.
 
     python benchmarks/structure.py [--package hanabi_rl] [--entry hanabi_rl.launch.script] [--json]
 
-Imports are read from the source, those inside functions included; those for type checkers alone are left out.
+Imports are read from the source, those inside functions included; those for type checkers alone are
+left out.
 """
 
 import argparse
@@ -76,13 +77,22 @@ def longest_chain(graph: Graph) -> list[str]:
     merged: Graph = {}
     for name, targets in graph.items():
         own = group_of.get(name, name)
-        merged.setdefault(own, set()).update({group_of.get(target, target) for target in targets} - {own})
+        merged.setdefault(own, set()).update(
+            {group_of.get(target, target) for target in targets} - {own}
+        )
 
     @functools.cache
     def chain(name: str) -> tuple[str, ...]:
-        return (name, *max((chain(target) for target in sorted(merged[name])), key=len, default=()))
+        return (
+            name,
+            *max((chain(target) for target in sorted(merged[name])), key=_length, default=()),
+        )
 
-    return list(max((chain(name) for name in sorted(merged)), key=len))
+    return list(max((chain(name) for name in sorted(merged)), key=_length))
+
+
+def _length(chain: tuple[str, ...]) -> int:
+    return len(chain)
 
 
 def room(name: str) -> str:
@@ -95,12 +105,19 @@ def figures(package: Path, entry: str) -> dict[str, Any]:
     graph = import_graph(package)
     top = package.name
     inner = {name: targets for name, targets in graph.items() if name != top}
-    arrows = {(room(a), room(b)) for a, targets in inner.items() for b in targets if room(a) != room(b) and b != top}
+    arrows = {
+        (room(a), room(b))
+        for a, targets in inner.items()
+        for b in targets
+        if room(a) != room(b) and b != top
+    }
     return {
         "modules": len(graph),
         "rooms": len({room(name) for name in inner}),
         "arrows": len(arrows),
-        "room_circles": circles({r: {b for a, b in arrows if a == r} for r in {room(name) for name in inner}}),
+        "room_circles": circles(
+            {r: {b for a, b in arrows if a == r} for r in {room(name) for name in inner}}
+        ),
         "circles": circles(graph),
         "entry": entry,
         "entry_imports": len(reachable(graph, entry)),
@@ -112,13 +129,16 @@ def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--package", type=Path, default=Path(__file__).parents[1] / "hanabi_rl")
-    parser.add_argument("--entry", default="hanabi_rl.launch.script", help="the body of a training script")
+    parser.add_argument(
+        "--entry", default="hanabi_rl.launch.script", help="the body of a training script"
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     found = figures(args.package, args.entry)
     chain = found["longest_chain"]
     lines = [
-        f"{found['modules']} modules in {found['rooms']} rooms, {found['arrows']} arrows between rooms",
+        f"{found['modules']} modules in {found['rooms']} rooms, {found['arrows']} arrows between "
+        "rooms",
         f"one training run ({args.entry}) imports {found['entry_imports']} of them",
         f"longest chain, {len(chain)}: {' -> '.join(chain)}",
         f"circles of modules: {found['circles'] or 'none'}",

@@ -1,16 +1,19 @@
-"""Environment steps per second of one HDR-IPPO update, ours against a plain trainer, on one pinned core.
+"""Environment steps per second of one HDR-IPPO update, ours against a plain trainer, on one pinned
+core.
 
     python benchmarks/update.py --json
 
-Both sides collect 64 x 128 steps and learn from them for 4 epochs of 4 minibatches, with the paper's network (embedding
-1024, LSTM 512, decoder 256, critic 512), from random parameters. `plain` is `plain_hdr_ippo.py`: jaxmarl's environment,
-one network call a timestep, float32, the BC network in every epoch. `ours` runs in the precision that `auto` chooses on
-this machine (`precision`), `float32` without mixed precision. The sides alternate in one process and are timed in core
-seconds (see `common`). So do their compilations, timed apart, tracing included and without a cache; `compile_ratio` is
-ours to the plain trainer's.
+Both sides collect 64 x 128 steps and learn from them for 4 epochs of 4 minibatches, with the
+paper's network (embedding 1024, LSTM 512, decoder 256, critic 512), from random parameters. `plain`
+is `plain_hdr_ippo.py`: jaxmarl's environment, one network call a timestep, float32, the BC network
+in every epoch. `ours` runs in the precision that `auto` chooses on this machine (`precision`),
+`float32` without mixed precision. The sides alternate in one process and are timed in core seconds
+(see `common`). So do their compilations, timed apart, tracing included and without a cache;
+`compile_ratio` is ours to the plain trainer's.
 
-`rollout_bytes` is what our rollout stores, `observation_bytes` what its float32 observations would take, `_1024x128`
-the same for the paper's batch. The `_update_bytes` are what XLA says an update needs at once.
+`rollout_bytes` is what our rollout stores, `observation_bytes` what its float32 observations would
+take, `_1024x128` the same for the paper's batch. The `_update_bytes` are what XLA says an update
+needs at once.
 """
 
 import math
@@ -36,12 +39,16 @@ from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.nn.precision import Precision, factor_dtype
 
 
-def learner(players: int, envs: int, steps: int, precision: Precision = "auto") -> tuple[PPO, NetworkPolicy]:
+def learner(
+    players: int, envs: int, steps: int, precision: Precision = "auto"
+) -> tuple[PPO, NetworkPolicy]:
     """The paper's learner, and a randomly initialised policy in the place of the clone."""
     game = GameConfig(num_players=players)
     config = HDRIPPOConfig(game=game, num_envs=envs, num_steps=steps, precision=precision)
     network, rules = NetworkConfig(), config.game.rules()
-    params = init_params(Actor(network, rules.num_moves), jax.random.key(1), network, rules.obs_size, rules.num_moves)
+    params = init_params(
+        Actor(network, rules.num_moves), jax.random.key(1), network, rules.obs_size, rules.num_moves
+    )
     clone = NetworkPolicy(params=params, rules=rules, network=network, precision=precision)
     return hdr_ippo(config, clone), clone
 
@@ -50,11 +57,16 @@ def ours(players: int, envs: int, steps: int, precision: Precision) -> tuple[Any
     """Our compiled update and its first arguments."""
     ppo, clone = learner(players, envs, steps, precision)
     state, actors = jax.jit(init_from_bc, static_argnums=0)(ppo, jax.random.key(0), clone)
-    return ppo.compile_update(), (parallel.replicate(state), parallel.shard(actors), parallel.replicate(clone))
+    return ppo.compile_update(), (
+        parallel.replicate(state),
+        parallel.shard(actors),
+        parallel.replicate(clone),
+    )
 
 
 def rollout_bytes(players: int, envs: int, steps: int) -> tuple[int, int]:
-    """What a rollout stores, and what float32 observations of every seat would take. Nothing is computed."""
+    """What a rollout stores, and what float32 observations of every seat would take. Nothing is
+    computed."""
     ppo, clone = learner(players, envs, steps)
 
     def one_rollout(key: jax.Array) -> Rollout:
@@ -76,7 +88,9 @@ def _keep_reference(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5) -> common.Record:
     """Times both sides; returns the JSON record."""
-    jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))  # what only the first compilation of a process pays
+    jax.block_until_ready(
+        jax.jit(lambda x: x + 1)(1.0)
+    )  # what only the first compilation of a process pays
     sides: dict[str, Callable[[], float]] = {}
     record: common.Record = {}
     builders: dict[str, Callable[[], tuple[Any, Any]]] = {
@@ -103,7 +117,11 @@ def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5
     rates = common.alternate(sides, repeats)
     fastest = "ours" if "ours" in rates else "float32"
     record |= {"precision": jnp.dtype(factor_dtype("auto")).name}
-    for key, name in {"compile_s": fastest, "float32_compile_s": "float32", "plain_compile_s": "plain"}.items():
+    for key, name in {
+        "compile_s": fastest,
+        "float32_compile_s": "float32",
+        "plain_compile_s": "plain",
+    }.items():
         record |= common.median_of(key, compile_s[name], 1)
     record |= common.ratio_of("compile_ratio", compile_s[fastest], compile_s["plain"])
     for key, name in {"ours": fastest, "float32": "float32", "plain": "plain"}.items():

@@ -1,6 +1,8 @@
-"""Configuration: frozen dataclasses that are the command line (tyro), the presets (TOML) and a run's `config.json`.
+"""Configuration: frozen dataclasses that are the command line (tyro), the presets (TOML) and a
+run's `config.json`.
 
-A preset is read first, then every field is a flag. `from_dict(cls, to_dict(config)) == config` for every config.
+A preset is read first, then every field is a flag. `from_dict(cls, to_dict(config)) == config` for
+every config.
 """
 
 import dataclasses
@@ -21,7 +23,15 @@ from hanabi_rl.runs.folder import check_resumable, read_config
 
 T = TypeVar("T")
 
-MAY_DIFFER_ON_RESUME = ("resume", "run_dir", "multi_host", "total_steps", "tensorboard", "wandb", "log_every")
+MAY_DIFFER_ON_RESUME = (
+    "resume",
+    "run_dir",
+    "multi_host",
+    "total_steps",
+    "tensorboard",
+    "wandb",
+    "log_every",
+)
 
 _SCIENTIFIC_INT = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
@@ -75,7 +85,8 @@ class RunConfig:
     resume: bool = False
     """Continue the run in --run-dir from its newest good checkpoint."""
     precision: Precision = "auto"
-    """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies it faster."""
+    """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies
+    it faster."""
     multi_host: bool = False
     """This process is one of several hosts' that train together (docs/scaling.md)."""
     tensorboard: bool = True
@@ -87,10 +98,12 @@ class RunConfig:
 
 @dataclasses.dataclass(frozen=True)
 class BCTraining:
-    """Behavioural cloning (AH2AC2 A.3); the defaults are the 1,000-game two-player baseline of Table 14."""
+    """Behavioural cloning (AH2AC2 A.3); the defaults are the 1,000-game two-player baseline of
+    Table 14."""
 
     data: tuple[str, ...] = ()
-    """Game files to clone (.safetensors, hanab.live .json/.jsonl). None: games of our own convention bot."""
+    """Game files to clone (.safetensors, hanab.live .json/.jsonl). None: games of our own
+    convention bot."""
     val: tuple[str, ...] = ()
     """Game files for validation. None: a tenth of the games, split by deck."""
     demo_games: int = 1000
@@ -141,10 +154,11 @@ class PPOConfig(RunConfig):
     epochs: int = 4
     num_minibatches: int = 4
     num_blocks: int = 8
-    """Actors are shuffled within this many fixed blocks of environments; the number of devices must divide it."""
+    """Actors are shuffled within this many fixed blocks of environments; the number of devices must
+    divide it."""
     loss_average: Literal["timesteps", "decisions"] = "timesteps"
-    """timesteps: every term is averaged over all seat-timesteps (AH2AC2); decisions: actor terms over decisions
-    only."""
+    """timesteps: every term is averaged over all seat-timesteps (AH2AC2); decisions: actor terms
+    over decisions only."""
     critic_warmup_updates: int = 0
     """First train the critic alone for this many updates."""
     eval_every: int = 100
@@ -155,7 +169,8 @@ class PPOConfig(RunConfig):
     log_every: int = 1
     """Updates between metric lines."""
     report_policy: Literal["best", "final"] = "best"
-    """Which policy is reported: the best of the evaluations (`policy/`), or the last (`policy-latest/`)."""
+    """Which policy is reported: the best of the evaluations (`policy/`), or the last
+    (`policy-latest/`)."""
 
     def __post_init__(self) -> None:
         _positive(
@@ -164,7 +179,9 @@ class PPOConfig(RunConfig):
         )  # fmt: skip
         _divides("num_envs", self.num_envs, "num_blocks", self.num_blocks)
         actors = self.num_envs // self.num_blocks * self.game.num_players
-        _divides("num_envs / num_blocks * num_players", actors, "num_minibatches", self.num_minibatches)
+        _divides(
+            "num_envs / num_blocks * num_players", actors, "num_minibatches", self.num_minibatches
+        )
 
     @property
     def num_updates(self) -> int:
@@ -202,15 +219,18 @@ class BRBCConfig(WithClone, IPPOConfig):
     anneal_end: Steps = 6_000_000_000
     """Environment timesteps after which one seat alone is the learner's in every game."""
     report_policy: Literal["best", "final"] = "final"
-    """Which policy is reported: the best with the clone (`policy/`), or the last (`policy-latest/`)."""
+    """Which policy is reported: the best with the clone (`policy/`), or the last
+    (`policy-latest/`)."""
     lineup: Literal["independent", "all-or-none"] = "independent"
-    """Three players and more: whether the clone takes each other seat by itself, or all of them together (AH2AC2)."""
+    """Three players and more: whether the clone takes each other seat by itself, or all of them
+    together (AH2AC2)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.anneal_start <= self.anneal_end:
             raise ValueError(
-                f"anneal_start, anneal_end: expected 0 <= start <= end, got {self.anneal_start}, {self.anneal_end}"
+                f"anneal_start, anneal_end: expected 0 <= start <= end, got {self.anneal_start}, "
+                f"{self.anneal_end}"
             )
 
 
@@ -239,7 +259,9 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def from_dict(cls: type[T], data: dict[str, Any], default: T | None = None, where: str = "config") -> T:
+def from_dict(
+    cls: type[T], data: dict[str, Any], default: T | None = None, where: str = "config"
+) -> T:
     """Builds a config from nested dictionaries holding all or some of its fields.
 
     Args:
@@ -254,7 +276,9 @@ def from_dict(cls: type[T], data: dict[str, Any], default: T | None = None, wher
     hints = typing.get_type_hints(cls)
     known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if unknown := sorted(set(data) - known):
-        raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected one of {', '.join(sorted(known))}")
+        raise ValueError(
+            f"{where}: unknown field {unknown[0]!r}; expected one of {', '.join(sorted(known))}"
+        )
     base = default if default is not None else cls()
     changes: dict[str, Any] = {}
     for name, value in data.items():
@@ -282,7 +306,11 @@ def _checked(value: Any, hint: Any, place: str) -> Any:
         return float(value)
     if isinstance(value, float) and hint is int and value.is_integer():
         return int(value)
-    if not isinstance(hint, type) or not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+    if (
+        not isinstance(hint, type)
+        or not isinstance(value, hint)
+        or (isinstance(value, bool) and hint is not bool)
+    ):
         raise ValueError(f"{place}: expected {getattr(hint, '__name__', hint)}, got {value!r}")
     return value
 
@@ -304,7 +332,11 @@ def load_preset(cls: type[T], algo: str, name: str, configs: Path) -> T:
     """
     data = _read_preset(algo, name, configs)
     if isinstance(bc := data.get("bc"), str):
-        data["bc"] = {k: v for k, v in _read_preset("bc", bc, configs).items() if k not in ("game", "report_games")}
+        data["bc"] = {
+            k: v
+            for k, v in _read_preset("bc", bc, configs).items()
+            if k not in ("game", "report_games")
+        }
     config = from_dict(cls, data, where=f"{algo}/{name}")
     return dataclasses.replace(config, preset=name)  # type: ignore[type-var]
 
@@ -329,13 +361,23 @@ def saved_config(cls: type[T], run_dir: Path, *, algo: str) -> T:
     return from_dict(cls, read_config(run_dir, algo=algo), where=str(run_dir / "config.json"))
 
 
-def check_saved_config(config: Any, run_dir: Path, *, algo: str, may_differ: Collection[str]) -> None:
-    """Raises ValueError where `config` is not that of the run in `run_dir`, but for the fields that may differ."""
-    check_resumable(to_dict(saved_config(type(config), run_dir, algo=algo)), to_dict(config), may_differ=may_differ)
+def check_saved_config(
+    config: Any, run_dir: Path, *, algo: str, may_differ: Collection[str]
+) -> None:
+    """Raises ValueError where `config` is not that of the run in `run_dir`, but for the fields that
+    may differ."""
+    check_resumable(
+        to_dict(saved_config(type(config), run_dir, algo=algo)),
+        to_dict(config),
+        may_differ=may_differ,
+    )
 
 
-def parse_args(cls: type[T], algo: str, configs: Path, default_preset: str, args: Sequence[str] | None = None) -> T:
-    """A training script's config: the preset (`default_preset` where --preset is not given), then the flags.
+def parse_args(
+    cls: type[T], algo: str, configs: Path, default_preset: str, args: Sequence[str] | None = None
+) -> T:
+    """A training script's config: the preset (`default_preset` where --preset is not given), then
+    the flags.
 
     With --resume the config is the run's own; only its length and its logging may be changed.
 

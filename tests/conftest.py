@@ -1,5 +1,5 @@
-"""What every test can use: `shared_data` finds recorded games, `make_games` and `taught_games` make some, and
-`run_python` runs code in a fresh interpreter."""
+"""What every test can use: `shared_data` finds recorded games, `make_games` and `taught_games` make
+some, and `run_python` runs code in a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What one test compiled, the others load: whole runs compile the same functions again and again, and so do the
-    workers of pytest-xdist. JAX_COMPILATION_CACHE_DIR names a folder to keep between sessions."""
+    """What one test compiled, the others load: whole runs compile the same functions again and
+    again, and so do the workers of pytest-xdist. JAX_COMPILATION_CACHE_DIR names a folder to keep
+    between sessions."""
     base = tmp_path_factory.getbasetemp()
     beside_workers = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(beside_workers / "compiled")
-    options = {"jax_compilation_cache_dir": folder, "jax_persistent_cache_min_compile_time_secs": 0.2}
+    options = {
+        "jax_compilation_cache_dir": folder,
+        "jax_persistent_cache_min_compile_time_secs": 0.2,
+    }
     before = {name: getattr(jax.config, name) for name in options}
     for name, value in options.items():
         jax.config.update(name, value)
@@ -43,8 +47,8 @@ def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
-    """`shared_data("2p_hgroup_bot_val.safetensors")` is that file's path; the test skips where the file is not at
-    hand."""
+    """`shared_data("2p_hgroup_bot_val.safetensors")` is that file's path; the test skips where the
+    file is not at hand."""
 
     def find(name: str) -> Path:
         path = SHARED_DATA / name
@@ -57,20 +61,28 @@ def shared_data() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def run_python() -> Callable[..., str]:
-    """`run_python(code, devices=4)` runs `code` in a fresh interpreter where JAX sees that many CPU devices, and
-    returns its stdout.
+    """`run_python(code, devices=4)` runs `code` in a fresh interpreter where JAX sees that many CPU
+    devices, and returns its stdout.
 
-    JAX fixes the number of devices when it starts, so a test of several devices needs a process of its own. Warnings
-    are errors there too. The test fails with the output where the code fails. `within` is a command that runs it.
+    JAX fixes the number of devices when it starts, so a test of several devices needs a process of
+    its own. Warnings are errors there too. The test fails with the output where the code fails.
+    `within` is a command that runs it.
     """
 
-    def run(code: str, *, devices: int = 1, timeout_s: float = 600, within: Sequence[str] = ()) -> str:
+    def run(
+        code: str, *, devices: int = 1, timeout_s: float = 600, within: Sequence[str] = ()
+    ) -> str:
         environment = os.environ | {
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             "PYTHONPATH": str(ROOT),
         }
-        warnings = ["-W", "error", "-W", "ignore:jax.core.pytype_aval_mappings is deprecated:DeprecationWarning"]
+        warnings = [
+            "-W",
+            "error",
+            "-W",
+            "ignore:jax.core.pytype_aval_mappings is deprecated:DeprecationWarning",
+        ]
         done = subprocess.run(
             [*within, sys.executable, *warnings, "-c", code],
             env=environment,
@@ -92,13 +104,16 @@ def make_games() -> Callable[..., Games]:
 
 
 def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
-    """Random legal games; every second one stops after 9 moves, unfinished, unless it is over by then."""
+    """Random legal games; every second one stops after 9 moves, unfinished, unless it is over by
+    then."""
     rng = np.random.default_rng(seed)
     tables, moves = [], []
     for game in range(num_games):
         table, played = Table(rules, rng.permutation(full_deck(rules))), []
         while not table.over and (game % 2 == 0 or len(played) < 9):
-            legal = [action for action in range(rules.num_moves) if table.illegal_reason(action) is None]
+            legal = [
+                action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+            ]
             played.append(int(rng.choice(legal)))
             table.apply(played[-1])
         tables.append(table)
@@ -106,7 +121,9 @@ def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
     return as_games(rules, tables, moves, first_id=100)
 
 
-def as_games(rules: Rules, tables: list[Table], moves: list[np.ndarray], first_id: int = 0) -> Games:
+def as_games(
+    rules: Rules, tables: list[Table], moves: list[np.ndarray], first_id: int = 0
+) -> Games:
     """The games played at `tables`, with ids that count from `first_id`."""
     return Games(
         rules=rules,
@@ -121,13 +138,14 @@ def as_games(rules: Rules, tables: list[Table], moves: list[np.ndarray], first_i
 
 @pytest.fixture(scope="session")
 def taught_games() -> Callable[..., Games]:
-    """`taught_games(rules, num_games, seed)`: two-player games of one simple, deterministic and clonable teacher."""
+    """`taught_games(rules, num_games, seed)`: two-player games of one simple, deterministic and
+    clonable teacher."""
     return play_taught_games
 
 
 def play_taught_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
-    """Games on random decks in which everyone plays the first card they were just told about, else tells of a playable
-    card, else discards their oldest card."""
+    """Games on random decks in which everyone plays the first card they were just told about, else
+    tells of a playable card, else discards their oldest card."""
     rng = np.random.default_rng(seed)
     tables, moves = [], []
     for _ in range(num_games):
@@ -142,7 +160,8 @@ def play_taught_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
 
 
 def taught_action(table: Table, told: list[int]) -> tuple[int, list[int]]:
-    """The teacher's move after a clue about its slots `told`, and the slots that its own move tells about."""
+    """The teacher's move after a clue about its slots `told`, and the slots that its own move tells
+    about."""
     rules = table.rules
     if told:
         return encode_action(rules, Move("play", slot=told[0])), []

@@ -25,7 +25,9 @@ def assert_same(left: Any, right: Any) -> None:
 def save_steps(directory: Path, scores: dict[int, float], keep_latest: int = 2) -> None:
     with Checkpointer(directory, keep_latest=keep_latest) as checkpointer:
         for step, score in scores.items():
-            checkpointer.save(step, make_state(step), loader={"epoch": step}, metrics={"score": score})
+            checkpointer.save(
+                step, make_state(step), loader={"epoch": step}, metrics={"score": score}
+            )
 
 
 def restore(directory: Path, step: int | None = None, template: Any = None) -> Restored:
@@ -34,7 +36,9 @@ def restore(directory: Path, step: int | None = None, template: Any = None) -> R
 
 
 def largest_file(folder: Path) -> Path:
-    return max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    return max(
+        (path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +58,17 @@ def test_everything_round_trips(saved: Path) -> None:
     restored = restore(saved)
     assert (restored.step, restored.loader, restored.metrics) == (2, {"epoch": 2}, {"score": 2.0})
     assert_same(restored.state, make_state(2))
-    assert isinstance(restored.state["games"], np.ndarray) and isinstance(restored.state["update"], jax.Array)
+    assert isinstance(restored.state["games"], np.ndarray) and isinstance(
+        restored.state["update"], jax.Array
+    )
     drawn = jax.random.normal(restored.state["key"], (3,))
     np.testing.assert_array_equal(drawn, jax.random.normal(jax.random.key(2), (3,)))
 
 
 def test_a_step_can_be_named_and_the_template_be_abstract(saved: Path) -> None:
-    template = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), make_state(0))
+    template = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), make_state(0)
+    )
     template["games"] = make_state(0)["games"]
     restored = restore(saved, step=1, template=template)
     assert restored.step == 1
@@ -85,13 +93,17 @@ def test_a_flipped_bit_in_the_arrays_falls_back_with_a_warning(damaged: Path, pl
     content = bytearray(path.read_bytes())
     content[int(place * len(content))] ^= 4
     path.write_bytes(content)
-    with pytest.warns(RuntimeWarning, match=r"checkpoint 2 is damaged, going one back: .*leaf \S+: its SHA-256"):
+    with pytest.warns(
+        RuntimeWarning, match=r"checkpoint 2 is damaged, going one back: .*leaf \S+: its SHA-256"
+    ):
         restored = restore(damaged)
     assert restored.step == 1
     assert_same(restored.state, make_state(1))
 
 
-@pytest.mark.parametrize("item", ["manifest/metadata", "loader/metadata", "evaluation/metadata", "policy/metadata"])
+@pytest.mark.parametrize(
+    "item", ["manifest/metadata", "loader/metadata", "evaluation/metadata", "policy/metadata"]
+)
 def test_damaged_documents_fall_back_too(damaged: Path, item: str) -> None:
     path = damaged / "2" / item
     text = path.read_text()
@@ -111,14 +123,18 @@ def test_missing_files_fall_back_and_an_exact_step_does_not(damaged: Path) -> No
 def test_nothing_intact_is_an_error(damaged: Path) -> None:
     for step in ("1", "2"):
         (damaged / step / "manifest" / "metadata").write_text("{")
-    with pytest.warns(RuntimeWarning, match="checkpoint 2 is damaged"), pytest.raises(CorruptError, match="manifest"):
+    with (
+        pytest.warns(RuntimeWarning, match="checkpoint 2 is damaged"),
+        pytest.raises(CorruptError, match="manifest"),
+    ):
         restore(damaged)
 
 
 def test_an_uncommitted_step_does_not_count_and_gives_way(damaged: Path) -> None:
     (damaged / "2" / "commit_success.txt").unlink()  # as a kill in the middle of a save leaves it
     with pytest.warns(
-        RuntimeWarning, match="checkpoint 2 was never finished, or part of it is missing: going back to 1"
+        RuntimeWarning,
+        match="checkpoint 2 was never finished, or part of it is missing: going back to 1",
     ):
         checkpointer = Checkpointer(damaged)
     with checkpointer:
@@ -140,7 +156,10 @@ def test_an_uncommitted_step_does_not_count_and_gives_way(damaged: Path) -> None
             lambda s: s["params"]["actor"].update(bias=jnp.zeros(5, jnp.bfloat16)),
             r"bias: expected bfloat16\[5\], stored float32\[5\]",
         ),
-        (lambda s: s["params"].update(critic=jnp.zeros(2)), r"params/critic \(float32\[2\]\) is not stored there"),
+        (
+            lambda s: s["params"].update(critic=jnp.zeros(2)),
+            r"params/critic \(float32\[2\]\) is not stored there",
+        ),
         (lambda s: s.pop("done"), r"leaf done \(bool\[4\]\) is stored but not part of the model"),
         (
             lambda s: s.update(key=jax.random.key(0, impl="rbg")),
@@ -152,7 +171,9 @@ def test_an_uncommitted_step_does_not_count_and_gives_way(damaged: Path) -> None
         ),
     ],
 )
-def test_another_model_is_an_error_that_names_the_leaf(saved: Path, change: Any, message: str) -> None:
+def test_another_model_is_an_error_that_names_the_leaf(
+    saved: Path, change: Any, message: str
+) -> None:
     template = make_state(0)
     change(template)
     with pytest.raises(IncompatibleError, match=message):
@@ -182,7 +203,10 @@ def test_a_restored_run_replaces_the_steps_of_its_abandoned_future(damaged: Path
 
 
 def test_checkpoints_nobody_restored_from_are_not_overwritten(damaged: Path) -> None:
-    with Checkpointer(damaged) as checkpointer, pytest.raises(ValueError, match="already holds step 2, saving step 1"):
+    with (
+        Checkpointer(damaged) as checkpointer,
+        pytest.raises(ValueError, match="already holds step 2, saving step 1"),
+    ):
         checkpointer.save(1, make_state(7))
     assert restore(damaged).step == 2
 
@@ -195,7 +219,9 @@ def test_a_leaf_that_is_no_array_is_named(tmp_path: Path) -> None:
         checkpointer.save(1, {"train": {"step": 3}})
 
 
-def test_another_format_is_an_error_not_damage(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_format_is_an_error_not_damage(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hanabi_rl.storage.checkpoint.FORMAT_VERSION", 3)
     with pytest.raises(IncompatibleError, match="expected checkpoint format 3, got 2"):
         restore(damaged)

@@ -29,19 +29,39 @@ from hanabi_rl.runs.folder import write_config
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 CLASSES: dict[str, Any] = {
-    "bc": BCConfig, "hdr_ippo": HDRIPPOConfig, "ippo": IPPOConfig, "other_play": IPPOConfig, "br_bc": BRBCConfig,
-}  # fmt: skip
-PRESETS = [(path.parent.name, path.stem) for path in sorted(CONFIGS.glob("*/*.toml")) if path.parent.name in CLASSES]
+    "bc": BCConfig,
+    "hdr_ippo": HDRIPPOConfig,
+    "ippo": IPPOConfig,
+    "other_play": IPPOConfig,
+    "br_bc": BRBCConfig,
+}
+PRESETS = [
+    (path.parent.name, path.stem)
+    for path in sorted(CONFIGS.glob("*/*.toml"))
+    if path.parent.name in CLASSES
+]
 
 widths = st.lists(st.integers(1, 2048), min_size=1, max_size=3).map(tuple)
 rates = st.floats(1e-8, 1.0, allow_nan=False)
-games = st.builds(GameConfig, num_players=st.integers(2, 5), hand_size=st.none() | st.integers(1, 5))
-networks = st.builds(NetworkConfig, embedding=widths, lstm=widths, decoder=widths, dropout=st.floats(0, 0.99))
+games = st.builds(
+    GameConfig, num_players=st.integers(2, 5), hand_size=st.none() | st.integers(1, 5)
+)
+networks = st.builds(
+    NetworkConfig, embedding=widths, lstm=widths, decoder=widths, dropout=st.floats(0, 0.99)
+)
 files = st.lists(st.text(max_size=5), max_size=2).map(tuple)
 training = {"data": files, "network": networks, "batch_size": st.integers(1, 512), "lr": rates}
-running = {"game": games, "seeds": st.lists(st.integers(), max_size=3).map(tuple), "run_dir": st.none() | st.text()}
+running = {
+    "game": games,
+    "seeds": st.lists(st.integers(), max_size=3).map(tuple),
+    "run_dir": st.none() | st.text(),
+}
 schedules = st.sampled_from(["linear", "constant"])
-optimising = {"total_steps": st.integers(1, 10**11), "entropy_coef": rates, "lr_schedule": schedules}
+optimising = {
+    "total_steps": st.integers(1, 10**11),
+    "entropy_coef": rates,
+    "lr_schedule": schedules,
+}
 cloning = st.builds(BCTraining, **training)
 configs = st.one_of(
     games,
@@ -49,7 +69,14 @@ configs = st.one_of(
     cloning,
     st.builds(BCConfig, **training, **running),
     st.builds(PPOConfig, **optimising, **running),
-    st.builds(BRBCConfig, **optimising, **running, network=networks, bc=cloning, anneal_start=st.integers(0, 10**9)),
+    st.builds(
+        BRBCConfig,
+        **optimising,
+        **running,
+        network=networks,
+        bc=cloning,
+        anneal_start=st.integers(0, 10**9),
+    ),
     st.builds(HDRIPPOConfig, **optimising, **running, kl_weight=st.floats(0, 1), bc=cloning),
 )
 
@@ -63,11 +90,17 @@ def test_dictionaries_and_json_give_the_same_config_back(config: Any) -> None:
 
 
 def test_some_fields_are_enough() -> None:
-    config = from_dict(HDRIPPOConfig, {"kl_weight": 1, "bc": {"epochs": 3.0}, "game": {"num_players": 3}})
-    assert config == HDRIPPOConfig(kl_weight=1.0, bc=BCTraining(epochs=3), game=GameConfig(num_players=3))
+    config = from_dict(
+        HDRIPPOConfig, {"kl_weight": 1, "bc": {"epochs": 3.0}, "game": {"num_players": 3}}
+    )
+    assert config == HDRIPPOConfig(
+        kl_weight=1.0, bc=BCTraining(epochs=3), game=GameConfig(num_players=3)
+    )
     assert isinstance(config.kl_weight, float) and isinstance(config.bc.epochs, int)
     assert from_dict(PPOConfig, {"total_steps": 1e10}).total_steps == 10**10
-    assert from_dict(BCConfig, {"epochs": 2}, default=BCConfig(lr=0.5)) == BCConfig(lr=0.5, epochs=2)
+    assert from_dict(BCConfig, {"epochs": 2}, default=BCConfig(lr=0.5)) == BCConfig(
+        lr=0.5, epochs=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +116,10 @@ def test_some_fields_are_enough() -> None:
         ({"num_envs": True}, r"^config\.num_envs: expected int, got True"),
         ({"tensorboard": 1}, r"^config\.tensorboard: expected bool, got 1"),
         ({"seeds": [0, "x"]}, r"^config\.seeds\[1\]: expected int, got 'x'"),
-        ({"lr_schedule": "cosine"}, r"^config\.lr_schedule: expected one of 'linear', 'constant', got 'cosine'"),
+        (
+            {"lr_schedule": "cosine"},
+            r"^config\.lr_schedule: expected one of 'linear', 'constant', got 'cosine'",
+        ),
         ({"game": 3}, r"^config\.game: expected GameConfig, got 3"),
         ({"bc": {"data": "games.safetensors"}}, r"^config\.bc\.data: expected tuple, got 'games"),
         ({"bc_policy": 3}, r"^config\.bc_policy: expected str, got 3"),
@@ -109,7 +145,9 @@ def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
         (BCTraining, {"batch_size": 0}, "batch_size: expected at least 1, got 0"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(cls: Any, fields: dict[str, Any], message: str) -> None:
+def test_values_that_make_no_sense_are_refused(
+    cls: Any, fields: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         cls(**fields)
 
@@ -127,7 +165,11 @@ def test_the_number_of_updates_is_at_least_one() -> None:
 def leaves(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in data.items():
-        flat |= leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        flat |= (
+            leaves(value, f"{prefix}{name}.")
+            if isinstance(value, dict)
+            else {f"{prefix}{name}": value}
+        )
     return flat
 
 
@@ -151,8 +193,13 @@ def test_a_preset_lists_only_what_differs_from_the_defaults_and_why(algo: str, n
 
 def test_an_hdr_ippo_preset_names_its_bc_preset() -> None:
     for name in [path.stem for path in (CONFIGS / "hdr_ippo").glob("*.toml")]:
-        hdr, bc = load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS), load_preset(BCConfig, "bc", name, CONFIGS)
-        assert hdr.bc == BCTraining(**{f.name: getattr(bc, f.name) for f in dataclasses.fields(BCTraining)})
+        hdr, bc = (
+            load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS),
+            load_preset(BCConfig, "bc", name, CONFIGS),
+        )
+        assert hdr.bc == BCTraining(
+            **{f.name: getattr(bc, f.name) for f in dataclasses.fields(BCTraining)}
+        )
         assert hdr.game == bc.game
 
 
@@ -160,7 +207,10 @@ def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('bc = "quick"\nkl_weight = 0.4\n')
     config = load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
-    assert config.kl_weight == 0.4 and config.bc == load_preset(HDRIPPOConfig, "hdr_ippo", "quick", CONFIGS).bc
+    assert (
+        config.kl_weight == 0.4
+        and config.bc == load_preset(HDRIPPOConfig, "hdr_ippo", "quick", CONFIGS).bc
+    )
     path.write_text("kl_weigth = 0.4\n")
     with pytest.raises(ValueError, match=r"mine\.toml: unknown field 'kl_weigth'"):
         load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
@@ -176,12 +226,34 @@ def parse(*args: str) -> HDRIPPOConfig:
 
 
 def test_flags_come_after_the_preset() -> None:
-    quick, ablation = (load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS) for name in ("quick", "ablation"))
+    quick, ablation = (
+        load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS) for name in ("quick", "ablation")
+    )
     assert parse() == quick
     assert parse("--preset", "ablation") == parse("--preset=ablation") == ablation
     given = parse(
-        *("--kl-weight", "0.5", "--total-steps", "1e10", "--bc.epochs", "3", "--bc.network.lstm", "8", "9"),
-        *("--num-players", "3", "--seeds", "0", "1", "2", "--bc.data", "a.json", "--no-tensorboard"),
+        *(
+            "--kl-weight",
+            "0.5",
+            "--total-steps",
+            "1e10",
+            "--bc.epochs",
+            "3",
+            "--bc.network.lstm",
+            "8",
+            "9",
+        ),
+        *(
+            "--num-players",
+            "3",
+            "--seeds",
+            "0",
+            "1",
+            "2",
+            "--bc.data",
+            "a.json",
+            "--no-tensorboard",
+        ),
     )
     network = dataclasses.replace(quick.bc.network, lstm=(8, 9))
     expected = dataclasses.replace(
@@ -212,17 +284,35 @@ def stored_run(tmp_path: Path) -> tuple[str, HDRIPPOConfig]:
 def test_resuming_takes_the_config_of_the_run(stored_run: tuple[str, HDRIPPOConfig]) -> None:
     folder, config = stored_run
     assert parse("--resume", "--run-dir", folder) == dataclasses.replace(config, resume=True)
-    longer = parse("--resume", f"--run-dir={folder}", "--total-steps", "2e6", "--log-every", "5", "--kl-weight", "0.5")
+    longer = parse(
+        "--resume",
+        f"--run-dir={folder}",
+        "--total-steps",
+        "2e6",
+        "--log-every",
+        "5",
+        "--kl-weight",
+        "0.5",
+    )
     assert longer == dataclasses.replace(config, resume=True, total_steps=2_000_000, log_every=5)
 
 
-def test_resuming_changes_nothing_that_is_computed(stored_run: tuple[str, HDRIPPOConfig], tmp_path: Path) -> None:
+def test_resuming_changes_nothing_that_is_computed(
+    stored_run: tuple[str, HDRIPPOConfig], tmp_path: Path
+) -> None:
     folder, _ = stored_run
-    with pytest.raises(ValueError, match=r"--resume continues a run as it was .*kl_weight: the run has 0.5, got 0.25"):
+    with pytest.raises(
+        ValueError,
+        match=r"--resume continues a run as it was .*kl_weight: the run has 0.5, got 0.25",
+    ):
         parse("--resume", "--run-dir", folder, "--kl-weight", "0.25")
     with pytest.raises(ValueError, match=r"bc\.network\.lstm: the run has \[128\], got \[64\]"):
         parse("--resume", "--run-dir", folder, "--bc.network.lstm", "64")
-    with pytest.raises(ValueError, match="--resume: expected the run to continue in --run-dir, got none"):
+    with pytest.raises(
+        ValueError, match="--resume: expected the run to continue in --run-dir, got none"
+    ):
         parse("--resume")
-    with pytest.raises(ValueError, match=r"expected a run's folder with a config\.json in it, got .*nowhere"):
+    with pytest.raises(
+        ValueError, match=r"expected a run's folder with a config\.json in it, got .*nowhere"
+    ):
         parse("--resume", "--run-dir", str(tmp_path / "nowhere"))

@@ -27,7 +27,8 @@ def log_softmax(logits: Any) -> np.ndarray:
 
 
 def make_rows(seed: int = 0) -> dict[str, Any]:
-    """Seat-timesteps with 1 to ACTIONS legal actions; every third row is idle (only the last action is legal)."""
+    """Seat-timesteps with 1 to ACTIONS legal actions; every third row is idle (only the last action
+    is legal)."""
     rng = np.random.default_rng(seed)
     legal = rng.random((ROWS, ACTIONS)) < 0.5
     idle = np.arange(ROWS) % 3 == 0
@@ -37,7 +38,14 @@ def make_rows(seed: int = 0) -> dict[str, Any]:
     logits = np.where(legal, 2 * rng.normal(size=legal.shape), ILLEGAL).astype(np.float32)
     reference = np.where(legal, 2 * rng.normal(size=legal.shape), ILLEGAL).astype(np.float32)
     action = np.array([rng.choice(np.flatnonzero(row)) for row in legal])
-    return {"legal": legal, "idle": idle, "logits": logits, "reference": reference, "action": action, "rng": rng}
+    return {
+        "legal": legal,
+        "idle": idle,
+        "logits": logits,
+        "reference": reference,
+        "action": action,
+        "rng": rng,
+    }
 
 
 def test_kl_equals_the_sum_over_legal_actions() -> None:
@@ -73,17 +81,27 @@ def test_surrogate_by_hand(ratio: float, advantage: float, loss: float, slope: f
     ("value", "old", "target", "error"),
     [
         (1.1, 1.0, 3.0, 0.5 * 1.9**2),  # within the clip
-        (2.0, 1.0, 3.0, 0.5 * 1.8**2),  # moved past it towards the target: judged where the clip stops
+        (
+            2.0,
+            1.0,
+            3.0,
+            0.5 * 1.8**2,
+        ),  # moved past it towards the target: judged where the clip stops
         (0.0, 1.0, 3.0, 0.5 * 3.0**2),  # moved past it away from the target: judged where it is
         (0.0, 1.0, -3.0, 0.5 * 3.8**2),
     ],
 )
 def test_value_error_by_hand(value: float, old: float, target: float, error: float) -> None:
-    np.testing.assert_allclose(clipped_value_error(*map(jnp.float32, (value, old, target)), 0.2), error, rtol=1e-6)
+    np.testing.assert_allclose(
+        clipped_value_error(*map(jnp.float32, (value, old, target)), 0.2), error, rtol=1e-6
+    )
 
 
-def make_batch(rows: dict[str, Any], actor_weight: np.ndarray) -> tuple[PPOBatch, np.ndarray, np.ndarray]:
-    """A batch whose old policy differs from the new one by up to a few clips, with the log ratios and new values."""
+def make_batch(
+    rows: dict[str, Any], actor_weight: np.ndarray
+) -> tuple[PPOBatch, np.ndarray, np.ndarray]:
+    """A batch whose old policy differs from the new one by up to a few clips, with the log ratios
+    and new values."""
     rng = rows["rng"]
     log_prob = log_softmax(rows["logits"])[np.arange(ROWS), rows["action"]]
     log_ratio = np.where(rows["idle"], 0.0, rng.normal(scale=0.4, size=ROWS))
@@ -130,15 +148,23 @@ def test_ppo_loss_equals_its_terms_in_numpy() -> None:
 
 
 def test_idle_turns_give_exactly_nothing() -> None:
-    """With one legal action KL, entropy and log probability are 0 and so are their gradients, whatever the weights."""
+    """With one legal action KL, entropy and log probability are 0 and so are their gradients,
+    whatever the weights."""
     rows = make_rows(2)
     idle = rows["idle"]
     batch, _, value = make_batch(rows, np.full(ROWS, 1 / ROWS))  # idle rows carry weight here
-    batch = batch.replace(log_prob=jnp.where(idle, 0.0, batch.log_prob), advantage=batch.advantage + 5)
+    batch = batch.replace(
+        log_prob=jnp.where(idle, 0.0, batch.log_prob), advantage=batch.advantage + 5
+    )
 
     def actor_terms(logits: jax.Array) -> tuple[jax.Array, Any]:
         loss, terms = ppo_loss(
-            logits, jnp.asarray(value, jnp.float32), batch, clip_eps=0.2, value_coef=0.0, entropy_coef=1.0
+            logits,
+            jnp.asarray(value, jnp.float32),
+            batch,
+            clip_eps=0.2,
+            value_coef=0.0,
+            entropy_coef=1.0,
         )
         return loss + jnp.sum(kl_to_reference(rows["reference"], logits)), terms
 
@@ -146,12 +172,21 @@ def test_idle_turns_give_exactly_nothing() -> None:
     np.testing.assert_array_equal(gradient[idle], 0)
     assert (np.abs(gradient[~idle]).max(axis=1) > 0).all() and np.isfinite(gradient).all()
     np.testing.assert_array_equal(gradient[~rows["legal"]], 0)
-    np.testing.assert_array_equal(jax.jit(kl_to_reference)(rows["reference"], rows["logits"])[idle], 0)
+    np.testing.assert_array_equal(
+        jax.jit(kl_to_reference)(rows["reference"], rows["logits"])[idle], 0
+    )
     only_idle = batch.replace(actor_weight=jnp.where(idle, 1.0, 0.0))
     _, terms = ppo_loss(
-        jnp.asarray(rows["logits"]), batch.value, only_idle, clip_eps=0.2, value_coef=0.5, entropy_coef=1.0
+        jnp.asarray(rows["logits"]),
+        batch.value,
+        only_idle,
+        clip_eps=0.2,
+        value_coef=0.5,
+        entropy_coef=1.0,
     )
-    assert float(terms["entropy"]) == float(terms["approx_kl"]) == float(terms["clip_fraction"]) == 0.0
+    assert (
+        float(terms["entropy"]) == float(terms["approx_kl"]) == float(terms["clip_fraction"]) == 0.0
+    )
 
 
 def test_bc_loss_is_the_weighted_cross_entropy() -> None:

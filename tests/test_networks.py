@@ -1,4 +1,5 @@
-"""Networks: the LSTM with its own gradient, legal masking, dropout and the split into actor and critic."""
+"""Networks: the LSTM with its own gradient, legal masking, dropout and the split into actor and
+critic."""
 
 import dataclasses
 from typing import Any
@@ -22,11 +23,14 @@ from hanabi_rl.nn.networks import (
 )
 
 STEPS, BATCH, HIDDEN, OBS, ACTIONS = 6, 3, 4, 7, 5
-CONFIG = NetworkConfig(embedding=(6, 8), lstm=(HIDDEN, HIDDEN + 1), decoder=(6,), critic=(6,), dropout=0.5)
+CONFIG = NetworkConfig(
+    embedding=(6, 8), lstm=(HIDDEN, HIDDEN + 1), decoder=(6,), critic=(6,), dropout=0.5
+)
 
 
 def sequence(seed: int = 0) -> dict[str, Any]:
-    """obs, legal and reset over STEPS x BATCH: rows that begin new games at different timesteps, row 2 never."""
+    """obs, legal and reset over STEPS x BATCH: rows that begin new games at different timesteps,
+    row 2 never."""
     rng = np.random.default_rng(seed)
     legal = rng.random((STEPS, BATCH, ACTIONS)) < 0.5
     legal[..., -1] = True
@@ -53,14 +57,18 @@ def actor_critic() -> tuple[ActorCritic, Any]:
 
 
 def plain_lstm(inputs: Any, kernel: Any, carry: Any, keep: Any) -> Any:
-    """`lstm_scan` as a loop over time, written from the LSTM's equations; JAX differentiates it by itself."""
+    """`lstm_scan` as a loop over time, written from the LSTM's equations; JAX differentiates it by
+    itself."""
     cell, hidden = carry
     size, outputs = kernel.shape[0], []
     for t in range(inputs.shape[0]):
         cell, hidden = cell * keep[t][:, None], hidden * keep[t][:, None]
         gates = inputs[t] + hidden @ kernel
         gate_in, forget = jax.nn.sigmoid(gates[:, :size]), jax.nn.sigmoid(gates[:, size : 2 * size])
-        candidate, gate_out = jnp.tanh(gates[:, 2 * size : 3 * size]), jax.nn.sigmoid(gates[:, 3 * size :])
+        candidate, gate_out = (
+            jnp.tanh(gates[:, 2 * size : 3 * size]),
+            jax.nn.sigmoid(gates[:, 3 * size :]),
+        )
         cell = forget * cell + gate_in * candidate
         hidden = gate_out * jnp.tanh(cell)
         outputs.append(hidden)
@@ -72,27 +80,43 @@ def test_lstm_scan_and_its_gradients_equal_a_plain_loop() -> None:
     inputs, kernel = normal(rng, STEPS, BATCH, 4 * HIDDEN), normal(rng, HIDDEN, 4 * HIDDEN)
     carry = normal(rng, BATCH, HIDDEN), normal(rng, BATCH, HIDDEN)
     keep = 1.0 - sequence()["reset"].astype(jnp.float32)
-    # Every result enters the scalar with weights of its own, so that no gradient can hide behind another.
-    on_cell, on_hidden, on_outputs = (normal(rng, *shape) for shape in [(BATCH, HIDDEN)] * 2 + [(STEPS, BATCH, HIDDEN)])
+    # Every result enters the scalar with weights of its own, so that no gradient can hide behind
+    # another.
+    on_cell, on_hidden, on_outputs = (
+        normal(rng, *shape) for shape in [(BATCH, HIDDEN)] * 2 + [(STEPS, BATCH, HIDDEN)]
+    )
 
     def scalar(function: Any) -> Any:
         def total(inputs: Any, kernel: Any, carry: Any) -> Any:
             (cell, hidden), outputs = function(inputs, kernel, carry, keep)
-            value = jnp.sum(cell * on_cell) + jnp.sum(hidden * on_hidden) + jnp.sum(outputs * on_outputs)
+            value = (
+                jnp.sum(cell * on_cell)
+                + jnp.sum(hidden * on_hidden)
+                + jnp.sum(outputs * on_outputs)
+            )
             return value, ((cell, hidden), outputs)
 
         return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
 
     gradients, values = scalar(lstm_scan)(inputs, kernel, carry)
     expected_gradients, expected_values = scalar(plain_lstm)(inputs, kernel, carry)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), values, expected_values)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), gradients, expected_gradients)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), values, expected_values
+    )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        gradients,
+        expected_gradients,
+    )
     assert all(np.abs(leaf).max() > 0.1 for leaf in jax.tree.leaves(gradients))
-    np.testing.assert_array_equal(gradients[2][0][0], 0)  # row 0 begins with a new game: the carry cannot matter
+    np.testing.assert_array_equal(
+        gradients[2][0][0], 0
+    )  # row 0 begins with a new game: the carry cannot matter
 
 
 def test_mixed_precision_rounds_the_recurrent_factors_and_nothing_else() -> None:
-    """Against a plain loop whose kernel and hidden states are rounded where they are multiplied; the cell is not."""
+    """Against a plain loop whose kernel and hidden states are rounded where they are multiplied;
+    the cell is not."""
     rng = np.random.default_rng(3)
     inputs, kernel = normal(rng, STEPS, BATCH, 4 * HIDDEN), normal(rng, HIDDEN, 4 * HIDDEN)
     carry = jnp.asarray(normal(rng, BATCH, HIDDEN)), jnp.asarray(normal(rng, BATCH, HIDDEN))
@@ -109,10 +133,15 @@ def test_mixed_precision_rounds_the_recurrent_factors_and_nothing_else() -> None
         def __rmatmul__(self, x: Any) -> Any:
             return rounded(x) @ rounded(kernel)
 
-    mixed, plain = lstm_scan(inputs, kernel, carry, keep, jnp.bfloat16), lstm_scan(inputs, kernel, carry, keep)
+    mixed, plain = (
+        lstm_scan(inputs, kernel, carry, keep, jnp.bfloat16),
+        lstm_scan(inputs, kernel, carry, keep),
+    )
     expected = plain_lstm(inputs, Rounded(), carry, keep)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(mixed))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3), mixed, expected)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3), mixed, expected
+    )
     assert np.abs(mixed[1] - plain[1]).max() > np.abs(mixed[1] - expected[1]).max()
 
 
@@ -155,7 +184,9 @@ def test_lstm_layer_equals_flax() -> None:
             "bias": params["input"]["bias"][columns],
         }
 
-    (last_cell, last_hidden), outputs = jax.jit(layer.apply)({"params": params}, carry, inputs["obs"], no_reset)
+    (last_cell, last_hidden), outputs = jax.jit(layer.apply)(
+        {"params": params}, carry, inputs["obs"], no_reset
+    )
     step, state = jax.jit(cell.apply), carry
     for t in range(STEPS):
         state, expected = step({"params": converted}, state, inputs["obs"][t])
@@ -164,7 +195,9 @@ def test_lstm_layer_equals_flax() -> None:
     np.testing.assert_allclose(last_hidden, state[1], rtol=1e-5, atol=1e-6)
 
 
-def test_recurrent_kernel_starts_as_one_orthogonal_matrix_a_gate(actor_critic: tuple[Any, Any]) -> None:
+def test_recurrent_kernel_starts_as_one_orthogonal_matrix_a_gate(
+    actor_critic: tuple[Any, Any],
+) -> None:
     for layer, width in (("lstm_0", HIDDEN), ("lstm_1", HIDDEN + 1)):
         kernel = np.asarray(actor_critic[1]["actor"][layer]["recurrent_kernel"])
         gates = np.split(kernel, 4, axis=1)
@@ -173,49 +206,79 @@ def test_recurrent_kernel_starts_as_one_orthogonal_matrix_a_gate(actor_critic: t
         assert np.abs(gates[0] - gates[1]).max() > 0.1
 
 
-def test_a_sequence_in_two_chunks_equals_one_and_a_reset_forgets(actor_critic: tuple[Any, Any]) -> None:
+def test_a_sequence_in_two_chunks_equals_one_and_a_reset_forgets(
+    actor_critic: tuple[Any, Any],
+) -> None:
     module, params = actor_critic
     apply = jax.jit(module.apply)
     inputs, carry = sequence(), nonzero_carry()
     whole = apply({"params": params}, carry, **inputs)
     half = STEPS // 2
     carry_mid, *first = apply({"params": params}, carry, **{k: v[:half] for k, v in inputs.items()})
-    carry_end, *second = apply({"params": params}, carry_mid, **{k: v[half:] for k, v in inputs.items()})
+    carry_end, *second = apply(
+        {"params": params}, carry_mid, **{k: v[half:] for k, v in inputs.items()}
+    )
     for one, two, three in zip(whole[1:], first, second, strict=True):
         np.testing.assert_allclose(one, np.concatenate([two, three]), rtol=1e-5, atol=1e-5)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), whole[0], carry_end)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), whole[0], carry_end
+    )
 
     value = apply({"params": params}, initial_carry(CONFIG, BATCH), **inputs)[2]
-    np.testing.assert_allclose(value[:, 0], whole[2][:, 0], rtol=1e-5, atol=1e-6)  # row 0 begins with a reset
-    np.testing.assert_allclose(value[2:, 1], whole[2][2:, 1], rtol=1e-5, atol=1e-6)  # row 1 is reset at 2
-    assert np.abs(np.asarray(value - whole[2]))[:2, 1].max() > 1e-3 and np.abs(value - whole[2])[:, 2].max() > 1e-3
+    np.testing.assert_allclose(
+        value[:, 0], whole[2][:, 0], rtol=1e-5, atol=1e-6
+    )  # row 0 begins with a reset
+    np.testing.assert_allclose(
+        value[2:, 1], whole[2][2:, 1], rtol=1e-5, atol=1e-6
+    )  # row 1 is reset at 2
+    assert (
+        np.abs(np.asarray(value - whole[2]))[:2, 1].max() > 1e-3
+        and np.abs(value - whole[2])[:, 2].max() > 1e-3
+    )
 
 
 def test_illegal_actions_have_the_illegal_logit(actor_critic: tuple[Any, Any]) -> None:
     module, params = actor_critic
     inputs = sequence()
-    _, logits, value = jax.jit(module.apply)({"params": params}, initial_carry(CONFIG, BATCH), **inputs)
+    _, logits, value = jax.jit(module.apply)(
+        {"params": params}, initial_carry(CONFIG, BATCH), **inputs
+    )
     assert logits.shape == (STEPS, BATCH, ACTIONS) and value.shape == (STEPS, BATCH)
     assert logits.dtype == value.dtype == jnp.float32
     np.testing.assert_array_equal(logits[~inputs["legal"]], np.float32(ILLEGAL_LOGIT))
     assert np.abs(logits[inputs["legal"]]).max() < 1e3
 
 
-def test_the_critic_reads_the_trunk_and_is_no_part_of_the_actor(actor_critic: tuple[Any, Any]) -> None:
+def test_the_critic_reads_the_trunk_and_is_no_part_of_the_actor(
+    actor_critic: tuple[Any, Any],
+) -> None:
     module, params = actor_critic
     inputs, carry = sequence(), initial_carry(CONFIG, BATCH)
     assert set(params) == {"actor", "critic"}
     actor = Actor(CONFIG, ACTIONS)
-    alone = jax.eval_shape(lambda key: init_params(actor, key, CONFIG, OBS, ACTIONS), jax.random.key(0))
+    alone = jax.eval_shape(
+        lambda key: init_params(actor, key, CONFIG, OBS, ACTIONS), jax.random.key(0)
+    )
     shapes = jax.tree.map(lambda x: (x.shape, x.dtype), params["actor"])
     assert shapes == jax.tree.map(lambda x: (x.shape, x.dtype), alone)
     _, logits = jax.jit(actor.apply)({"params": params["actor"]}, carry, **inputs)
-    np.testing.assert_allclose(logits, jax.jit(module.apply)({"params": params}, carry, **inputs)[1], rtol=1e-6)
+    np.testing.assert_allclose(
+        logits, jax.jit(module.apply)({"params": params}, carry, **inputs)[1], rtol=1e-6
+    )
 
-    value_gradient = jax.jit(jax.grad(lambda p: jnp.sum(module.apply({"params": p}, carry, **inputs)[2])))(params)
-    largest = {name: max(np.abs(x).max() for x in jax.tree.leaves(g)) for name, g in value_gradient["actor"].items()}
-    assert all(value > 0 for name, value in largest.items() if name.startswith(("embedding", "lstm")))
-    assert all(value == 0 for name, value in largest.items() if name.startswith(("decoder", "logits")))
+    value_gradient = jax.jit(
+        jax.grad(lambda p: jnp.sum(module.apply({"params": p}, carry, **inputs)[2]))
+    )(params)
+    largest = {
+        name: max(np.abs(x).max() for x in jax.tree.leaves(g))
+        for name, g in value_gradient["actor"].items()
+    }
+    assert all(
+        value > 0 for name, value in largest.items() if name.startswith(("embedding", "lstm"))
+    )
+    assert all(
+        value == 0 for name, value in largest.items() if name.startswith(("decoder", "logits"))
+    )
 
 
 def test_dropout_only_where_it_is_asked_for(actor_critic: tuple[Any, Any]) -> None:
@@ -225,11 +288,19 @@ def test_dropout_only_where_it_is_asked_for(actor_critic: tuple[Any, Any]) -> No
 
     @jax.jit
     def dropped(key: jax.Array) -> jax.Array:
-        return actor.apply({"params": params}, carry, **inputs, deterministic=False, rngs={"dropout": key})[1]
+        return actor.apply(
+            {"params": params}, carry, **inputs, deterministic=False, rngs={"dropout": key}
+        )[1]
 
     plain = jax.jit(actor.apply)({"params": params}, carry, **inputs)[1]
-    np.testing.assert_array_equal(plain, jax.jit(without.apply)({"params": params}, carry, **inputs)[1])
-    one, again, other = dropped(jax.random.key(0)), dropped(jax.random.key(0)), dropped(jax.random.key(1))
+    np.testing.assert_array_equal(
+        plain, jax.jit(without.apply)({"params": params}, carry, **inputs)[1]
+    )
+    one, again, other = (
+        dropped(jax.random.key(0)),
+        dropped(jax.random.key(0)),
+        dropped(jax.random.key(1)),
+    )
     np.testing.assert_array_equal(one, again)
     legal = np.asarray(inputs["legal"])
     assert np.abs(one - other)[legal].max() > 1e-3 and np.abs(one - plain)[legal].max() > 1e-3
@@ -237,7 +308,8 @@ def test_dropout_only_where_it_is_asked_for(actor_critic: tuple[Any, Any]) -> No
 
 
 def test_the_feed_forward_network_against_numpy() -> None:
-    """The layout of AH2AC2's released feed-forward agents: a shared layer, then one of its own for each head."""
+    """The layout of AH2AC2's released feed-forward agents: a shared layer, then one of its own for
+    each head."""
     config = dataclasses.replace(FEED_FORWARD, embedding=(6,), decoder=(5,), critic=(4,))
     module, inputs = ActorCritic(config, ACTIONS), sequence()
     assert config.kind == "feed_forward" and initial_carry(config, BATCH) == ()
@@ -252,11 +324,16 @@ def test_the_feed_forward_network_against_numpy() -> None:
         return np.maximum(x, 0)
 
     actor, critic = params["actor"], params["critic"]
-    assert set(actor) == {"embedding_0", "decoder_0", "logits"} and set(critic) == {"Dense_0", "Dense_1"}
+    assert set(actor) == {"embedding_0", "decoder_0", "logits"} and set(critic) == {
+        "Dense_0",
+        "Dense_1",
+    }
     shared = relu(dense(np.asarray(inputs["obs"]), actor["embedding_0"]))
     expected = dense(relu(dense(shared, actor["decoder_0"])), actor["logits"])
     assert carry == ()
-    np.testing.assert_allclose(logits, np.where(inputs["legal"], expected, ILLEGAL_LOGIT), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        logits, np.where(inputs["legal"], expected, ILLEGAL_LOGIT), rtol=1e-5, atol=1e-5
+    )
     expected_value = dense(relu(dense(shared, critic["Dense_0"])), critic["Dense_1"])[..., 0]
     np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-5)
 
@@ -279,6 +356,8 @@ def test_layers_may_be_left_out_or_given_as_lists() -> None:
     config = NetworkConfig(embedding=(), lstm=[3], decoder=(), critic=())  # type: ignore[arg-type]
     assert config == NetworkConfig(embedding=(), lstm=(3,), decoder=(), critic=()) and hash(config)
     module = ActorCritic(config, ACTIONS)
-    params = jax.eval_shape(lambda key: init_params(module, key, config, OBS, ACTIONS), jax.random.key(0))
+    params = jax.eval_shape(
+        lambda key: init_params(module, key, config, OBS, ACTIONS), jax.random.key(0)
+    )
     assert set(params["actor"]) == {"lstm_0", "logits"}
     assert params["critic"]["Dense_0"]["kernel"].shape == (3, 1)

@@ -25,7 +25,10 @@ def test_the_version_is_the_installed_one() -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy(run_python) -> None:
-    code = "import sys, hanabi_rl; print(sorted({'jax', 'numpy', 'jaxmarl', 'distrax'} & sys.modules.keys()))"
+    code = (
+        "import sys, hanabi_rl; print(sorted({'jax', 'numpy', 'jaxmarl', 'distrax'} & "
+        "sys.modules.keys()))"
+    )
     assert run_python(code) == "[]\n"
 
 

@@ -14,15 +14,21 @@ from hanabi_rl.nn.precision import factor_dtype, product
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_a_product_rounds_its_factors_and_sums_in_float32(dtype: Any) -> None:
     rng = np.random.default_rng(0)
-    x, kernel, on_out = (rng.normal(size=shape).astype(np.float32) for shape in [(3, 5, 300), (300, 7), (3, 5, 7)])
+    x, kernel, on_out = (
+        rng.normal(size=shape).astype(np.float32) for shape in [(3, 5, 300), (300, 7), (3, 5, 7)]
+    )
 
     def scalar(x: Any, kernel: Any) -> Any:
         out = product(x, kernel, dtype)
         return jnp.sum(out * on_out), out
 
-    (_, out), (d_x, d_kernel) = jax.jit(jax.value_and_grad(scalar, argnums=(0, 1), has_aux=True))(x, kernel)
+    (_, out), (d_x, d_kernel) = jax.jit(jax.value_and_grad(scalar, argnums=(0, 1), has_aux=True))(
+        x, kernel
+    )
     assert out.dtype == d_x.dtype == d_kernel.dtype == jnp.float32
-    x, kernel, on_out = (np.asarray(jnp.asarray(a).astype(dtype)).astype(np.float64) for a in (x, kernel, on_out))
+    x, kernel, on_out = (
+        np.asarray(jnp.asarray(a).astype(dtype)).astype(np.float64) for a in (x, kernel, on_out)
+    )
     np.testing.assert_allclose(out, x @ kernel, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(d_x, on_out @ kernel.T, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(d_kernel, np.einsum("abd,abf->df", x, on_out), rtol=1e-5, atol=1e-4)
@@ -37,7 +43,9 @@ def test_a_product_rounds_its_factors_and_sums_in_float32(dtype: Any) -> None:
         ("cpu", "fpu amx_bf16 amx_tile", jnp.bfloat16),
     ],
 )
-def test_auto_asks_the_hardware(backend: str, flags: str, expected: Any, monkeypatch: Any, tmp_path: Any) -> None:
+def test_auto_asks_the_hardware(
+    backend: str, flags: str, expected: Any, monkeypatch: Any, tmp_path: Any
+) -> None:
     info = tmp_path / "cpuinfo"
     info.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
     monkeypatch.setattr(precision, "CPU_INFO", info)

@@ -1,4 +1,5 @@
-"""Collecting experience: what a rollout stores, and that both carries follow the games from one rollout to the next."""
+"""Collecting experience: what a rollout stores, and that both carries follow the games from one
+rollout to the next."""
 
 import functools
 from typing import Any, NamedTuple
@@ -15,7 +16,9 @@ from hanabi_rl.env.rules import Rules, current_player, legal_actions
 from hanabi_rl.learning.rollout import ActorState, Rollout, collect, encode, initial_actors
 from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
 
-ENV = HanabiEnv(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+ENV = HanabiEnv(
+    num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
 RULES = ENV.rules
 NETWORK = NetworkConfig(embedding=(12,), lstm=(8, 8), decoder=(12,), critic=(12,), dropout=0.5)
 MODULE = ActorCritic(NETWORK, RULES.num_moves)
@@ -42,21 +45,29 @@ def collected() -> Collected:
     def start(key: jax.Array) -> tuple[Any, NetworkPolicy, ActorState]:
         param_key, reference_key, env_key = jax.random.split(key, 3)
         params = init_params(MODULE, param_key, NETWORK, RULES.obs_size, RULES.num_moves)
-        own = init_params(Actor(NETWORK, RULES.num_moves), reference_key, NETWORK, RULES.obs_size, RULES.num_moves)
+        own = init_params(
+            Actor(NETWORK, RULES.num_moves), reference_key, NETWORK, RULES.obs_size, RULES.num_moves
+        )
         reference = NetworkPolicy(params=own, rules=RULES, network=NETWORK)
-        actors = initial_actors(ENV, env_key, NUM_ENVS, lambda rows: initial_carry(NETWORK, rows), reference)
+        actors = initial_actors(
+            ENV, env_key, NUM_ENVS, lambda rows: initial_carry(NETWORK, rows), reference
+        )
         # Strong weights, so that a wrong carry shows in every output.
         params, reference = jax.tree.map(lambda x: 3 * x, (params, reference))
         return params, reference, actors
 
     @jax.jit
-    def collect_once(params: Any, reference: NetworkPolicy, actors: ActorState, key: jax.Array) -> Any:
+    def collect_once(
+        params: Any, reference: NetworkPolicy, actors: ActorState, key: jax.Array
+    ) -> Any:
         return collect(ENV, apply, params, reference, actors, key, STEPS)
 
     params, reference, first = start(jax.random.key(0))
     second, rollout_1, last_1 = collect_once(params, reference, first, jax.random.key(1))
     third, rollout_2, last_2 = collect_once(params, reference, second, jax.random.key(2))
-    return Collected(params, reference, [first, second, third], [rollout_1, rollout_2], [last_1, last_2])
+    return Collected(
+        params, reference, [first, second, third], [rollout_1, rollout_2], [last_1, last_2]
+    )
 
 
 def whole(collected: Collected) -> Rollout:
@@ -70,7 +81,8 @@ def _see() -> Any:
 
 
 def seen(state: Any) -> tuple[np.ndarray, np.ndarray]:
-    """obs [T, N, P, O] and legal [T, N, P, A] of every seat, from the environment's own functions."""
+    """obs [T, N, P, O] and legal [T, N, P, A] of every seat, from the environment's own
+    functions."""
     steps = state.turn.shape[0]
     flat = jax.tree.map(lambda x: x.reshape(steps * NUM_ENVS, *x.shape[2:]), state)
     obs, legal = _see()(flat)
@@ -113,17 +125,24 @@ def test_a_game_begins_where_the_last_one_ended(collected: Collected) -> None:
     np.testing.assert_array_equal(collected.actors[2].reset, done[-1])
     np.testing.assert_array_equal(rollout.state.turn == 0, rollout.reset)
     going_on = ~done[:-1]
-    np.testing.assert_array_equal(rollout.state.turn[1:][going_on], rollout.state.turn[:-1][going_on] + 1)
+    np.testing.assert_array_equal(
+        rollout.state.turn[1:][going_on], rollout.state.turn[:-1][going_on] + 1
+    )
 
 
 def unrolled(module: Any, params: Any, rollout: Rollout) -> Any:
-    """The network over the whole recorded history from the zero carry: outputs after the carry, each [T, N, P, ...]."""
+    """The network over the whole recorded history from the zero carry: outputs after the carry,
+    each [T, N, P, ...]."""
     obs, legal = seen(rollout.state)
     rows = NUM_ENVS * PLAYERS
     reset = np.repeat(rollout.reset, PLAYERS, axis=1)
     carry = initial_carry(NETWORK, rows)
     _, *outputs = jax.jit(module.apply)(
-        {"params": params}, carry, obs.reshape(len(obs), rows, -1), legal.reshape(len(obs), rows, -1), reset
+        {"params": params},
+        carry,
+        obs.reshape(len(obs), rows, -1),
+        legal.reshape(len(obs), rows, -1),
+        reset,
     )
     return [np.asarray(x).reshape(len(obs), NUM_ENVS, PLAYERS, *x.shape[2:]) for x in outputs]
 
@@ -140,12 +159,15 @@ def test_the_learner_remembers_its_own_history(collected: Collected) -> None:
 
 
 def test_the_reference_remembers_a_history_of_its_own(collected: Collected) -> None:
-    """Known fault of published trainers: the clone's logits computed from the learner's carry, or from a stale one."""
+    """Known fault of published trainers: the clone's logits computed from the learner's carry, or
+    from a stale one."""
     rollout = whole(collected)
     (logits,) = unrolled(Actor(NETWORK, RULES.num_moves), collected.reference.params, rollout)
     np.testing.assert_allclose(rollout.reference_logits, logits, rtol=1e-4, atol=1e-3)
     for own, learners in zip(
-        jax.tree.leaves(collected.actors[1].reference_carry), jax.tree.leaves(collected.actors[1].carry), strict=True
+        jax.tree.leaves(collected.actors[1].reference_carry),
+        jax.tree.leaves(collected.actors[1].carry),
+        strict=True,
     ):
         assert own.shape == learners.shape and np.abs(np.asarray(own - learners)).max() > 0.1
 
@@ -158,7 +180,9 @@ def test_a_rollout_takes_an_eighth_of_its_observations() -> None:
     def shapes(key: jax.Array) -> Rollout:
         params = init_params(module, key, network, rules.obs_size, rules.num_moves)
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
-        actors = initial_actors(env, key, 1024, lambda rows: initial_carry(network, rows), reference)
+        actors = initial_actors(
+            env, key, 1024, lambda rows: initial_carry(network, rows), reference
+        )
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
         return collect(env, forward, params, reference, actors, key, 128)[1]
 

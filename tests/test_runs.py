@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hanabi_rl.runs.folder import folder as runs
+from hanabi_rl.runs import folder as runs
 from hanabi_rl.storage.files import read_json
 
 
@@ -49,13 +49,21 @@ def test_read_config_names_what_is_wrong(tmp_path: Path) -> None:
 def test_check_resumable_names_each_field_that_changed() -> None:
     saved = {"lr": 1e-3, "total_steps": 10, "bc": {"epochs": 3}}
     runs.check_resumable(saved, {**saved, "total_steps": 20}, may_differ={"total_steps"})
-    with pytest.raises(ValueError, match=r"bc\.epochs: the run has 3, got 4; lr: the run has 0\.001, got 0\.1"):
-        runs.check_resumable(saved, {"lr": 0.1, "total_steps": 10, "bc": {"epochs": 4}}, may_differ={"total_steps"})
+    with pytest.raises(
+        ValueError, match=r"bc\.epochs: the run has 3, got 4; lr: the run has 0\.001, got 0\.1"
+    ):
+        runs.check_resumable(
+            saved, {"lr": 0.1, "total_steps": 10, "bc": {"epochs": 4}}, may_differ={"total_steps"}
+        )
 
 
 def test_summary_carries_the_format_version(tmp_path: Path) -> None:
     runs.write_summary(tmp_path, {"selfplay_mean": 20.5, "kl_to_bc": float("nan")})
-    assert read_json(tmp_path / "summary.json") == {"selfplay_mean": 20.5, "kl_to_bc": None, "format_version": 1}
+    assert read_json(tmp_path / "summary.json") == {
+        "selfplay_mean": 20.5,
+        "kl_to_bc": None,
+        "format_version": 1,
+    }
 
 
 LOOP = """
@@ -75,14 +83,19 @@ sys.exit(stop.exit_code)
 
 def start_loop(*args: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", LOOP, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", LOOP, *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None and process.stdout.readline() == "started\n"
     return process
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_lets_the_loop_save_and_sets_the_exit_code(number: signal.Signals, code: int) -> None:
+def test_a_signal_lets_the_loop_save_and_sets_the_exit_code(
+    number: signal.Signals, code: int
+) -> None:
     process = start_loop()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)

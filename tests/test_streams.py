@@ -1,4 +1,5 @@
-"""Random words against a Threefry of their own in NumPy, itself checked against its authors' test vectors."""
+"""Random words against a Threefry of their own in NumPy, itself checked against its authors' test
+vectors."""
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +33,9 @@ def threefry(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:
         ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
     ],
 )
-def test_the_reference_is_threefry(key: tuple[int, int], counter: tuple[int, int], encrypted: tuple[int, int]) -> None:
+def test_the_reference_is_threefry(
+    key: tuple[int, int], counter: tuple[int, int], encrypted: tuple[int, int]
+) -> None:
     """The known-answer vectors of Random123."""
     assert threefry(key, counter) == encrypted
 
@@ -52,7 +55,9 @@ def test_words_are_threefry_in_counter_mode() -> None:
 def test_a_stream_is_the_same_in_any_company() -> None:
     key = jax.random.key(3)
     many = random_words(key, jnp.arange(10), 7)
-    np.testing.assert_array_equal(random_words(key, jnp.array([4, 8]), 5), many[jnp.array([4, 8]), :5])
+    np.testing.assert_array_equal(
+        random_words(key, jnp.array([4, 8]), 5), many[jnp.array([4, 8]), :5]
+    )
     np.testing.assert_array_equal(random_words(jax.random.key_data(key), jnp.arange(10), 7), many)
     assert len(np.unique(many)) == many.size
     other = random_words(jax.random.key(3, impl="rbg"), jnp.arange(10), 7)

@@ -37,7 +37,11 @@ def test_resume_cuts_what_was_logged_after_the_restored_step(tmp_path: Path) -> 
         assert tracker.wall_s >= earlier
         tracker.log(25, {"loss": 25})
     records = read_metrics(path)
-    assert [(record["step"], record["loss"]) for record in records] == [(10, 10), (20, 20), (25, 25)]
+    assert [(record["step"], record["loss"]) for record in records] == [
+        (10, 10),
+        (20, 20),
+        (25, 25),
+    ]
     assert records[-1]["wall_s"] >= earlier
     assert not (tmp_path / "tensorboard").exists()
 
@@ -52,7 +56,9 @@ def test_a_new_run_starts_its_metrics_afresh(tmp_path: Path) -> None:
 def test_read_metrics_names_a_damaged_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"ste\n{"step": 3}\n')
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: expected a JSON object with a step"):
+    with pytest.raises(
+        ValueError, match=r"metrics\.jsonl, line 2: expected a JSON object with a step"
+    ):
         read_metrics(path)
 
 
@@ -75,7 +81,13 @@ def test_wandb_is_told_the_same_numbers(tmp_path: Path, monkeypatch: pytest.Monk
     with Tracker(tmp_path, tensorboard=False, wandb=True, config={"lr": 0.1}) as tracker:
         tracker.log(3, {"loss": 0.5, "score": float("nan")})
     name = tmp_path.name
-    assert seen[0] == {"project": "hanabi-rl", "name": name, "id": name, "resume": "allow", "config": {"lr": 0.1}}
+    assert seen[0] == {
+        "project": "hanabi-rl",
+        "name": name,
+        "id": name,
+        "resume": "allow",
+        "config": {"lr": 0.1},
+    }
     assert seen[1:] == [(3, {"loss": 0.5}), "done"]
 
 

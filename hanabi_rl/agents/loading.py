@@ -1,7 +1,7 @@
 """Trained policies on disk, and agents by name.
 
-A policy folder holds `policy.json` (what it plays and where it comes from), `params/` (Orbax) and `manifest.json` (what
-each parameter must be). It is only ever replaced as a whole.
+A policy folder holds `policy.json` (what it plays and where it comes from), `params/` (Orbax) and
+`manifest.json` (what each parameter must be). It is only ever replaced as a whole.
 """
 
 from __future__ import annotations
@@ -27,14 +27,21 @@ from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import committed_folder, read_json, replace_folder, to_json, write_json
 
 FORMAT_VERSION = 1
-OBSERVATION_VERSION = 1  # of the layout that env/observe.py writes; a network trained on one cannot read another
+# of the layout that env/observe.py writes; a network trained on one cannot read another
+OBSERVATION_VERSION = 1
 
 
 def save_policy(
-    folder: Path, policy: NetworkPolicy, *, algorithm: str, step: int, score: float | None, greedy: bool = True
+    folder: Path,
+    policy: NetworkPolicy,
+    *,
+    algorithm: str,
+    step: int,
+    score: float | None,
+    greedy: bool = True,
 ) -> None:
-    """Writes `policy` to `folder`, in the place of an older one if there is one; a kill at any moment leaves one of the
-    two.
+    """Writes `policy` to `folder`, in the place of an older one if there is one; a kill at any
+    moment leaves one of the two.
 
     Args:
         folder: the policy folder, e.g. `<run>/policy`.
@@ -53,7 +60,10 @@ def save_policy(
     with trees.tree_checkpointer() as checkpointer:
         checkpointer.save((beside / "params").resolve(), trees.storable(arrays))
     description = describe(policy)
-    write_json(beside / "manifest.json", {"leaves": manifest, "sha256": trees.manifest_digest(manifest, description)})
+    write_json(
+        beside / "manifest.json",
+        {"leaves": manifest, "sha256": trees.manifest_digest(manifest, description)},
+    )
     write_json(beside / "policy.json", description)
     replace_folder(beside, folder)
 
@@ -72,8 +82,8 @@ def describe(policy: NetworkPolicy) -> dict[str, Any]:
 
 
 def checkpoint_policy(policy: NetworkPolicy, *, params_path: str) -> dict[str, Any]:
-    """What a `Checkpointer` stores so that `load_policy` can play from a checkpoint: `params_path` is where the actor's
-    parameters are in the state, e.g. `learner/params/actor`."""
+    """What a `Checkpointer` stores so that `load_policy` can play from a checkpoint: `params_path`
+    is where the actor's parameters are in the state, e.g. `learner/params/actor`."""
     return {"params_path": params_path, "description": describe(policy)}
 
 
@@ -81,16 +91,18 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     """Loads an agent.
 
     Args:
-        path_or_name: `bot:NAME`, a policy folder, a run's folder (its `policy/`), one `checkpoints/<step>`, or a
-            published policy (`ah2ac2:FILE`, `obl:FILE`: see `published.py`).
-        rules: the game to play: a bot plays it (default: the standard 2-player game), a trained policy must have been
-            trained on it.
+        path_or_name: `bot:NAME`, a policy folder, a run's folder (its `policy/`), one
+            `checkpoints/<step>`, or a published policy (`ah2ac2:FILE`, `obl:FILE`: see
+            `published.py`).
+        rules: the game to play: a bot plays it (default: the standard 2-player game), a trained
+            policy must have been trained on it.
 
     Returns:
         A `Policy`. Every stored parameter was verified with its SHA-256.
 
     Raises:
-        ValueError: where there is no such agent, it plays another game, or its files are damaged or of another format.
+        ValueError: where there is no such agent, it plays another game, or its files are damaged or
+            of another format.
     """
     name = str(path_or_name)
     if name.startswith("bot:"):
@@ -106,8 +118,10 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     else:
         published = " or ".join(f"{prefix}FILE" for prefix in PREFIXES)
         raise ValueError(
-            "expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder (with a policy/), "
-            f"a checkpoints/<step>, {published}; got {name}{'' if folder.exists() else ', which does not exist'}"
+            "expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder "
+            "(with a policy/), "
+            f"a checkpoints/<step>, {published}; got "
+            f"{name}{'' if folder.exists() else ', which does not exist'}"
         )
     if rules is not None and policy.rules != rules:
         raise ValueError(f"{name}: expected a policy for {rules}, got one for {policy.rules}")
@@ -122,8 +136,8 @@ def _policy_folder(folder: Path) -> Path | None:
 
 
 def _read_while_replaced(folder: Path) -> NetworkPolicy | None:
-    """The policy in a policy folder or a run's folder, or None. A run in progress may replace it at any moment: what
-    was replaced while it was read is read again.
+    """The policy in a policy folder or a run's folder, or None. A run in progress may replace it at
+    any moment: what was replaced while it was read is read again.
     """
     while (policy_folder := _policy_folder(folder)) is not None:
         before = _version(policy_folder)
@@ -136,7 +150,8 @@ def _read_while_replaced(folder: Path) -> NetworkPolicy | None:
 
 
 def _version(folder: Path) -> tuple[int, int] | None:
-    """What tells the folder that is there now from those that replace it; None where there is none."""
+    """What tells the folder that is there now from those that replace it; None where there is
+    none."""
     try:
         status = folder.stat()
     except FileNotFoundError:
@@ -151,10 +166,13 @@ def _read_policy(folder: Path) -> NetworkPolicy:
         manifest = read_json(folder / "manifest.json")
         leaves, digest = manifest["leaves"], manifest["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise trees.CorruptError(f"{folder / 'manifest.json'}: {type(error).__name__}: {error}") from error
+        raise trees.CorruptError(
+            f"{folder / 'manifest.json'}: {type(error).__name__}: {error}"
+        ) from error
     if digest != trees.manifest_digest(leaves, description):
         raise trees.CorruptError(
-            f"{folder}: policy.json or manifest.json is not what was saved: the folder is damaged or was edited"
+            f"{folder}: policy.json or manifest.json is not what was saved: the folder is damaged "
+            "or was edited"
         )
     template = _params_template(rules, network)
     trees.check_structure(leaves, template, where=str(folder))
@@ -165,22 +183,31 @@ def _read_policy(folder: Path) -> NetworkPolicy:
 def _read_checkpoint(folder: Path) -> NetworkPolicy:
     documents = read_documents(folder)
     if documents.policy is None:
-        raise ValueError(f"{folder}: this checkpoint does not say which policy it holds; name a policy folder instead")
+        raise ValueError(
+            f"{folder}: this checkpoint does not say which policy it holds; name a policy folder "
+            "instead"
+        )
     rules, network, info = _parse(documents.policy["description"], where=folder / "policy")
     prefix = documents.policy["params_path"] + "/"
     inside = {path: entry for path, entry in documents.leaves.items() if path.startswith(prefix)}
     template = _params_template(rules, network)
     trees.check_structure(
-        {path.removeprefix(prefix): entry for path, entry in inside.items()}, template, where=f"{folder}/{prefix}"
+        {path.removeprefix(prefix): entry for path, entry in inside.items()},
+        template,
+        where=f"{folder}/{prefix}",
     )
     stored = trees.read_leaves(folder / "state", documents.leaves, inside)
-    params = trees.like(template, {path.removeprefix(prefix): leaf for path, leaf in stored.items()})
+    params = trees.like(
+        template, {path.removeprefix(prefix): leaf for path, leaf in stored.items()}
+    )
     score = to_json(documents.metrics.get(documents.policy["score_metric"]))
     info = dataclasses.replace(info, step=int(folder.resolve().name), score=score)
     return NetworkPolicy(params=params, rules=rules, network=network, info=info)
 
 
-def _parse(description: Mapping[str, Any], *, where: Path) -> tuple[Rules, NetworkConfig, PolicyInfo]:
+def _parse(
+    description: Mapping[str, Any], *, where: Path
+) -> tuple[Rules, NetworkConfig, PolicyInfo]:
     def expect(name: str, expected: Any, got: Any) -> None:
         if got != expected:
             raise ValueError(f"{where}: expected {name} {expected!r}, got {got!r}")
@@ -196,20 +223,26 @@ def _parse(description: Mapping[str, Any], *, where: Path) -> tuple[Rules, Netwo
         raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
     config = from_dict(NetworkConfig, network, where=f"{where}: network")
     expect("network.kind", config.kind, kind)
-    return from_dict(Rules, game, where=f"{where}: game"), config, from_dict(PolicyInfo, info, where=str(where))
+    return (
+        from_dict(Rules, game, where=f"{where}: game"),
+        config,
+        from_dict(PolicyInfo, info, where=str(where)),
+    )
 
 
 def _params_template(rules: Rules, network: NetworkConfig) -> trees.PyTree:
     module = Actor(network, rules.num_moves)
-    return jax.eval_shape(lambda: init_params(module, jax.random.key(0), network, rules.obs_size, rules.num_moves))
+    return jax.eval_shape(
+        lambda: init_params(module, jax.random.key(0), network, rules.obs_size, rules.num_moves)
+    )
 
 
 def policy_hash(policy: Policy) -> str:
     """What identifies a policy in reports and caches: a SHA-256.
 
-    For a trained policy it is over the canonical JSON of `policy.json` and, sorted by path, each parameter's path,
-    dtype, shape and bytes; a published policy of another layout has its name in the place of `policy.json`; for a bot,
-    over its name and version.
+    For a trained policy it is over the canonical JSON of `policy.json` and, sorted by path, each
+    parameter's path, dtype, shape and bytes; a published policy of another layout has its name in
+    the place of `policy.json`; for a bot, over its name and version.
 
     Raises:
         ValueError: for a policy that is none of these.
@@ -217,17 +250,24 @@ def policy_hash(policy: Policy) -> str:
     if isinstance(policy, NetworkPolicy):
         return _hash_params(describe(policy), policy.params)
     if isinstance(policy, OBLPolicy):
-        return _hash_params(to_json({"layout": policy.layout, "game": dataclasses.asdict(policy.rules)}), policy.params)
+        return _hash_params(
+            to_json({"layout": policy.layout, "game": dataclasses.asdict(policy.rules)}),
+            policy.params,
+        )
     for name, bot in BOTS.items():
         if type(policy) is bot.make:
             return hashlib.sha256(bot_version(name).encode()).hexdigest()
-    raise ValueError(f"expected a trained policy or a bot, got a {type(policy).__name__}, which has no hash")
+    raise ValueError(
+        f"expected a trained policy or a bot, got a {type(policy).__name__}, which has no hash"
+    )
 
 
 def _hash_params(description: Any, params: trees.PyTree) -> str:
     arrays, manifest = trees.to_host(params)
     digest = hashlib.sha256(trees.canonical_json(description))
     for path in sorted(arrays):
-        digest.update(trees.canonical_json([path, manifest[path]["dtype"], manifest[path]["shape"]]))
+        digest.update(
+            trees.canonical_json([path, manifest[path]["dtype"], manifest[path]["shape"]])
+        )
         digest.update(arrays[path].tobytes())
     return digest.hexdigest()

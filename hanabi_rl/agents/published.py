@@ -1,8 +1,9 @@
 """Policies that others published, as agents: `ah2ac2:FILE` and `obl:FILE`.
 
-FILE is a local `.safetensors` file, or one in the family's repository on the Hugging Face Hub. Its keys are the flax
-path of each parameter joined by commas. Three layouts of AH2AC2 are known (LSTM clones, HDR-IPPO with the same actor,
-feed-forward), and JaxMARL's R2D2 network for the Off-Belief Learning agents.
+FILE is a local `.safetensors` file, or one in the family's repository on the Hugging Face Hub. Its
+keys are the flax path of each parameter joined by commas. Three layouts of AH2AC2 are known (LSTM
+clones, HDR-IPPO with the same actor, feed-forward), and JaxMARL's R2D2 network for the Off-Belief
+Learning agents.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, Networ
 REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}
 PREFIXES = tuple(f"{family}:" for family in REPOSITORIES)
 OBL_LICENCE = (
-    "obl: these are the weights of Off-Belief Learning (Hu et al., 2021) in JaxMARL's translation. Their licence is "
+    "obl: these are the weights of Off-Belief Learning (Hu et al., 2021) in JaxMARL's "
+    "translation. Their licence is "
     f"NON-COMMERCIAL: read it at https://huggingface.co/{REPOSITORIES['obl']} before you use them."
 )
 
@@ -42,9 +44,11 @@ _PUBLIC = 125  # where the public part of an OBL observation begins: after the o
 
 
 class OBLPolicy(flax.struct.PyTreeNode):
-    """An Off-Belief Learning agent (R2D2) for two players: a private MLP times a public LSTM, then advantages.
+    """An Off-Belief Learning agent (R2D2) for two players: a private MLP times a public LSTM, then
+    advantages.
 
-    Its logits are the advantages: greedy play is the agent's own, the distribution is nobody's (a Q-learner has none).
+    Its logits are the advantages: greedy play is the agent's own, the distribution is nobody's (a
+        Q-learner has none).
     """
 
     params: PyTree  # private (3 layers), public, lstm (one entry a layer), advantage
@@ -52,11 +56,14 @@ class OBLPolicy(flax.struct.PyTreeNode):
     layout = "obl-r2d2"
 
     def init_carry(self, batch: int) -> PyTree:
-        """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch, H]`."""
+        """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
+        H]`."""
         widths = [layer["recurrent_kernel"].shape[0] for layer in self.params["lstm"]]
         return tuple((jnp.zeros((batch, width)), jnp.zeros((batch, width))) for width in widths)
 
-    def step(self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
+    def step(
+        self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array
+    ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`."""
         private, public = obs, jax.nn.relu(_dense(self.params["public"], obs[:, _PUBLIC:]))
         for layer in self.params["private"]:
@@ -79,21 +86,29 @@ def _dense(params: PyTree, x: jax.Array) -> jax.Array:
 def load_published(name: str) -> Policy:
     """The agent `ah2ac2:FILE` or `obl:FILE`; the licence of the latter goes to stderr first.
 
-    Raises ValueError for an unknown family, a file of another layout (naming the tensor), a network for no standard
-    game; FileNotFoundError for a missing local file; ConnectionError where the Hub cannot be reached.
+    Raises ValueError for an unknown family, a file of another layout (naming the tensor), a network
+    for no standard game; FileNotFoundError for a missing local file; ConnectionError where the Hub
+    cannot be reached.
     """
     family, _, file = name.partition(":")
     if family not in REPOSITORIES or not file:
-        raise ValueError(f"expected a published policy, {' or '.join(f'{p}FILE' for p in PREFIXES)}, got {name!r}")
+        raise ValueError(
+            f"expected a published policy, {' or '.join(f'{p}FILE' for p in PREFIXES)}, got "
+            f"{name!r}"
+        )
     if Path(file).suffix != ".safetensors":
-        raise ValueError(f"expected a file ending in .safetensors (pickles are never loaded), got {file}")
+        raise ValueError(
+            f"expected a file ending in .safetensors (pickles are never loaded), got {file}"
+        )
     if family == "obl":
         print(OBL_LICENCE, file=sys.stderr)
     path = _locate(name, family, file)
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: expected a safetensors file, got one that cannot be read: {error}") from error
+        raise ValueError(
+            f"{path}: expected a safetensors file, got one that cannot be read: {error}"
+        ) from error
     source = str(path)
     if family == "obl":
         return _read_obl(tensors, source)
@@ -108,11 +123,14 @@ def _locate(name: str, family: str, file: str) -> Path:
         return path
     if path.is_absolute() or file.startswith("."):
         raise FileNotFoundError(f"{name}: expected a file, got {path}, which does not exist")
-    return fetch_file(REPOSITORIES[family], file, kind="model", then=f"name the file it is in: {family}:PATH")
+    return fetch_file(
+        REPOSITORIES[family], file, kind="model", then=f"name the file it is in: {family}:PATH"
+    )
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """The training configuration that AH2AC2 keeps beside a clone's weights; empty where it is not there."""
+    """The training configuration that AH2AC2 keeps beside a clone's weights; empty where it is not
+    there."""
     if not path.is_file():
         return {}
     import yaml
@@ -121,14 +139,24 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ValueError(f"{path}: expected a mapping, got {type(config).__name__}")
     if config.get("act_fn", "gelu") != "gelu":
-        raise ValueError(f"{path}: act_fn: expected 'gelu', the only one our network has, got {config['act_fn']!r}")
+        raise ValueError(
+            f"{path}: act_fn: expected 'gelu', the only one our network has, got "
+            f"{config['act_fn']!r}"
+        )
     return config
 
 
 def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> NetworkPolicy:
-    """A clone or the actor of HDR-IPPO, whose critic is left out, in the parameters of our own `Actor`."""
+    """A clone or the actor of HDR-IPPO, whose critic is left out, in the parameters of our own
+    `Actor`."""
     with_critic = any(key.startswith("params,actor,") for key in tensors)
-    prefix = "params,actor," if with_critic else "params," if any(key.startswith("params,") for key in tensors) else ""
+    prefix = (
+        "params,actor,"
+        if with_critic
+        else "params,"
+        if any(key.startswith("params,") for key in tensors)
+        else ""
+    )
     dense, norm, cell = f"{prefix}Dense_", f"{prefix}LayerNorm_", f"{prefix}{_CELL}"
     embedding = _widths(tensors, norm + "{},scale")
     lstm = _widths(tensors, cell + "{},hi,bias") or [0]
@@ -147,7 +175,9 @@ def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> Netw
         expected |= _dense_shapes(f"{dense}{k}", into[len(lstm) + k], width)
     if with_critic:
         hidden = _size(tensors, "params,Dense_1,kernel", source)
-        expected |= _dense_shapes("params,Dense_0", lstm[-1], hidden) | _dense_shapes("params,Dense_1", hidden, 1)
+        expected |= _dense_shapes("params,Dense_0", lstm[-1], hidden) | _dense_shapes(
+            "params,Dense_1", hidden, 1
+        )
     _check(tensors, expected, source)
 
     params: PyTree = {"logits": _dense_layer(tensors, f"{dense}{len(embedding) + len(decoder)}")}
@@ -168,8 +198,11 @@ def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> Netw
 
 
 def _read_feed_forward(tensors: Tensors, source: str) -> NetworkPolicy:
-    """`params,Dense_0` is shared, `Dense_1` and `Dense_2` are the actor; the critic, 3 and 4, is left out."""
-    obs_size, shared, hidden = (_size(tensors, f"params,Dense_{k},kernel", source) for k in range(3))
+    """`params,Dense_0` is shared, `Dense_1` and `Dense_2` are the actor; the critic, 3 and 4, is
+    left out."""
+    obs_size, shared, hidden = (
+        _size(tensors, f"params,Dense_{k},kernel", source) for k in range(3)
+    )
     num_moves, critic = (_size(tensors, f"params,Dense_{k},bias", source) for k in (2, 3))
     expected: Shapes = {}
     for k, (rows, width) in enumerate(
@@ -182,7 +215,9 @@ def _read_feed_forward(tensors: Tensors, source: str) -> NetworkPolicy:
     return NetworkPolicy(
         params=jax.tree.map(jnp.asarray, params),
         rules=_rules(obs_size, num_moves, source),
-        network=dataclasses.replace(FEED_FORWARD, embedding=(shared,), decoder=(hidden,), critic=(critic,)),
+        network=dataclasses.replace(
+            FEED_FORWARD, embedding=(shared,), decoder=(hidden,), critic=(critic,)
+        ),
         info=PolicyInfo(algorithm="ah2ac2-feed-forward"),
     )
 
@@ -194,7 +229,9 @@ def _read_obl(tensors: Tensors, source: str) -> OBLPolicy:
     expected = _dense_shapes("params,publ_net_dense_0", rules.obs_size - _PUBLIC, width)
     expected |= _dense_shapes("params,fc_a", width, rules.num_moves)
     for k in range(3):
-        expected |= _dense_shapes(f"params,priv_net_dense_{k}", width if k else rules.obs_size, width)
+        expected |= _dense_shapes(
+            f"params,priv_net_dense_{k}", width if k else rules.obs_size, width
+        )
     for k in range(layers):
         expected |= _lstm_shapes(f"{lstm}{k}", width, width)
     _check(tensors, expected, source)
@@ -208,7 +245,8 @@ def _read_obl(tensors: Tensors, source: str) -> OBLPolicy:
 
 
 def _size(tensors: Tensors, key: str, source: str) -> int:
-    """The first axis of a tensor that says how wide a layer is: of a kernel what goes in, of a bias what comes out."""
+    """The first axis of a tensor that says how wide a layer is: of a kernel what goes in, of a bias
+    what comes out."""
     if key not in tensors or tensors[key].ndim == 0:
         raise ValueError(f"{source}: expected a tensor {key!r}, got {_names(tensors)}")
     return tensors[key].shape[0]
@@ -225,7 +263,8 @@ def _dense_shapes(prefix: str, rows: int, columns: int) -> Shapes:
 
 
 def _lstm_shapes(prefix: str, rows: int, width: int) -> Shapes:
-    """flax's LSTM cell: a kernel without bias for each gate's input, one with bias for its hidden state."""
+    """flax's LSTM cell: a kernel without bias for each gate's input, one with bias for its hidden
+    state."""
     shapes: Shapes = {f"{prefix},i{gate},kernel": (rows, width) for gate in _GATES}
     for gate in _GATES:
         shapes |= _dense_shapes(f"{prefix},h{gate}", width, width)
@@ -233,7 +272,8 @@ def _lstm_shapes(prefix: str, rows: int, width: int) -> Shapes:
 
 
 def _check(tensors: Tensors, expected: Shapes, source: str) -> None:
-    """Raises ValueError for the first tensor that is missing, not expected, or of another shape or dtype."""
+    """Raises ValueError for the first tensor that is missing, not expected, or of another shape or
+    dtype."""
     for key in sorted(expected.keys() - tensors.keys()):
         raise ValueError(f"{source}: expected a tensor {key!r}, got {_names(tensors)}")
     for key in sorted(tensors.keys() - expected.keys()):
@@ -241,7 +281,10 @@ def _check(tensors: Tensors, expected: Shapes, source: str) -> None:
     for key, shape in expected.items():
         tensor = tensors[key]
         if tensor.shape != shape or tensor.dtype != np.float32:
-            raise ValueError(f"{source}: {key}: expected float32{list(shape)}, got {tensor.dtype}{list(tensor.shape)}")
+            raise ValueError(
+                f"{source}: {key}: expected float32{list(shape)}, got "
+                f"{tensor.dtype}{list(tensor.shape)}"
+            )
 
 
 def _names(named: Mapping[str, Any]) -> str:
@@ -253,10 +296,13 @@ def _dense_layer(tensors: Tensors, prefix: str) -> PyTree:
 
 
 def _lstm_layer(tensors: Tensors, prefix: str) -> PyTree:
-    """The four gates side by side, as our `LSTMLayer` keeps them; the bias is added with the input."""
+    """The four gates side by side, as our `LSTMLayer` keeps them; the bias is added with the
+    input."""
 
     def gates(part: str) -> np.ndarray:
-        return np.concatenate([tensors[f"{prefix},{part.format(gate)}"] for gate in _GATES], axis=-1)
+        return np.concatenate(
+            [tensors[f"{prefix},{part.format(gate)}"] for gate in _GATES], axis=-1
+        )
 
     return {
         "input": {"kernel": gates("i{},kernel"), "bias": gates("h{},bias")},
@@ -265,11 +311,15 @@ def _lstm_layer(tensors: Tensors, prefix: str) -> PyTree:
 
 
 def _rules(obs_size: int, num_moves: int, source: str) -> Rules:
-    standard = {(rules.obs_size, rules.num_moves): rules for rules in (Rules(num_players=p) for p in range(2, 6))}
+    standard = {
+        (rules.obs_size, rules.num_moves): rules
+        for rules in (Rules(num_players=p) for p in range(2, 6))
+    }
     if (obs_size, num_moves) not in standard:
         sizes = ", ".join(f"{size} and {moves}" for size, moves in standard)
         raise ValueError(
-            f"{source}: expected the observation and action sizes of a game of 2 to 5 players ({sizes}), "
+            f"{source}: expected the observation and action sizes of a game of 2 to 5 players "
+            f"({sizes}), "
             f"got {obs_size} and {num_moves}"
         )
     return standard[obs_size, num_moves]

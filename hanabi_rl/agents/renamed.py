@@ -1,4 +1,5 @@
-"""An agent for whom the colours have other names, as Other-Play's partners have (Hu et al. 2020)."""
+"""An agent for whom the colours have other names, as Other-Play's partners have (Hu et al.
+2020)."""
 
 from __future__ import annotations
 
@@ -28,8 +29,13 @@ class Renamed(flax.struct.PyTreeNode):
         """See `Policy.init_carry`."""
         return self.policy.init_carry(batch)
 
-    def step(self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
+    def step(
+        self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array
+    ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`."""
-        seen = permute_obs(self.rules, obs, self.colors), permute_legal(self.rules, legal, self.colors)
+        seen = (
+            permute_obs(self.rules, obs, self.colors),
+            permute_legal(self.rules, legal, self.colors),
+        )
         carry, logits = self.policy.step(carry, *seen, reset)
         return carry, permute_legal(self.rules, logits, invert_permutations(self.colors))

@@ -1,4 +1,5 @@
-"""The behavioural-cloning run: games in, two policies out (best self-play, best validation accuracy)."""
+"""The behavioural-cloning run: games in, two policies out (best self-play, best validation
+accuracy)."""
 
 import dataclasses
 import math
@@ -29,15 +30,18 @@ from hanabi_rl.show.report import link_lines, score_table
 
 BEST_SELFPLAY, BEST_ACCURACY = "policy", "policy-accuracy"
 VALIDATION_SHARE = 0.1
-_NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # over an epoch's minibatches so far, weighted by decisions
+_NO_SUMS = {
+    "loss": 0.0,
+    "accuracy": 0.0,
+    "decisions": 0.0,
+}  # over an epoch's minibatches so far, weighted by decisions
 
 
 def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
     """The games to clone and those to validate on.
 
-    Without data, the games are our own convention bot's, generated once and cached. Without validation files, a tenth
-    of the games, split by
-    deck, is held out.
+    Without data, the games are our own convention bot's, generated once and cached. Without
+    validation files, a tenth of the games, split by deck, is held out.
 
     Raises:
         GameDataError: a file's games are not what they should be.
@@ -46,7 +50,10 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
     if config.data:
         games = join_games([load_games(path) for path in config.data])
     else:
-        print(f"No --data: cloning {config.demo_games:,} games of our own convention bot.", file=sys.stderr)
+        print(
+            f"No --data: cloning {config.demo_games:,} games of our own convention bot.",
+            file=sys.stderr,
+        )
         games = demo_games(rules, "convention", config.demo_games, seed=0)
     if config.val:
         validation = join_games([load_games(path) for path in config.val])
@@ -58,8 +65,8 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
 
 
 def run_bc(config: BCConfig) -> dict[str, Any]:
-    """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported again, not
-    repeated."""
+    """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported
+    again, not repeated."""
     train, validation = training_games(config, config.game.rules(), config.seed)
     config = dataclasses.replace(config, game=game_config(train.rules))
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:
@@ -76,22 +83,38 @@ def game_config(rules: Rules) -> GameConfig:
 
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
-    """The training loop: epochs of minibatches, validation, self-play, model selection, checkpoints."""
+    """The training loop: epochs of minibatches, validation, self-play, model selection,
+    checkpoints."""
     loader = BatchLoader(len(train), config.batch_size, config.seed)
     num_updates = config.epochs * loader.batches_per_epoch
-    learner = BC(config=config, rules=train.rules, num_updates=num_updates, precision=config.precision)
+    learner = BC(
+        config=config, rules=train.rules, num_updates=num_updates, precision=config.precision
+    )
     state = jax.jit(learner.init)(jax.random.key(config.seed))
     with open_session(
-        "bc", config, run_dir, state, learner.policy(state), params_path="params", best_metric="val_accuracy"
+        "bc",
+        config,
+        run_dir,
+        state,
+        learner.policy(state),
+        params_path="params",
+        best_metric="val_accuracy",
     ) as session:
         trainer = _Trainer(session, config, learner, state, loader, train, validation)
         if loader.epoch >= config.epochs:
-            print(f"{run_dir} has its {config.epochs:,} epochs: only measuring it again", file=sys.stderr)
-        with Progress("BC", total=learner.num_updates, unit="minibatches", initial=int(trainer.state.step)) as progress:
+            print(
+                f"{run_dir} has its {config.epochs:,} epochs: only measuring it again",
+                file=sys.stderr,
+            )
+        with Progress(
+            "BC", total=learner.num_updates, unit="minibatches", initial=int(trainer.state.step)
+        ) as progress:
             while loader.epoch < config.epochs:
                 trainer.epoch(progress)
     lines = run_dir / "metrics.jsonl"
-    parallel.on_first_host(lambda: plot_bc(read_metrics(lines), run_dir / "learning-curve.png", train.rules.max_score))
+    parallel.on_first_host(
+        lambda: plot_bc(read_metrics(lines), run_dir / "learning-curve.png", train.rules.max_score)
+    )
 
 
 class _Trainer:
@@ -112,7 +135,8 @@ class _Trainer:
         self.update = learner.compile_update()
         self.color_key = jax.random.fold_in(jax.random.key(config.seed), 1)
         self.sums = dict(_NO_SUMS)
-        self.best_selfplay: tuple[float, float] | None = None  # mean score, then validation accuracy
+        # mean score, then validation accuracy
+        self.best_selfplay: tuple[float, float] | None = None
         self.best_accuracy: float | None = None
         if session.restored is not None:
             state = session.restored.state
@@ -127,7 +151,9 @@ class _Trainer:
         """Trains to the end of the current epoch, measures, keeps the best policies and saves."""
         sums = self.sums
         for batch in self.loader.rest_of_epoch():
-            shard = parallel.shard(game_batch(self.train, batch, self.color_key, self.config.permute_colors))
+            shard = parallel.shard(
+                game_batch(self.train, batch, self.color_key, self.config.permute_colors)
+            )
             done = int(self.state.step) + 1
             self.state, metrics = self.update(self.state, shard)
             metrics = parallel.fetch(metrics)
@@ -139,14 +165,17 @@ class _Trainer:
             progress.update(done, loss=sums["loss"] / sums["decisions"])
             if self.session.stop_requested() and self.loader.batch > 0:  # mid-epoch: save and leave
                 self.save({})
-        measured = {f"train_{name}": sums[name] / sums["decisions"] for name in ("loss", "accuracy")}
+        measured = {
+            f"train_{name}": sums[name] / sums["decisions"] for name in ("loss", "accuracy")
+        }
         measured |= parallel.on_first_host(self.measure)
         self.sums = dict(_NO_SUMS)
         self.session.log(int(self.state.step), {"epoch": self.loader.epoch, **measured})
         self.save(measured)
 
     def measure(self) -> dict[str, float]:
-        """Validation after an epoch, self-play on every `selfplay_every`-th and the last; keeps the best policies."""
+        """Validation after an epoch, self-play on every `selfplay_every`-th and the last; keeps the
+        best policies."""
         policy, epoch = parallel.fetch(self.learner.policy(self.state)), self.loader.epoch
         prediction = predict(policy, self.val)
         accuracy = prediction.accuracy().mean
@@ -156,7 +185,9 @@ class _Trainer:
             "val_loss_per_timestep": prediction.cross_entropy_per_timestep().mean,
             "learning_rate": float(self.learner.learning_rate(self.state.step)),
         }
-        if math.isfinite(accuracy) and (self.best_accuracy is None or accuracy > self.best_accuracy):
+        if math.isfinite(accuracy) and (
+            self.best_accuracy is None or accuracy > self.best_accuracy
+        ):
             self.best_accuracy = accuracy
             self.keep(policy, BEST_ACCURACY, accuracy)
         if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:
@@ -200,7 +231,9 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
         read = predict(policy, validation)
         rows.append((name, played.summary))
         prefix = folder.replace("-", "_")
-        summary |= {f"{prefix}_selfplay_{key}": value for key, value in summary_dict(played.summary).items()}
+        summary |= {
+            f"{prefix}_selfplay_{key}": value for key, value in summary_dict(played.summary).items()
+        }
         for key, interval in {
             "val_accuracy": read.accuracy(),
             "val_loss": read.cross_entropy(),
@@ -208,21 +241,26 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
         }.items():
             summary |= {f"{prefix}_{key}": interval.mean, f"{prefix}_{key}_ci95": interval.bounds}
         print(
-            f"BC, {name}: validation accuracy {read.accuracy():.3f}, loss {read.cross_entropy():.3f} per decision, "
+            f"BC, {name}: validation accuracy {read.accuracy():.3f}, loss "
+            f"{read.cross_entropy():.3f} per decision, "
             f"{read.cross_entropy_per_timestep():.3f} per timestep"
         )
     print(score_table(rows))
     print("\n".join(link_lines(played)))
-    summary["min_val_loss"] = min(line["val_loss"] for line in read_metrics(run_dir / "metrics.jsonl"))
+    summary["min_val_loss"] = min(
+        line["val_loss"] for line in read_metrics(run_dir / "metrics.jsonl")
+    )
     summary["run_dir"] = str(run_dir)
     write_summary(run_dir, summary)
     return summary
 
 
 def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
-    """The mean over seeds of the best-accuracy policies' validation figures, intervals bootstrapped over games.
+    """The mean over seeds of the best-accuracy policies' validation figures, intervals bootstrapped
+    over games.
 
-    Only for validation games of their own: those held out from the training games differ between seeds.
+    Only for validation games of their own: those held out from the training games differ between
+        seeds.
     """
     if not config.val:
         return ""
@@ -230,6 +268,8 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     reads = [predict(load_policy(run_dir / BEST_ACCURACY), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (
-        f"Best-accuracy policies, mean of {len(reads)} seeds [95% over games]: accuracy {pooled.accuracy():.3f}, "
-        f"loss {pooled.cross_entropy():.3f} per decision, {pooled.cross_entropy_per_timestep():.3f} per timestep"
+        f"Best-accuracy policies, mean of {len(reads)} seeds [95% over games]: accuracy "
+        f"{pooled.accuracy():.3f}, "
+        f"loss {pooled.cross_entropy():.3f} per decision, "
+        f"{pooled.cross_entropy_per_timestep():.3f} per timestep"
     )

@@ -17,8 +17,8 @@ CloneConfig = HDRIPPOConfig | BRBCConfig
 
 
 def clone_rules(config: CloneConfig) -> Rules:
-    """The game: that of the clone already in the run, else the given clone's, else that of the given games, else the
-    configured one."""
+    """The game: that of the clone already in the run, else the given clone's, else that of the
+    given games, else the configured one."""
     kept = Path(config.run_dir or "") / REFERENCE
 
     def rules() -> Rules:
@@ -39,7 +39,8 @@ def clone_title(config: CloneConfig) -> str:
 
 
 def reference_policy(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
-    """The clone: the one already in the run, else the one given, else one trained now in `run_dir`/bc."""
+    """The clone: the one already in the run, else the one given, else one trained now in
+    `run_dir`/bc."""
     kept = run_dir / REFERENCE
     source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
     if config.bc_policy is None and not parallel.on_first_host(kept.exists):
@@ -51,7 +52,8 @@ def reference_policy(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
             policy = load_policy(chosen if chosen.exists() else source)
             if not isinstance(policy, NetworkPolicy):
                 raise ValueError(
-                    f"--bc-policy: expected a cloned network policy, got {type(policy).__name__} from {source}"
+                    f"--bc-policy: expected a cloned network policy, got {type(policy).__name__} "
+                    f"from {source}"
                 )
             save_policy(kept, policy, algorithm="bc", step=0, score=None, greedy=True)
         reference = load_policy(kept)
@@ -68,4 +70,6 @@ def bc_config(config: CloneConfig, run_dir: Path) -> BCConfig:
         name: getattr(config, name)
         for name in ("game", "preset", "seed", "precision", "tensorboard", "wandb", "report_games")
     }
-    return BCConfig(**training, **shared, run_dir=str(run_dir), resume=(run_dir / "config.json").exists())
+    return BCConfig(
+        **training, **shared, run_dir=str(run_dir), resume=(run_dir / "config.json").exists()
+    )

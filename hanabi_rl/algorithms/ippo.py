@@ -1,4 +1,5 @@
-"""The runs without human games: self-play from scratch, with the colours as they are (IPPO) or renamed (Other-Play)."""
+"""The runs without human games: self-play from scratch, with the colours as they are (IPPO) or
+renamed (Other-Play)."""
 
 from typing import Any
 
@@ -15,12 +16,14 @@ from hanabi_rl.show.report import link_lines, score_figures, score_table
 
 
 def run_ippo(config: IPPOConfig) -> dict[str, Any]:
-    """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not repeated."""
+    """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not
+    repeated."""
     return _run(config, Training("ippo", "IPPO", PPO(config, config.network)))
 
 
 def run_other_play(config: IPPOConfig) -> dict[str, Any]:
-    """`run_ippo` with partners for whom the colours have other names; evaluated with the colours as they are."""
+    """`run_ippo` with partners for whom the colours have other names; evaluated with the colours as
+    they are."""
     learner = PPO(config, config.network, draw_episode=renamed_colors(config.game.rules()))
     return _run(config, Training("other_play", "Other-Play", learner))
 
@@ -32,8 +35,18 @@ def _run(config: IPPOConfig, training: Training) -> dict[str, Any]:
         announce_stage(2, 2, f"Measuring over {config.report_games:,} games")
 
         def report() -> dict[str, Any]:
-            played = evaluate_selfplay(reported_policy(config, run_dir), config.report_games, config.seed)
-            print("\n".join(["", score_table([(f"{training.title} self-play", played.summary)]), *link_lines(played)]))
+            played = evaluate_selfplay(
+                reported_policy(config, run_dir), config.report_games, config.seed
+            )
+            print(
+                "\n".join(
+                    [
+                        "",
+                        score_table([(f"{training.title} self-play", played.summary)]),
+                        *link_lines(played),
+                    ]
+                )
+            )
             summary = {
                 **score_figures({"selfplay": played.summary}),
                 **training_figures(config, wall_s),

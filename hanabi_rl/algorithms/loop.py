@@ -1,4 +1,5 @@
-"""The training loop of every PPO learner: updates, evaluation, logging, checkpoints and the policies that are kept."""
+"""The training loop of every PPO learner: updates, evaluation, logging, checkpoints and the
+policies that are kept."""
 
 import dataclasses
 import math
@@ -47,11 +48,14 @@ class Training:
 
 
 def train_ppo(config: PPOConfig, run_dir: Path, training: Training) -> float:
-    """The training loop. Returns the seconds it took, earlier sessions of a resumed run included."""
+    """The training loop. Returns the seconds it took, earlier sessions of a resumed run
+    included."""
     ppo, reference = training.ppo, training.reference
     if reference is not None:
         reference = reference.replace(precision=config.precision)
-    learner, actors = jax.jit(training.init, static_argnums=0)(ppo, jax.random.key(config.seed), reference)
+    learner, actors = jax.jit(training.init, static_argnums=0)(
+        ppo, jax.random.key(config.seed), reference
+    )
     policy = NetworkPolicy(params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network)
     with open_session(
         training.algo,
@@ -65,20 +69,28 @@ def train_ppo(config: PPOConfig, run_dir: Path, training: Training) -> float:
         trainer = _Trainer(session, config, training, learner, actors, policy, reference)
         steps = config.num_envs * config.num_steps
         print(
-            f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} environment steps "
+            f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} "
+            "environment steps "
             f"on {parallel.num_devices()} x {jax.devices()[0].device_kind}",
             file=sys.stderr,
         )
         total, done = config.num_updates * steps, int(trainer.learner.update) * steps
         if done >= total:
-            print(f"{run_dir} has its {config.num_updates:,} updates: only measuring it again", file=sys.stderr)
+            print(
+                f"{run_dir} has its {config.num_updates:,} updates: only measuring it again",
+                file=sys.stderr,
+            )
         with Progress(training.title, total=total, unit="steps", initial=done) as progress:
             trainer.run(progress)
         wall_s = session.wall_s
 
     def plot() -> None:
         lines = read_metrics(run_dir / "metrics.jsonl")
-        clone = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None) if reference else None
+        clone = (
+            next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
+            if reference
+            else None
+        )
         plot_ppo(lines, run_dir / "learning-curve.png", clone, policy.rules.max_score)
 
     parallel.on_first_host(plot)
@@ -115,7 +127,9 @@ class _Trainer:
             self.session.log(0, {"env_steps": 0} | self.evaluate(0))
         last_log = (time.monotonic(), done)
         while done < total:
-            self.learner, self.actors, metrics = self.update(self.learner, self.actors, self.reference)
+            self.learner, self.actors, metrics = self.update(
+                self.learner, self.actors, self.reference
+            )
             done += 1
             metrics = parallel.fetch(metrics)
             self.session.check_finite(f"update {done}", metrics)
@@ -127,10 +141,16 @@ class _Trainer:
             if done % config.log_every == 0 or measured:
                 numbers = {name: float(value) for name, value in metrics.items()} | measured
                 now = time.monotonic()
-                rate = (done - last_log[1]) * config.num_envs * config.num_steps / (now - last_log[0])
+                rate = (
+                    (done - last_log[1]) * config.num_envs * config.num_steps / (now - last_log[0])
+                )
                 last_log = (now, done)
                 self.session.log(done, {"env_steps": steps, **numbers, "steps_per_s": rate})
-                shown = {} if self.training.shown is None else {self.training.shown: numbers[self.training.shown]}
+                shown = (
+                    {}
+                    if self.training.shown is None
+                    else {self.training.shown: numbers[self.training.shown]}
+                )
                 progress.update(steps, score=numbers["train_score"], **shown)
             if done % config.save_every == 0 or last or self.session.stop_requested():
                 self.save(done, measured)
@@ -141,7 +161,9 @@ class _Trainer:
 
     def evaluate(self, done: int) -> dict[str, float]:
         """Measures the policy and keeps the best (none from before the first update)."""
-        measured = parallel.on_first_host(lambda: self.training.evaluate(self.policy(), self.config))
+        measured = parallel.on_first_host(
+            lambda: self.training.evaluate(self.policy(), self.config)
+        )
         score = measured[self.training.selected_by]
         if done and math.isfinite(score) and (self.best is None or score > self.best):
             self.best = score
@@ -151,10 +173,13 @@ class _Trainer:
     def keep(self, name: str, done: int, score: float | None) -> None:
         """Writes a policy folder of the run."""
         steps = done * self.config.num_envs * self.config.num_steps
-        self.session.keep(name, self.policy(), algorithm=self.training.algo, step=steps, score=score)
+        self.session.keep(
+            name, self.policy(), algorithm=self.training.algo, step=steps, score=score
+        )
 
     def save(self, done: int, metrics: dict[str, float]) -> None:
-        """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the end."""
+        """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the
+        end."""
         state = (self.learner, parallel.unshard(self.actors))
         self.session.save(done, state, loader={"best_score": self.best}, metrics=metrics)
         self.keep("policy-latest", done, metrics.get(self.training.selected_by))
@@ -163,7 +188,9 @@ class _Trainer:
 
 def reported_policy(config: PPOConfig, run_dir: Path) -> NetworkPolicy:
     """The policy of a finished run that `report_policy` names."""
-    policy = load_policy(run_dir / ("policy" if config.report_policy == "best" else "policy-latest"))
+    policy = load_policy(
+        run_dir / ("policy" if config.report_policy == "best" else "policy-latest")
+    )
     assert isinstance(policy, NetworkPolicy), "train_ppo saved it"
     return policy
 

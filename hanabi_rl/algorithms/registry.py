@@ -49,6 +49,10 @@ LEARNERS = {
     "br_bc": Learner(
         BRBCConfig,
         run_br_bc,
-        {"bc_selfplay_mean": "BC self-play", "selfplay_mean": "BR-BC self-play", "crossplay_with_bc_mean": "with BC"},
+        {
+            "bc_selfplay_mean": "BC self-play",
+            "selfplay_mean": "BR-BC self-play",
+            "crossplay_with_bc_mean": "with BC",
+        },
     ),
 }

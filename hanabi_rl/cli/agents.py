@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 Agent = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
-Agents = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...]")]
+Agents = Annotated[
+    tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...]")
+]
 File = tyro.conf.Positional[Path]
 PUBLISHED = ("ah2ac2:", "obl:")  # how published policies are named; agents/published.py reads them
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
 def load_agent(agent: str, players: int | None) -> Policy:
-    """An agent by name: a bot plays `players` (default 2), a trained policy must have been trained for them."""
+    """An agent by name: a bot plays `players` (default 2), a trained policy must have been trained
+    for them."""
     from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.env.game import Rules
 
@@ -28,7 +31,8 @@ def load_agent(agent: str, players: int | None) -> Policy:
     policy = load_policy(agent)
     if players not in (None, policy.rules.num_players):
         raise ValueError(
-            f"{agent}: expected --players {policy.rules.num_players}, which it was trained for, got {players}"
+            f"{agent}: expected --players {policy.rules.num_players}, which it was trained for, "
+            f"got {players}"
         )
     return policy
 
@@ -41,7 +45,11 @@ def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
     from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.env.game import Rules
 
-    trained = {agent: load_agent(agent, players) for agent in dict.fromkeys(agents) if not agent.startswith("bot:")}
+    trained = {
+        agent: load_agent(agent, players)
+        for agent in dict.fromkeys(agents)
+        if not agent.startswith("bot:")
+    }
     first = next(iter(trained), None)
     rules = Rules(num_players=players or 2) if first is None else trained[first].rules
     for agent, policy in trained.items():
@@ -51,5 +59,11 @@ def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
                 f"and {agent} for {policy.rules.num_players}"
             )
         if policy.rules != rules:
-            raise ValueError(f"expected agents of one game, got {first} for {rules} and {agent} for {policy.rules}")
-    return [load_policy(agent, rules) if agent.startswith("bot:") else trained[agent] for agent in agents]
+            raise ValueError(
+                f"expected agents of one game, got {first} for {rules} and {agent} for "
+                f"{policy.rules}"
+            )
+    return [
+        load_policy(agent, rules) if agent.startswith("bot:") else trained[agent]
+        for agent in agents
+    ]

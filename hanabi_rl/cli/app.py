@@ -14,15 +14,23 @@ from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.predict import predict
 
-_DESCRIPTION = "Human-like Hanabi partners: evaluate agents, handle recorded games. --debug shows an error's traceback."
+_DESCRIPTION = (
+    "Human-like Hanabi partners: evaluate agents, handle recorded games. --debug shows an error's "
+    "traceback."
+)
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Runs one command of `args` (default: the command line). A user's error is one line on stderr and exit code 2."""
+    """Runs one command of `args` (default: the command line). A user's error is one line on stderr
+    and exit code 2."""
     given = list(sys.argv[1:] if args is None else args)
     debug = "--debug" in given
     try:
-        _app().cli(prog="hanabi-rl", description=_DESCRIPTION, args=[arg for arg in given if arg != "--debug"])
+        _app().cli(
+            prog="hanabi-rl",
+            description=_DESCRIPTION,
+            args=[arg for arg in given if arg != "--debug"],
+        )
     except (ValueError, OSError) as error:
         if debug:
             raise
@@ -39,7 +47,11 @@ def _app() -> SubcommandApp:
     app.command(name="behaviour")(behaviour)
     for name, command in DATA_COMMANDS.items():
         data.command(name=name)(command)
-    app.command(data, name="data", help="Recorded games: statistics, formats, splits, downloads, generated games.")
+    app.command(
+        data,
+        name="data",
+        help="Recorded games: statistics, formats, splits, downloads, generated games.",
+    )
     app.command(name="replay")(replay_command)
     return app
 

@@ -1,4 +1,5 @@
-"""`hanabi-rl behaviour`: how an agent plays with itself, or how the players of recorded games did."""
+"""`hanabi-rl behaviour`: how an agent plays with itself, or how the players of recorded games
+did."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ def behaviour(
     """Print information per play and communicativeness, beside the figures of AH2AC2's Table 10.
 
     Args:
-        source: an agent (a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or obl:FILE),
-            which plays with copies of itself; or a file of games (.safetensors, .json or .jsonl), of which the human
-            seats count.
+        source: an agent (a policy folder, a run's folder, a checkpoints/<step>, bot:NAME,
+            ah2ac2:FILE or obl:FILE), which plays with copies of itself; or a file of games
+            (.safetensors, .json or .jsonl), of which the human seats count.
         players: of an agent, 2 to 5; a bot plays 2 unless told otherwise.
         games: of an agent, how many.
         seed: of the decks, and of the actions where they are sampled.
@@ -53,9 +54,20 @@ def behaviour(
         rules = policy.rules
         records = evaluate_selfplay(policy, games, seed, sample=sample).records
         found = metrics.behaviour(rules, records.decks, records.actions)
-        title = f"{source}: {'sampled' if sample else 'greedy'} self-play, {rules.num_players} players, seed {seed}"
-        about = {"agent": source, "policy_hash": policy_hash(policy), "seed": seed, "sampled": sample}
+        title = (
+            f"{source}: {'sampled' if sample else 'greedy'} self-play, {rules.num_players} "
+            f"players, seed {seed}"
+        )
+        about = {
+            "agent": source,
+            "policy_hash": policy_hash(policy),
+            "seed": seed,
+            "sampled": sample,
+        }
     figures = metrics.behaviour_figures(found)
-    print(f"{title}\n{metrics.behaviour_table(figures, rules.num_players)}", file=sys.stderr if json else sys.stdout)
+    print(
+        f"{title}\n{metrics.behaviour_table(figures, rules.num_players)}",
+        file=sys.stderr if json else sys.stdout,
+    )
     if json:
         print(json_format.dumps(to_json(about | {"players": rules.num_players} | figures)))

@@ -32,14 +32,17 @@ def cross_play(
     sample: Flag = False,
     json: Flag = False,
 ) -> None:
-    """Play every agent with every other at every seat: a table, matrix.csv, matrix.json and matrix.png.
+    """Play every agent with every other at every seat: a table, matrix.csv, matrix.json and
+    matrix.png.
 
-    A cell's games are kept: with more agents only theirs are played, and a run that was stopped goes on.
+    A cell's games are kept: with more agents only theirs are played, and a run that was stopped
+    goes on.
 
     Args:
         agents: run folders, policy folders, checkpoints/<step> and bot:NAME.
         out: the folder to write to.
-        players: 2 to 5; needed for bots alone (default 2), trained agents play what they were trained for.
+        players: 2 to 5; needed for bots alone (default 2), trained agents play what they were
+            trained for.
         games: decks a cell, each played with every distinct seating.
         seed: of the decks, and of the actions where they are sampled.
         group: which agents to compare as one; by default those of one algorithm.
@@ -81,10 +84,16 @@ def _play(agents: tuple[Agent, ...], setting: Setting, cache: CellCache) -> Cros
         with Progress("cross-play", total=total, unit="cells") as progress:
             matrix = play_matrix(agents, setting, cache=cache, on_cell=on_cell)
     except KeyboardInterrupt:
-        print(f"\nStopped: finished cells are in {cache.folder}; the same command goes on from there", file=sys.stderr)
+        print(
+            f"\nStopped: finished cells are in {cache.folder}; the same command goes on from there",
+            file=sys.stderr,
+        )
         sys.exit(130)
     took = format_seconds(time.perf_counter() - started)
-    print(f"{played} of {total} cells played in {took}, {total - played} from {cache.folder}", file=sys.stderr)
+    print(
+        f"{played} of {total} cells played in {took}, {total - played} from {cache.folder}",
+        file=sys.stderr,
+    )
     return matrix
 
 
@@ -96,16 +105,25 @@ def _groups(
 
     groups = []
     for agent, policy in zip(agents, policies, strict=True):
-        algorithm = policy.info.algorithm if isinstance(policy, NetworkPolicy) else agent.removeprefix("bot:")
+        algorithm = (
+            policy.info.algorithm
+            if isinstance(policy, NetworkPolicy)
+            else agent.removeprefix("bot:")
+        )
         groups.append(algorithm or "unnamed")
     for text in chosen:
         name, _, members = text.partition("=")
         if not name or not members:
             raise ValueError(f"expected --group NAME=AGENT,AGENT, got {text!r}")
         for member in members.split(","):
-            found = [i for i, names in enumerate(zip(agents, labels, strict=True)) if member in names]
+            found = [
+                i for i, names in enumerate(zip(agents, labels, strict=True)) if member in names
+            ]
             if not found:
-                raise ValueError(f"--group {text}: expected one of the agents {', '.join(labels)}, got {member!r}")
+                raise ValueError(
+                    f"--group {text}: expected one of the agents {', '.join(labels)}, got "
+                    f"{member!r}"
+                )
             for index in found:
                 groups[index] = name
     return groups

@@ -22,7 +22,8 @@ PART_NAMES = ("train", "val", "test")
 
 
 def info(file: File, json: Flag = False) -> None:
-    """Validate a file of games and print its statistics (scores and lengths as in AH2AC2's Table 1).
+    """Validate a file of games and print its statistics (scores and lengths as in AH2AC2's Table
+    1).
 
     Args:
         file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live).
@@ -32,7 +33,11 @@ def info(file: File, json: Flag = False) -> None:
     from hanabi_rl.data.statistics import describe, statistics
 
     stats = statistics(load_games(file))
-    print(json_format.dumps({"file": str(file), **dataclasses.asdict(stats)}) if json else f"{file}: {describe(stats)}")
+    print(
+        json_format.dumps({"file": str(file), **dataclasses.asdict(stats)})
+        if json
+        else f"{file}: {describe(stats)}"
+    )
 
 
 def convert(source: File, target: File) -> None:
@@ -64,7 +69,8 @@ def split(
     seed: int = 0,
     out: Path = Path(),
 ) -> None:
-    """Divide a file of games at random into <name>_train, _val and _test; games of one deck stay in one part.
+    """Divide a file of games at random into <name>_train, _val and _test; games of one deck stay in
+    one part.
 
     Args:
         file: the games.
@@ -79,13 +85,23 @@ def split(
     if bool(fractions) == bool(sizes):
         raise ValueError(f"expected either --fractions or --sizes, got {fractions} and {sizes}")
     games = load_games(file)
-    parts = split_games(games, fractions, seed) if fractions else split_games_by_size(games, sizes, seed)
-    names = PART_NAMES if len(parts) <= len(PART_NAMES) else [f"part{number}" for number in range(1, len(parts) + 1)]
+    parts = (
+        split_games(games, fractions, seed)
+        if fractions
+        else split_games_by_size(games, sizes, seed)
+    )
+    names = (
+        PART_NAMES
+        if len(parts) <= len(PART_NAMES)
+        else [f"part{number}" for number in range(1, len(parts) + 1)]
+    )
     for name, part in zip(names, parts, strict=False):
         path = out / f"{file.stem}_{name}{file.suffix}"
         save_games(path, part)
         decks = len(np.unique(part.decks, axis=0))
-        print(f"{path}: {len(part):,} games on {decks:,} decks, mean score {part.scores.mean():.2f}")
+        print(
+            f"{path}: {len(part):,} games on {decks:,} decks, mean score {part.scores.mean():.2f}"
+        )
 
 
 def download(split: Split = "train", players: int = 2, dest: Path = Path("data")) -> None:
@@ -99,7 +115,13 @@ def download(split: Split = "train", players: int = 2, dest: Path = Path("data")
     info(fetch(split, players, dest))
 
 
-def demos(players: int = 2, games: int = 1000, seed: int = 0, bot: str = "convention", out: Path | None = None) -> None:
+def demos(
+    players: int = 2,
+    games: int = 1000,
+    seed: int = 0,
+    bot: str = "convention",
+    out: Path | None = None,
+) -> None:
     """Generate games of one of our bots with itself, or take them from the cache.
 
     Args:
@@ -107,7 +129,8 @@ def demos(players: int = 2, games: int = 1000, seed: int = 0, bot: str = "conven
         games: how many.
         seed: of the decks.
         bot: convention or random.
-        out: the file to write (.safetensors, .json or .jsonl); without it the games are only cached.
+        out: the file to write (.safetensors, .json or .jsonl); without it the games are only
+            cached.
     """
     from hanabi_rl.data.games import save_games
     from hanabi_rl.data.statistics import describe, statistics

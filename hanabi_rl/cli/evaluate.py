@@ -26,8 +26,10 @@ def evaluate(
     """Play an agent with copies of itself and print how well it does, with replay links.
 
     Args:
-        agent: a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or obl:FILE.
-        players: 2 to 5; a bot plays 2 unless told otherwise, a trained agent only what it was trained for.
+        agent: a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or
+            obl:FILE.
+        players: 2 to 5; a bot plays 2 unless told otherwise, a trained agent only what it was
+            trained for.
         games: how many, each on a deck of its own.
         seed: of the decks, and of the actions where they are sampled.
         sample: draw actions from the agent's distribution instead of taking the most likely one.
@@ -41,7 +43,10 @@ def evaluate(
     started = time.perf_counter()
     result = evaluate_selfplay(policy, games, seed, sample=sample)
     wall_s = time.perf_counter() - started
-    title = f"{agent}: {'sampled' if sample else 'greedy'} self-play, {policy.rules.num_players} players, seed {seed}"
+    title = (
+        f"{agent}: {'sampled' if sample else 'greedy'} self-play, {policy.rules.num_players} "
+        f"players, seed {seed}"
+    )
     print(_selfplay_text(title, result, wall_s), file=sys.stderr if json else sys.stdout)
     if json:
         record = {
@@ -69,7 +74,8 @@ def _selfplay_text(title: str, result: SelfPlayResult, wall_s: float) -> str:
             title,
             score_table([("self-play", result.summary)]),
             f"scores 0 to {len(counts) - 1}: |{bars}|",
-            f"{games:,} games in {wall_s:.1f} s, compilation included ({games / wall_s:,.0f} games/s)",
+            f"{games:,} games in {wall_s:.1f} s, compilation included ({games / wall_s:,.0f} "
+            "games/s)",
             *link_lines(result),
         ]
     )

@@ -24,7 +24,8 @@ def leaderboard(
     out: Path | None = None,
     json: Flag = False,
 ) -> None:
-    """Play each agent among the proxies in every mixed line-up and print AH2AC2's leaderboard (its Table 4).
+    """Play each agent among the proxies in every mixed line-up and print AH2AC2's leaderboard (its
+    Table 4).
 
     Args:
         proxies: the human-like partners, named as the agents.
@@ -48,18 +49,26 @@ def leaderboard(
     everyone = list(dict.fromkeys((*proxies, *agents)))  # an agent may be one of the proxies
     label_of = dict(zip(everyone, short_labels(everyone), strict=True))
     policy_of = dict(zip(everyone, load_agents(everyone, players), strict=True))
-    partners, names = [policy_of[proxy] for proxy in proxies], [label_of[proxy] for proxy in proxies]
+    partners, names = (
+        [policy_of[proxy] for proxy in proxies],
+        [label_of[proxy] for proxy in proxies],
+    )
     human = None if data is None else load_games(data)
     entries: dict[str, LeaderboardEntry] = {}
     for agent in agents:
         prediction = None if human is None else predict(policy_of[agent], human)
-        entries[label_of[agent]] = play_leaderboard(policy_of[agent], partners, games, seed, prediction)
+        entries[label_of[agent]] = play_leaderboard(
+            policy_of[agent], partners, games, seed, prediction
+        )
         print(f"{label_of[agent]}: {games:,} games played", file=sys.stderr)
     record = {
         "players": partners[0].rules.num_players,
         "seed": seed,
         "data": data,
-        "proxies": [{"label": name, "hash": policy_hash(policy)} for name, policy in zip(names, partners, strict=True)],
+        "proxies": [
+            {"label": name, "hash": policy_hash(policy)}
+            for name, policy in zip(names, partners, strict=True)
+        ],
         "agents": [{"agent": label, **entry.as_dict(names)} for label, entry in entries.items()],
     }
     if out is not None:
@@ -71,7 +80,9 @@ def leaderboard(
         print(json_format.dumps(to_json(record)))
 
 
-def _text(entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], players: int, games: int) -> str:
+def _text(
+    entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], players: int, games: int
+) -> str:
     from hanabi_rl.measure.leaderboard import seat_names
     from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 
@@ -82,11 +93,21 @@ def _text(entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], playe
         f"{'':<{width}}  {'mean':<21} {'median':<17} cross-entropy per timestep",
     ]
     for label, entry in sorted(entries.items(), key=lambda item: -item[1].summary.mean.mean):
-        entropy = "-" if entry.prediction is None else f"{entry.prediction.cross_entropy_per_timestep():.3f}"
-        lines.append(f"{label:<{width}}  {f'{entry.summary.mean:.2f}':<21} {f'{entry.median:.1f}':<17} {entropy}")
+        entropy = (
+            "-"
+            if entry.prediction is None
+            else f"{entry.prediction.cross_entropy_per_timestep():.3f}"
+        )
+        lines.append(
+            f"{label:<{width}}  {f'{entry.summary.mean:.2f}':<21} {f'{entry.median:.1f}':<17} "
+            f"{entropy}"
+        )
     if published:
         lines.append("published (AH2AC2, Table 4; the authors' proxies and games)")
-        lines += [f"{r.method:<{width}}  {r.mean:<21.2f} {r.median:<17.0f} {r.cross_entropy:.2f}" for r in published]
+        lines += [
+            f"{r.method:<{width}}  {r.mean:<21.2f} {r.median:<17.0f} {r.cross_entropy:.2f}"
+            for r in published
+        ]
     for label, entry in entries.items():
         lines += ["", f"{label}: mean of each line-up"]
         for seats, mean in zip(entry.line_ups, entry.line_up_means(), strict=True):

@@ -1,6 +1,8 @@
-"""Recorded games: the `Games` record, and `load_games`/`save_games`, which choose the format by the file's suffix.
+"""Recorded games: the `Games` record, and `load_games`/`save_games`, which choose the format by the
+file's suffix.
 
-`.safetensors` is the AH2AC2 layout (`layout.py`); `.json` and `.jsonl` hold hanab.live games (`site_files.py`).
+`.safetensors` is the AH2AC2 layout (`layout.py`); `.json` and `.jsonl` hold hanab.live games
+(`site_files.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from hanabi_rl.env.game import Rules
 
 
 class GameDataError(ValueError):
-    """Recorded games that are not what they should be: names file, game, turn and field, what was expected and got."""
+    """Recorded games that are not what they should be: names file, game, turn and field, what was
+    expected and got."""
 
     def __init__(
         self,
@@ -27,7 +30,13 @@ class GameDataError(ValueError):
         game_id: int | None = None,
         turn: int | None = None,
     ) -> None:
-        self.source, self.field, self.game, self.game_id, self.turn = source, field, game, game_id, turn
+        self.source, self.field, self.game, self.game_id, self.turn = (
+            source,
+            field,
+            game,
+            game_id,
+            turn,
+        )
         where = [source]
         if game is not None:
             where.append(f"game {game}" + ("" if game_id is None else f" (game_id {game_id})"))
@@ -40,10 +49,11 @@ class GameDataError(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Games:
-    """N games of one set of rules, as NumPy arrays. Seat 0 moves first; turns, games and slots count from 0.
+    """N games of one set of rules, as NumPy arrays. Seat 0 moves first; turns, games and slots
+    count from 0.
 
-    `unfinished` games stop, legally, before the rules end them. `human_seats` says whose moves are worth cloning (None:
-    everyone's).
+    `unfinished` games stop, legally, before the rules end them. `human_seats` says whose moves are
+    worth cloning (None: everyone's).
     """
 
     rules: Rules
@@ -78,7 +88,8 @@ class Games:
 
 
 def join_games(parts: Sequence[Games]) -> Games:
-    """All games of several records of one set of rules, in order, padded to the longest; unmarked seats count as human.
+    """All games of several records of one set of rules, in order, padded to the longest; unmarked
+    seats count as human.
 
     Raises ValueError where there is nothing to join or the rules differ.
     """
@@ -87,13 +98,19 @@ def join_games(parts: Sequence[Games]) -> Games:
     first = parts[0]
     for part in parts:
         if part.rules != first.rules:
-            raise ValueError(f"expected games of one set of rules, got {first.rules} and {part.rules}")
+            raise ValueError(
+                f"expected games of one set of rules, got {first.rules} and {part.rules}"
+            )
     longest = max(part.actions.shape[1] for part in parts)
     noop, players = first.rules.noop, first.rules.num_players
     padded = [
-        np.pad(part.actions, ((0, 0), (0, longest - part.actions.shape[1])), constant_values=noop) for part in parts
+        np.pad(part.actions, ((0, 0), (0, longest - part.actions.shape[1])), constant_values=noop)
+        for part in parts
     ]
-    seats = [np.ones((len(part), players), bool) if part.human_seats is None else part.human_seats for part in parts]
+    seats = [
+        np.ones((len(part), players), bool) if part.human_seats is None else part.human_seats
+        for part in parts
+    ]
     return Games(
         rules=first.rules,
         decks=np.concatenate([part.decks for part in parts]),
@@ -102,15 +119,17 @@ def join_games(parts: Sequence[Games]) -> Games:
         scores=np.concatenate([part.scores for part in parts]),
         game_ids=np.concatenate([part.game_ids for part in parts]),
         unfinished=np.concatenate([part.unfinished for part in parts]),
-        human_seats=None if all(part.human_seats is None for part in parts) else np.concatenate(seats),
+        human_seats=None
+        if all(part.human_seats is None for part in parts)
+        else np.concatenate(seats),
     )
 
 
 def load_games(path: str | Path, validate: bool = True) -> Games:
     """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live) and validate by full replay.
 
-    `validate=False` skips every check of the content but those the layout needs; `unfinished` is computed all the same.
-    Raises GameDataError; FileNotFoundError where there is no such file.
+    `validate=False` skips every check of the content but those the layout needs; `unfinished` is
+    computed all the same. Raises GameDataError; FileNotFoundError where there is no such file.
     """
     from hanabi_rl.data import layout, site_files, validation
 
@@ -127,7 +146,8 @@ def load_games(path: str | Path, validate: bool = True) -> Games:
 
 
 def save_games(path: str | Path, games: Games) -> None:
-    """Write the games in the format of the suffix, atomically. Raises ValueError where the format cannot hold them."""
+    """Write the games in the format of the suffix, atomically. Raises ValueError where the format
+    cannot hold them."""
     from hanabi_rl.data import layout, site_files
 
     path = Path(path)

@@ -1,7 +1,8 @@
 """The AH2AC2 safetensors layout, read and written.
 
-`actions [N, T, P]`, `decks [N, 50, 2]`, `game_ids [N]`, `num_actions [N]`, `num_players []`, `scores [N]`, optionally
-`human_seats bool[N, P]`. A game that is not the standard one has its `Rules` as JSON in the file's metadata.
+`actions [N, T, P]`, `decks [N, 50, 2]`, `game_ids [N]`, `num_actions [N]`, `num_players []`,
+`scores [N]`, optionally `human_seats bool[N, P]`. A game that is not the standard one has its
+`Rules` as JSON in the file's metadata.
 """
 
 from __future__ import annotations
@@ -21,13 +22,22 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import fsync_path
 
 TURNS = 89  # AH2AC2 pads the games of every file to this length
-DIMENSIONS = {"actions": 3, "decks": 3, "game_ids": 1, "num_actions": 1, "num_players": 0, "scores": 1}
+DIMENSIONS = {
+    "actions": 3,
+    "decks": 3,
+    "game_ids": 1,
+    "num_actions": 1,
+    "num_players": 0,
+    "scores": 1,
+}
 OPTIONAL = {"human_seats": 2}
-MAX_TURNS = 1024  # far beyond any game: what replays a file of games allocates by its number of turns
+# far beyond any game: what replays a file of games allocates by its number of turns
+MAX_TURNS = 1024
 
 
 def read(path: Path, validate: bool = True) -> Games:
-    """The games in the file, `unfinished` not yet known. Raises GameDataError where the layout is not the expected one.
+    """The games in the file, `unfinished` not yet known. Raises GameDataError where the layout is
+    not the expected one.
 
     With `validate`, also where a card or action is out of range, or a seat acts out of turn.
     """
@@ -73,14 +83,17 @@ def write(path: Path, games: Games) -> None:
     standard = rules == Rules(num_players=rules.num_players)
     metadata = None if standard else {"rules": json.dumps(dataclasses.asdict(rules))}
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    save_file({name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, beside, metadata)
+    save_file(
+        {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, beside, metadata
+    )
     fsync_path(beside)
     beside.replace(path)
     fsync_path(path.parent)
 
 
 def pad_moves(rules: Rules, moves: list[np.ndarray]) -> np.ndarray:
-    """int32[N, T]: the games' moves, no-op padded to the layout's 89 turns or to a longer game's length."""
+    """int32[N, T]: the games' moves, no-op padded to the layout's 89 turns or to a longer game's
+    length."""
     longest = max((len(game) for game in moves), default=0)
     padded = np.full((len(moves), max(TURNS, longest)), rules.noop, np.int32)
     for row, game in zip(padded, moves, strict=True):
@@ -92,7 +105,12 @@ def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     try:
         with safe_open(path, framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError, TypeError, ValueError) as error:  # the last two: a dtype that NumPy lacks
+    except (
+        SafetensorError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:  # the last two: a dtype that NumPy lacks
         raise GameDataError(
             f"expected a safetensors file, got one that cannot be read: {error}", source=str(path)
         ) from error
@@ -102,17 +120,25 @@ def _check_tensors(tensors: dict[str, np.ndarray], source: str, validate: bool) 
     known = DIMENSIONS | OPTIONAL
     missing = sorted(set(DIMENSIONS) - set(tensors))
     if missing:
-        raise GameDataError(f"expected the tensor {missing[0]!r}, got only {sorted(tensors)}", source=source)
+        raise GameDataError(
+            f"expected the tensor {missing[0]!r}, got only {sorted(tensors)}", source=source
+        )
     unknown = sorted(set(tensors) - set(known))
     if unknown and validate:
-        raise GameDataError(f"expected no tensors but {sorted(known)}, got {unknown[0]!r}", source=source)
+        raise GameDataError(
+            f"expected no tensors but {sorted(known)}, got {unknown[0]!r}", source=source
+        )
     for name in known.keys() & tensors.keys():
         tensor, kinds = tensors[name], "b" if name == "human_seats" else "iu"
         expected = "bool" if kinds == "b" else "integers"
         if tensor.dtype.kind not in kinds:
-            raise GameDataError(f"expected {expected}, got dtype {tensor.dtype}", source=source, field=name)
+            raise GameDataError(
+                f"expected {expected}, got dtype {tensor.dtype}", source=source, field=name
+            )
         if tensor.ndim != known[name]:
-            raise GameDataError(f"expected {known[name]} axes, got shape {tensor.shape}", source=source, field=name)
+            raise GameDataError(
+                f"expected {known[name]} axes, got shape {tensor.shape}", source=source, field=name
+            )
         if tensor.dtype.itemsize > 4 and name not in ("game_ids", "num_players") and tensor.size:
             _check_narrows(tensor, name, source)
 
@@ -122,7 +148,10 @@ def _check_narrows(tensor: np.ndarray, name: str, source: str) -> None:
     limits = np.iinfo(np.int32)
     if tensor.min() < limits.min or tensor.max() > limits.max:
         game = int(np.argwhere((tensor < limits.min) | (tensor > limits.max))[0, 0])
-        problem = f"expected numbers from {limits.min} to {limits.max}, got {tensor.min()} to {tensor.max()}"
+        problem = (
+            f"expected numbers from {limits.min} to {limits.max}, got {tensor.min()} to "
+            f"{tensor.max()}"
+        )
         raise GameDataError(problem, source=source, field=name, game=game)
 
 
@@ -147,7 +176,9 @@ def _check_shapes(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> 
     num_games = len(tensors["game_ids"])
     num_turns = tensors["actions"].shape[1]
     if num_turns > MAX_TURNS:
-        raise GameDataError(f"expected at most {MAX_TURNS} turns, got {num_turns}", source=source, field="actions")
+        raise GameDataError(
+            f"expected at most {MAX_TURNS} turns, got {num_turns}", source=source, field="actions"
+        )
     expected = {
         "actions": (num_games, num_turns, rules.num_players),
         "decks": (num_games, rules.deck_size, 2),
@@ -157,7 +188,9 @@ def _check_shapes(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> 
     }
     for name, shape in expected.items():
         if name in tensors and tensors[name].shape != shape:
-            raise GameDataError(f"expected shape {shape}, got {tensors[name].shape}", source=source, field=name)
+            raise GameDataError(
+                f"expected shape {shape}, got {tensors[name].shape}", source=source, field=name
+            )
 
 
 def _check_ranges(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> None:
@@ -165,11 +198,18 @@ def _check_ranges(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> 
     for axis, (name, limit) in enumerate((("colour", rules.num_colors), ("rank", rules.num_ranks))):
         values = tensors["decks"][..., axis]
         for game, index in np.argwhere((values < 0) | (values >= limit))[:1]:
-            problem = f"card {index}: expected a {name} in 0..{limit - 1}, got {values[game, index]}"
-            raise GameDataError(problem, source=source, field="decks", game=int(game), game_id=int(game_ids[game]))
+            problem = (
+                f"card {index}: expected a {name} in 0..{limit - 1}, got {values[game, index]}"
+            )
+            raise GameDataError(
+                problem, source=source, field="decks", game=int(game), game_id=int(game_ids[game])
+            )
     actions = tensors["actions"]
     for game, turn, seat in np.argwhere((actions < 0) | (actions >= rules.num_moves))[:1]:
-        problem = f"seat {seat}: expected an action in 0..{rules.num_moves - 1}, got {actions[game, turn, seat]}"
+        problem = (
+            f"seat {seat}: expected an action in 0..{rules.num_moves - 1}, got "
+            f"{actions[game, turn, seat]}"
+        )
         place = {"game": int(game), "game_id": int(game_ids[game]), "turn": int(turn)}
         raise GameDataError(problem, source=source, field="actions", **place)
 
@@ -179,7 +219,8 @@ def _check_idle(actions: np.ndarray, game_ids: np.ndarray, rules: Rules, source:
     out_of_turn = (actions != rules.noop) & (seats != turns % rules.num_players)
     for game, turn, seat in np.argwhere(out_of_turn)[:1]:
         problem = (
-            f"seat {seat}: expected the no-op {rules.noop} while seat {turn % rules.num_players} moves, "
+            f"seat {seat}: expected the no-op {rules.noop} while seat {turn % rules.num_players} "
+            "moves, "
             f"got {actions[game, turn, seat]}"
         )
         place = {"game": int(game), "game_id": int(game_ids[game]), "turn": int(turn)}

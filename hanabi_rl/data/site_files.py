@@ -1,6 +1,7 @@
 """Files of hanab.live games: `.json` holds one game or a list, `.jsonl` one game a line.
 
-The site's record has no score (it is replayed) and no human seats: ours go under `humanSeats`, a key of our own.
+The site's record has no score (it is replayed) and no human seats: ours go under `humanSeats`, a
+key of our own.
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import SiteGame, game_from_json, game_to_json
 from hanabi_rl.storage.files import write_text
 
-MIN_BRACKETS, CHARACTERS_A_BRACKET = 1000, 12  # of a game; one of its cards or moves takes at least 21 characters
+MIN_BRACKETS, CHARACTERS_A_BRACKET = (
+    1000,
+    12,
+)  # of a game; one of its cards or moves takes at least 21 characters
 
 
 def read(path: Path, validate: bool = True) -> Games:
     """The games in the file, `unfinished` not yet known; a game without an id gets its position.
 
-    Records name cards, not slots: reading replays them, and an illegal move is an error whatever `validate` says.
-    Raises GameDataError naming the first game that is malformed, illegal, or of another number of players.
+    Records name cards, not slots: reading replays them, and an illegal move is an error whatever
+        `validate` says.
+    Raises GameDataError naming the first game that is malformed, illegal, or of another number of
+    players.
     """
     played, seats = [], []
     for game, record in enumerate(_records(path)):  # one at a time: only what is a game is kept
@@ -35,8 +41,12 @@ def read(path: Path, validate: bool = True) -> Games:
     rules = played[0].rules if played else Rules()
     for game, one in enumerate(played):
         if one.rules != rules:
-            problem = f"expected {rules.num_players} players as in game 0, got {one.rules.num_players}"
-            raise GameDataError(problem, source=str(path), field="players", game=game, game_id=one.game_id)
+            problem = (
+                f"expected {rules.num_players} players as in game 0, got {one.rules.num_players}"
+            )
+            raise GameDataError(
+                problem, source=str(path), field="players", game=game, game_id=one.game_id
+            )
     ids = [game if one.game_id is None else one.game_id for game, one in enumerate(played)]
     return Games(
         rules=rules,
@@ -44,7 +54,9 @@ def read(path: Path, validate: bool = True) -> Games:
         actions=pad_moves(rules, [one.actions for one in played]),
         num_actions=np.array([len(one.actions) for one in played], np.int32),
         scores=np.array([one.score for one in played], np.int32),
-        game_ids=np.array(ids, np.int64 if max(ids, default=0) > np.iinfo(np.int32).max else np.int32),
+        game_ids=np.array(
+            ids, np.int64 if max(ids, default=0) > np.iinfo(np.int32).max else np.int32
+        ),
         unfinished=np.zeros(len(played), bool),
         human_seats=_join_seats(seats, rules),
     )
@@ -63,9 +75,14 @@ def write(path: Path, games: Games) -> None:
             record["humanSeats"] = games.human_seats[game].tolist()
         records.append(record)
     if path.suffix == ".jsonl":
-        write_text(path, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
+        write_text(
+            path, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
+        )
     else:
-        write_text(path, json.dumps(records[0] if len(records) == 1 else records, separators=(",", ":")) + "\n")
+        write_text(
+            path,
+            json.dumps(records[0] if len(records) == 1 else records, separators=(",", ":")) + "\n",
+        )
 
 
 def _records(path: Path) -> Iterator[Any]:
@@ -86,7 +103,9 @@ def _parse(text: str, source: str) -> Any:
     # An object or list takes up to a hundred times the two characters that it can be written in.
     brackets = text.count("{") + text.count("[")
     if brackets > MIN_BRACKETS + len(text) // CHARACTERS_A_BRACKET:
-        raise GameDataError(f"expected games, got {brackets} brackets in {len(text)} characters", source=source)
+        raise GameDataError(
+            f"expected games, got {brackets} brackets in {len(text)} characters", source=source
+        )
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -95,13 +114,17 @@ def _parse(text: str, source: str) -> Any:
 
 def _read_game(record: Any, game: int, source: str) -> SiteGame:
     if not isinstance(record, dict):
-        raise GameDataError(f"expected an object, got {type(record).__name__}", source=source, game=game)
+        raise GameDataError(
+            f"expected an object, got {type(record).__name__}", source=source, game=game
+        )
     try:
         played = game_from_json(record)
         if len(played.actions) == 0:
             raise ValueError("expected at least one move, got none")
     except ValueError as error:
-        raise GameDataError(str(error), source=source, game=game, game_id=record.get("id")) from error
+        raise GameDataError(
+            str(error), source=source, game=game, game_id=record.get("id")
+        ) from error
     return played
 
 
@@ -110,7 +133,11 @@ def _human_seats(record: dict[str, Any], rules: Rules, game: int, source: str) -
     row = record.get("humanSeats")
     if "humanSeats" not in record:
         return None
-    if not isinstance(row, list) or len(row) != rules.num_players or not all(type(seat) is bool for seat in row):
+    if (
+        not isinstance(row, list)
+        or len(row) != rules.num_players
+        or not all(type(seat) is bool for seat in row)
+    ):
         problem = f"expected {rules.num_players} times true or false, got {reprlib.repr(row)}"
         raise GameDataError(problem, source=source, field="humanSeats", game=game)
     return np.roll(row, -(record.get("options") or {}).get("startingPlayer", 0))
@@ -120,4 +147,6 @@ def _join_seats(rows: list[np.ndarray | None], rules: Rules) -> np.ndarray | Non
     """bool[N, P]: a game that does not say has people only; None where no game says."""
     if all(row is None for row in rows):
         return None
-    return np.array([np.ones(rules.num_players, bool) if row is None else row for row in rows], bool)
+    return np.array(
+        [np.ones(rules.num_players, bool) if row is None else row for row in rows], bool
+    )

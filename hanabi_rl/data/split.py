@@ -1,4 +1,5 @@
-"""Games divided into parts for training, validation and testing, so that no deck is in two of them."""
+"""Games divided into parts for training, validation and testing, so that no deck is in two of
+them."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from hanabi_rl.data.games import Games
 
 
 def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Games]:
-    """The games in random parts of these shares; games of one deck stay together, order is kept in each part.
+    """The games in random parts of these shares; games of one deck stay together, order is kept in
+    each part.
 
-    Raises ValueError where the fractions are not positive or do not add to 1, or a part would be empty.
+    Raises ValueError where the fractions are not positive or do not add to 1, or a part would be
+    empty.
     """
     if not fractions or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
         raise ValueError(f"expected positive fractions that add to 1, got {tuple(fractions)}")
@@ -21,35 +24,45 @@ def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Gam
 
 
 def split_games_by_size(games: Games, sizes: Sequence[int], seed: int) -> list[Games]:
-    """The games in random parts of these sizes; games of one deck stay together, order is kept in each part.
+    """The games in random parts of these sizes; games of one deck stay together, order is kept in
+    each part.
 
-    The sizes are met exactly unless too many decks were played more than once. Games beyond their sum are left out.
-    Raises ValueError where a size is not positive, there are too few games, or a part would be empty.
+    The sizes are met exactly unless too many decks were played more than once. Games beyond their
+    sum are left out. Raises ValueError where a size is not positive, there are too few games, or a
+    part would be empty.
     """
     if not sizes or min(sizes) < 1 or sum(sizes) > len(games):
-        raise ValueError(f"expected positive sizes that add to at most {len(games)} games, got {tuple(sizes)}")
+        raise ValueError(
+            f"expected positive sizes that add to at most {len(games)} games, got {tuple(sizes)}"
+        )
     _, deck_of_game = np.unique(games.decks, axis=0, return_inverse=True)
     deck_of_game = deck_of_game.reshape(-1)
     rng = np.random.default_rng(seed)
-    part_of_deck = _assign(np.bincount(deck_of_game), np.array([*sizes, len(games) - sum(sizes)]), rng)
+    part_of_deck = _assign(
+        np.bincount(deck_of_game), np.array([*sizes, len(games) - sum(sizes)]), rng
+    )
     parts = [games.select(part_of_deck[deck_of_game] == part) for part in range(len(sizes))]
     if not all(len(part) for part in parts):
-        raise ValueError(f"expected enough different decks for sizes {tuple(sizes)}, got {len(part_of_deck)}")
+        raise ValueError(
+            f"expected enough different decks for sizes {tuple(sizes)}, got {len(part_of_deck)}"
+        )
     return parts
 
 
 def _assign(counts: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """int[decks]: the part of each deck, which was played `counts` times.
 
-    A deck goes to a random part, in proportion to the room left there. The most played ones choose first, so that decks
-    played once are left to fill every part exactly.
+    A deck goes to a random part, in proportion to the room left there. The most played ones choose
+    first, so that decks played once are left to fill every part exactly.
     """
     room = sizes.copy()
     part_of_deck = np.empty(len(counts), int)
     shuffled = rng.permutation(len(counts))
     for deck in shuffled[np.argsort(-counts[shuffled], kind="stable")]:
         fits = np.where(room >= counts[deck], room, 0)
-        part = int(rng.choice(len(room), p=fits / fits.sum())) if fits.any() else int(np.argmax(room))
+        part = (
+            int(rng.choice(len(room), p=fits / fits.sum())) if fits.any() else int(np.argmax(room))
+        )
         part_of_deck[deck] = part
         room[part] -= counts[deck]
     return part_of_deck

@@ -22,7 +22,8 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Counts of games, and the spread of their scores (0 where all lives were lost) and lengths (moves)."""
+    """Counts of games, and the spread of their scores (0 where all lives were lost) and lengths
+    (moves)."""
 
     games: int
     players: int
@@ -36,12 +37,15 @@ class Statistics:
 
 
 def statistics(games: Games) -> Statistics:
-    """The statistics of at least one game (else ValueError); a game is bombed where its last life was lost."""
+    """The statistics of at least one game (else ValueError); a game is bombed where its last life
+    was lost."""
     from hanabi_rl.data.validation import replay_outcomes
 
     if len(games) == 0:
         raise ValueError("expected at least one game, got none")
-    lives = np.asarray(replay_outcomes(games).life_tokens)[np.arange(len(games)), games.num_actions - 1]
+    lives = np.asarray(replay_outcomes(games).life_tokens)[
+        np.arange(len(games)), games.num_actions - 1
+    ]
     every_seat = len(games) * games.rules.num_players
     return Statistics(
         games=len(games),
@@ -69,12 +73,18 @@ def _spread(values: np.ndarray) -> Spread:
 def describe(stats: Statistics) -> str:
     """The statistics as a small table."""
     lines = [
-        f"{stats.games:,} games of {stats.players} players on {stats.decks:,} decks: {stats.perfect:,} perfect, "
+        f"{stats.games:,} games of {stats.players} players on {stats.decks:,} decks: "
+        f"{stats.perfect:,} perfect, "
         f"{stats.bombed:,} bombed, {stats.unfinished:,} unfinished",
         f"{'':9}{'min':>5}{'max':>5}{'mean':>8}{'median':>8}{'std':>7}",
     ]
     for name, spread in (("scores", stats.scores), ("lengths", stats.lengths)):
-        lines.append(f"{name:9}{spread.min:5d}{spread.max:5d}{spread.mean:8.2f}{spread.median:8g}{spread.std:7.2f}")
+        lines.append(
+            f"{name:9}{spread.min:5d}{spread.max:5d}{spread.mean:8.2f}{spread.median:8g}{spread.std:7.2f}"
+        )
     if stats.human_seats < stats.games * stats.players:
-        lines.append(f"{stats.human_seats:,} of {stats.games * stats.players:,} seats are human; only those are cloned")
+        lines.append(
+            f"{stats.human_seats:,} of {stats.games * stats.players:,} seats are human; only "
+            "those are cloned"
+        )
     return "\n".join(lines)

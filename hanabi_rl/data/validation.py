@@ -1,4 +1,5 @@
-"""Are these games of Hanabi? The structure of the arrays first, then every game played again by the rules."""
+"""Are these games of Hanabi? The structure of the arrays first, then every game played again by the
+rules."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def stops_early(games: Games, outcomes: Outcomes) -> np.ndarray:
 
 
 def validate_games(games: Games, source: str = "games", outcomes: Outcomes | None = None) -> None:
-    """Check shapes, dtypes, decks, actions and lengths, then replay: legal moves, nothing after the end, stored scores.
+    """Check shapes, dtypes, decks, actions and lengths, then replay: legal moves, nothing after the
+    end, stored scores.
 
     Games that stop legally before the rules end them pass where they are flagged `unfinished`.
     Raises GameDataError about the first offending game.
@@ -34,9 +36,13 @@ def validate_games(games: Games, source: str = "games", outcomes: Outcomes | Non
     _check_replay(games, source, replay_outcomes(games) if outcomes is None else outcomes)
 
 
-def _fail(games: Games, source: str, field: str, game: int, problem: str, turn: int | None = None) -> NoReturn:
+def _fail(
+    games: Games, source: str, field: str, game: int, problem: str, turn: int | None = None
+) -> NoReturn:
     game_id = int(games.game_ids[game])
-    raise GameDataError(problem, source=source, field=field, game=int(game), game_id=game_id, turn=turn)
+    raise GameDataError(
+        problem, source=source, field=field, game=int(game), game_id=game_id, turn=turn
+    )
 
 
 def _check_arrays(games: Games, source: str) -> None:
@@ -58,7 +64,9 @@ def _check_arrays(games: Games, source: str) -> None:
             continue
         if array.shape != shape or array.dtype.kind not in kind:
             got = f"{array.dtype}{list(array.shape)}"
-            raise GameDataError(f"expected {kinds[kind]} {list(shape)}, got {got}", source=source, field=name)
+            raise GameDataError(
+                f"expected {kinds[kind]} {list(shape)}, got {got}", source=source, field=name
+            )
 
 
 def _check_decks(games: Games, source: str) -> None:
@@ -69,14 +77,23 @@ def _check_decks(games: Games, source: str) -> None:
         wanted = np.bincount(expected, minlength=len(counts))
         card = int(np.flatnonzero(counts != wanted)[0])
         name = card_name(games.rules, card) if card < games.rules.num_cards else f"card id {card}"
-        problem = f"expected the {len(expected)}-card deck with {wanted[card]} of {name}, got {counts[card]}"
+        problem = (
+            f"expected the {len(expected)}-card deck with {wanted[card]} of {name}, got "
+            f"{counts[card]}"
+        )
         _fail(games, source, "decks", game, problem)
 
 
 def _check_moves(games: Games, source: str) -> None:
     rules, num_turns = games.rules, games.actions.shape[1]
     for game in np.flatnonzero((games.num_actions < 1) | (games.num_actions > num_turns))[:1]:
-        _fail(games, source, "num_actions", game, f"expected 1..{num_turns}, got {games.num_actions[game]}")
+        _fail(
+            games,
+            source,
+            "num_actions",
+            game,
+            f"expected 1..{num_turns}, got {games.num_actions[game]}",
+        )
     for game, turn in np.argwhere((games.actions < 0) | (games.actions >= rules.num_moves))[:1]:
         problem = f"expected an action in 0..{rules.num_moves - 1}, got {games.actions[game, turn]}"
         _fail(games, source, "actions", game, problem, int(turn))
@@ -90,7 +107,11 @@ def _check_moves(games: Games, source: str) -> None:
 
 
 def _check_replay(games: Games, source: str, outcomes: Outcomes) -> None:
-    turns, rows, last = np.arange(games.actions.shape[1]), np.arange(len(games)), games.num_actions - 1
+    turns, rows, last = (
+        np.arange(games.actions.shape[1]),
+        np.arange(len(games)),
+        games.num_actions - 1,
+    )
     played = turns < games.num_actions[:, None]
     illegal = played & ~outcomes.legal
     score = outcomes.score[rows, last]
@@ -100,13 +121,20 @@ def _check_replay(games: Games, source: str, outcomes: Outcomes) -> None:
         if illegal[game].any():
             turn = int(np.argmax(illegal[game]))
             if turn > 0 and outcomes.over[game, turn - 1]:
-                problem = f"expected the no-op after the game's end at turn {turn - 1}, got {games.actions[game, turn]}"
+                problem = (
+                    f"expected the no-op after the game's end at turn {turn - 1}, got "
+                    f"{games.actions[game, turn]}"
+                )
             else:
-                explanation = explain_illegal(games.rules, games.decks[game], games.actions[game], turn)
+                explanation = explain_illegal(
+                    games.rules, games.decks[game], games.actions[game], turn
+                )
                 problem = "expected a legal move, got " + explanation.partition(": ")[2]
             _fail(games, source, "actions", game, problem, turn)
         if score[game] != games.scores[game]:
             problem = f"expected {score[game]} as replayed, got {games.scores[game]}"
             _fail(games, source, "scores", game, problem, int(last[game]))
-        problem = f"expected {bool(unfinished[game])} as replayed, got {bool(games.unfinished[game])}"
+        problem = (
+            f"expected {bool(unfinished[game])} as replayed, got {bool(games.unfinished[game])}"
+        )
         _fail(games, source, "unfinished", game, problem)

@@ -1,4 +1,5 @@
-"""Hanabi in JAX: the rules, the canonical observation, colour symmetries, and batched environments with auto-reset.
+"""Hanabi in JAX: the rules, the canonical observation, colour symmetries, and batched environments
+with auto-reset.
 
 Importing this package does not import jaxmarl; `hanabi_rl.env.jaxmarl` does.
 """

@@ -1,8 +1,9 @@
 """`check_env`: a conformance kit for environments with `HanabiEnv`'s interface.
 
-It plays legal moves and looks at every state with plain NumPy: cards are conserved, tokens stay in range, knowledge is
-true, rewards are the points gained, legal masks follow from the cards, nobody sees their own hand, colours are
-interchangeable.
+It plays legal moves and looks at every state with plain NumPy: cards are conserved, tokens stay in
+    range, knowledge is
+true, rewards are the points gained, legal masks follow from the cards, nobody sees their own hand,
+colours are interchangeable.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanabi import EnvState, TimeStep
 from hanabi_rl.env.observe import sections
 from hanabi_rl.env.rules import State, next_cards
-from hanabi_rl.env.symmetry import permute_legal, permute_obs, permute_state, random_color_permutations
+from hanabi_rl.env.symmetry import (
+    permute_legal,
+    permute_obs,
+    permute_state,
+    random_color_permutations,
+)
 from hanabi_rl.env.words import bit, count, pack_deck, unpack_deck
 
 
@@ -71,19 +77,23 @@ class _Seen(NamedTuple):
     swapped: Array  # bool[N]: whether there was such a card,
     swapped_obs: Array  # float32[N, P, O]: and what everyone sees then
     renamed_obs: Array  # float32[N, P, O]: observations of the game with renamed colours,
-    expected_obs: Array  # float32[N, P, O]: and renamed observations of the game; they should be equal
+    expected_obs: (
+        Array  # float32[N, P, O]: and renamed observations of the game; they should be equal
+    )
     renamed_legal: Array  # bool[N, P, A]: the same for legal moves
     expected_legal: Array  # bool[N, P, A]
 
 
 def check_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int = 0) -> None:
-    """Play `steps` moves in `num_envs` environments and check every state, observation, legal mask and reward.
+    """Play `steps` moves in `num_envs` environments and check every state, observation, legal mask
+    and reward.
 
-    Moves are random and legal; every other environment avoids plays that would cost a life, so that games also end
-    with the deck. Compiles once; the defaults take some seconds.
+    Moves are random and legal; every other environment avoids plays that would cost a life, so that
+    games also end with the deck. Compiles once; the defaults take some seconds.
 
     Raises:
-        AssertionError: what is wrong, at which step and in which environment, what was expected and what was got.
+        AssertionError: what is wrong, at which step and in which environment, what was expected and
+            what was got.
     """
     rules = env.rules
     look, move = jax.jit(_looker(env)), jax.jit(_mover(env))
@@ -103,7 +113,8 @@ def check_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int 
 def swap_hidden_card(
     rules: Rules, state: State, seat: jax.Array, slot: jax.Array, key: jax.Array
 ) -> tuple[State, jax.Array]:
-    """Exchange the card in `slot` int32[N] of `seat` int32[N] for a different, undealt one that fits its hints.
+    """Exchange the card in `slot` int32[N] of `seat` int32[N] for a different, undealt one that
+    fits its hints.
 
     The owner cannot tell the difference.
 
@@ -179,27 +190,36 @@ def _mover(env: Environment) -> Callable[[EnvState, jax.Array], tuple[EnvState, 
         careful = legal.at[:, hand : 2 * hand].set(legal[:, hand : 2 * hand] & ~loses)
         use = (games % 2 == 1) & jnp.any(careful, axis=-1)
         moves = jnp.where(use[:, None], careful, legal)
-        return env.step(env_state, jax.random.categorical(key, jnp.where(moves, 0.0, -jnp.inf)).astype(jnp.int32))
+        return env.step(
+            env_state,
+            jax.random.categorical(key, jnp.where(moves, 0.0, -jnp.inf)).astype(jnp.int32),
+        )
 
     return move
 
 
 def _expect(what: str, step: int, got: Any, expected: Any, where: Array | bool = True) -> None:
     got, expected = np.broadcast_arrays(got, expected)
-    where = np.broadcast_to(np.reshape(where, np.shape(where) + (1,) * (got.ndim - np.ndim(where))), got.shape)
+    where = np.broadcast_to(
+        np.reshape(where, np.shape(where) + (1,) * (got.ndim - np.ndim(where))), got.shape
+    )
     wrong = np.argwhere((got != expected) & where)
     if wrong.size:
         place = tuple(wrong[0])
         inside = f" at {[int(i) for i in place[1:]]}" if len(place) > 1 else ""
         raise AssertionError(
-            f"{what}: step {step}, environment {place[0]}{inside}: expected {expected[place]}, got {got[place]}"
+            f"{what}: step {step}, environment {place[0]}{inside}: expected {expected[place]}, "
+            f"got {got[place]}"
         )
 
 
 def _check_moment(rules: Rules, step: int, seen: _Seen) -> None:
     game = seen.game
     _expect(
-        "copies of each card", step, _count_cards(rules, game), np.array(rules.num_cards_of_rank * rules.num_colors)
+        "copies of each card",
+        step,
+        _count_cards(rules, game),
+        np.array(rules.num_cards_of_rank * rules.num_colors),
     )
     _expect("information tokens in range", step, game.info_tokens <= rules.max_info_tokens, True)
     lives = (game.life_tokens >= 1) & (game.life_tokens <= rules.max_life_tokens)
@@ -209,7 +229,10 @@ def _check_moment(rules: Rules, step: int, seen: _Seen) -> None:
     _expect("legal moves", step, seen.legal, _expected_legal(rules, game))
 
     hands = _bits(game.hands, rules.num_cards)
-    others = [np.roll(hands, -seat, axis=1)[:, 1:].reshape(len(hands), -1) for seat in range(rules.num_players)]
+    others = [
+        np.roll(hands, -seat, axis=1)[:, 1:].reshape(len(hands), -1)
+        for seat in range(rules.num_players)
+    ]
     _expect(
         "the other players' cards in the observation",
         step,
@@ -228,7 +251,12 @@ def _check_move(rules: Rules, step: int, before: _Game, after: _Game, timestep: 
     bombed = timestep.done & (timestep.score == 0)
     _expect("score", step, timestep.score, np.where(bombed, 0, timestep.points))
     _expect("points gained by one move", step, (gained >= 0) & (gained <= 1), True)
-    _expect("reward", step, timestep.reward, np.where(bombed, -timestep.points, gained).astype(np.float32))
+    _expect(
+        "reward",
+        step,
+        timestep.reward,
+        np.where(bombed, -timestep.points, gained).astype(np.float32),
+    )
     _expect("turn", step, after.turn, before.turn + 1, ~timestep.done)
     _expect("player", step, after.player, (before.player + 1) % rules.num_players, ~timestep.done)
     _expect("points", step, np.bitwise_count(after.fireworks), timestep.points, ~timestep.done)
@@ -239,7 +267,9 @@ def _check_move(rules: Rules, step: int, before: _Game, after: _Game, timestep: 
 def _check_fresh(rules: Rules, step: int, game: _Game, where: Array) -> None:
     for field in ("turn", "player", "fireworks", "discards", "hints", "last_round"):
         _expect(f"{field} of a new game", step, getattr(game, field), 0, where)
-    _expect("information tokens of a new game", step, game.info_tokens, rules.max_info_tokens, where)
+    _expect(
+        "information tokens of a new game", step, game.info_tokens, rules.max_info_tokens, where
+    )
     _expect("lives of a new game", step, game.life_tokens, rules.max_life_tokens, where)
 
 
@@ -250,8 +280,12 @@ def _bits(words: Array, width: int) -> Array:
 def _count_cards(rules: Rules, game: _Game) -> Array:
     """Copies of each card in the deck, hands, fireworks and discards, int[N, K]."""
     undealt = np.arange(rules.deck_size) >= rules.deck_size - game.deck_left[:, None]
-    in_deck = ((game.deck[..., None] == np.arange(rules.num_cards)) & undealt[..., None]).sum(axis=1)
-    on_table = np.concatenate([game.hands.reshape(len(game.deck), -1), game.fireworks[:, None], game.discards], axis=1)
+    in_deck = ((game.deck[..., None] == np.arange(rules.num_cards)) & undealt[..., None]).sum(
+        axis=1
+    )
+    on_table = np.concatenate(
+        [game.hands.reshape(len(game.deck), -1), game.fireworks[:, None], game.discards], axis=1
+    )
     return in_deck + _bits(on_table, rules.num_cards).sum(axis=1, dtype=int)
 
 
@@ -265,8 +299,12 @@ def _expected_legal(rules: Rules, game: _Game) -> Array:
             _bits(game.hands[n], rules.num_cards), -int(game.player[n]), axis=0
         )  # [P, H, K], the mover's first
         holds = hands[0].any(axis=-1)
-        by_color = hands[1:].reshape(-1, rules.hand_size, rules.num_colors, rules.num_ranks).any(axis=1)
+        by_color = (
+            hands[1:].reshape(-1, rules.hand_size, rules.num_colors, rules.num_ranks).any(axis=1)
+        )
         hints = np.concatenate([by_color.any(axis=2).ravel(), by_color.any(axis=1).ravel()])
         may_discard, may_hint = game.info_tokens[n] < rules.max_info_tokens, game.info_tokens[n] > 0
-        legal[n, game.player[n]] = np.concatenate([holds & may_discard, holds, hints & may_hint, [False]])
+        legal[n, game.player[n]] = np.concatenate(
+            [holds & may_discard, holds, hints & may_hint, [False]]
+        )
     return legal

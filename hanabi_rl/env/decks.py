@@ -1,7 +1,8 @@
 """Shuffled decks, and the pool of them behind auto-reset.
 
-The deck of an environment's game depends on two things only: the environment's own key and the number of the game. When
-the pool is refilled, how many environments there are and how they are sharded change nothing.
+The deck of an environment's game depends on two things only: the environment's own key and the
+number of the game. When the pool is refilled, how many environments there are and how they are
+sharded change nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from hanabi_rl.env.streams import random_words
 from hanabi_rl.env.words import CARD_MASK, any_of, pack_deck
 
 POOL_SIZE = 4
-"""Decks kept ready for each environment: large enough that refills are rare, small enough that few decks go unused."""
+"""Decks kept ready for each environment: large enough that refills are rare, small enough that few
+decks go unused."""
 
 
 class DeckPool(struct.PyTreeNode):
@@ -26,22 +28,24 @@ class DeckPool(struct.PyTreeNode):
     first: jax.Array
     """int32[N]: the number of the game that the environment's first deck here is for."""
     keys: jax.Array | None
-    """uint32[N, 2]: the environments' own keys; None where the decks are given, and dealt again from the first after
-    the last.
+    """uint32[N, 2]: the environments' own keys; None where the decks are given, and dealt again
+    from the first after the last.
     """
 
 
 def shuffled_decks(rules: Rules, key: jax.Array, num_decks: int) -> jax.Array:
     """Uniformly shuffled decks of card ids, uint8[num_decks, deck_size], top card first."""
-    return _shuffle(rules, jax.random.bits(key, (num_decks, rules.deck_size), jnp.uint32)).astype(jnp.uint8)
+    return _shuffle(rules, jax.random.bits(key, (num_decks, rules.deck_size), jnp.uint32)).astype(
+        jnp.uint8
+    )
 
 
 def _shuffle(rules: Rules, words: jax.Array) -> jax.Array:
     """Shuffle by sorting: random ``uint32[..., deck_size]`` -> card ids of the same shape.
 
-    The card id sits in the low bits of its own sort key, so one array is sorted and nothing gathered. Two cards tie on
-    the other 27 bits in about one deck in 100,000; the tie goes to the lower card id, a bias far below what games could
-    show.
+    The card id sits in the low bits of its own sort key, so one array is sorted and nothing
+    gathered. Two cards tie on the other 27 bits in about one deck in 100,000; the tie goes to the
+    lower card id, a bias far below what games could show.
     """
     cards = jnp.array(
         [
@@ -56,7 +60,8 @@ def _shuffle(rules: Rules, words: jax.Array) -> jax.Array:
 
 
 def environment_keys(key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> jax.Array:
-    """The keys uint32[num_envs, 2] of environments ``first_index ..``, each from `key` (typed or raw) and its index."""
+    """The keys uint32[num_envs, 2] of environments ``first_index ..``, each from `key` (typed or
+    raw) and its index."""
     return random_words(key, first_index + jnp.arange(num_envs), 2)
 
 
@@ -67,21 +72,26 @@ def new_pool(rules: Rules, keys: jax.Array) -> DeckPool:
 
 
 def given_pool(rules: Rules, decks: jax.Array) -> DeckPool:
-    """A pool that deals the given card ids ``[N, K, deck_size]``, each environment its own K decks round and round.
+    """A pool that deals the given card ids ``[N, K, deck_size]``, each environment its own K decks
+    round and round.
 
     Raises:
         ValueError: decks of another shape.
     """
     if decks.ndim != 3 or decks.shape[2] != rules.deck_size:
-        raise ValueError(f"decks must have shape [N, K, {rules.deck_size}], got {list(decks.shape)}")
+        raise ValueError(
+            f"decks must have shape [N, K, {rules.deck_size}], got {list(decks.shape)}"
+        )
     return DeckPool(decks=pack_deck(decks), first=jnp.zeros(decks.shape[0], jnp.int32), keys=None)
 
 
-def deck_of_game(rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Array) -> tuple[jax.Array, DeckPool]:
+def deck_of_game(
+    rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Array
+) -> tuple[jax.Array, DeckPool]:
     """The packed deck of each environment's game number `game` int32[N], and the pool afterwards.
 
-    The whole pool is refilled at once as soon as one environment `needed` bool[N] a deck that is not there; the deck
-    returned is only meaningful where `needed`.
+    The whole pool is refilled at once as soon as one environment `needed` bool[N] a deck that is
+    not there; the deck returned is only meaningful where `needed`.
     """
     size = pool.decks.shape[1]
     if pool.keys is None:
@@ -101,6 +111,7 @@ def deck_of_game(rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Arra
 
 
 def _decks_from(rules: Rules, keys: jax.Array, game: jax.Array) -> jax.Array:
-    """The packed decks uint32[N, POOL_SIZE, W] of the games ``game ..`` of environments with the given keys."""
+    """The packed decks uint32[N, POOL_SIZE, W] of the games ``game ..`` of environments with the
+    given keys."""
     numbers = game[:, None] + jnp.arange(POOL_SIZE)
     return pack_deck(_shuffle(rules, random_words(keys[:, None], numbers, rules.deck_size)))

@@ -7,14 +7,16 @@ import numbers
 from functools import cached_property
 
 RULES_VERSION = 1
-"""Changes whenever the same deck and actions could score otherwise: caches of games are keyed by it."""
+"""Changes whenever the same deck and actions could score otherwise: caches of games are keyed by
+it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
     """A game of Hanabi: how many players, cards and tokens. Hashable, so static under `jax.jit`.
 
-    `hand_size` and `num_cards_of_rank` are resolved when left out: 5 cards for 2 or 3 players, else 4; three copies of
+    `hand_size` and `num_cards_of_rank` are resolved when left out: 5 cards for 2 or 3 players, else
+        4; three copies of
     the lowest rank, one of the highest, two of the others.
 
     Raises:
@@ -36,7 +38,9 @@ class Rules:
         copies = self.num_cards_of_rank
         if copies is None:
             last = self.num_ranks - 1
-            copies = tuple(3 if rank == 0 else 1 if rank == last else 2 for rank in range(self.num_ranks))
+            copies = tuple(
+                3 if rank == 0 else 1 if rank == last else 2 for rank in range(self.num_ranks)
+            )
         object.__setattr__(self, "num_cards_of_rank", tuple(int(n) for n in copies))
         self._check()
 
@@ -57,15 +61,19 @@ class Rules:
         colors, ranks, copies = self.num_colors, self.num_ranks, self.num_cards_of_rank
         if colors * ranks > 31 or colors + ranks > 16:
             raise ValueError(
-                f"num_colors={colors} and num_ranks={ranks} must multiply to at most 31 and add to at most 16"
+                f"num_colors={colors} and num_ranks={ranks} must multiply to at most 31 and add "
+                "to at most 16"
             )
         if self.hand_size * (max(colors, ranks) + 1) > 31:
             raise ValueError(
-                f"hand_size={self.hand_size} times one more than the larger of num_colors={colors} and "
+                f"hand_size={self.hand_size} times one more than the larger of "
+                f"num_colors={colors} and "
                 f"num_ranks={ranks} must be at most 31: a hand is kept in one word of bits"
             )
         if len(copies) != ranks or min(copies) < 1:
-            raise ValueError(f"num_cards_of_rank must have {ranks} entries of at least 1, got {copies}")
+            raise ValueError(
+                f"num_cards_of_rank must have {ranks} entries of at least 1, got {copies}"
+            )
         if not self.num_players * self.hand_size <= self.deck_size <= 255:
             raise ValueError(
                 f"the deck must have {self.num_players * self.hand_size} to 255 cards "
@@ -101,19 +109,32 @@ class Rules:
     def max_turns(self) -> int:
         """An upper bound on the moves of a legal game: 89 in the standard 2-player one.
 
-        Every draw but the last can be a discard that pays for one more hint; after the last draw each player moves
-        once.
+        Every draw but the last can be a discard that pays for one more hint; after the last draw
+        each player moves once.
         """
         draws = self.deck_size - self.num_players * self.hand_size
-        return self.max_info_tokens + 2 * draws - 1 + self.num_players if draws else self.num_players + 1
+        return (
+            self.max_info_tokens + 2 * draws - 1 + self.num_players
+            if draws
+            else self.num_players + 1
+        )
 
     @cached_property
     def obs_size(self) -> int:
-        """Numbers in one seat's observation: 658, 956, 1041 and 1280 for 2 to 5 players (see `observe`)."""
+        """Numbers in one seat's observation: 658, 956, 1041 and 1280 for 2 to 5 players (see
+        `observe`)."""
         players, hand = self.num_players, self.hand_size
         hands = (players - 1) * hand * self.num_cards + players
-        board = self.deck_size - players * hand + self.num_cards + self.max_info_tokens + self.max_life_tokens
-        last_action = 2 * players + 4 + self.num_colors + self.num_ranks + 2 * hand + self.num_cards + 2
+        board = (
+            self.deck_size
+            - players * hand
+            + self.num_cards
+            + self.max_info_tokens
+            + self.max_life_tokens
+        )
+        last_action = (
+            2 * players + 4 + self.num_colors + self.num_ranks + 2 * hand + self.num_cards + 2
+        )
         return hands + board + self.deck_size + last_action + players * hand * self.card_features
 
     @property
@@ -147,6 +168,10 @@ class Rules:
     def full_planes(self) -> tuple[int, ...]:
         """Plane j is the set of cards of which the deck has at least j + 1 copies."""
         return tuple(
-            sum(cards for cards, copies in zip(self.rank_cards, self.num_cards_of_rank, strict=True) if copies > plane)
+            sum(
+                cards
+                for cards, copies in zip(self.rank_cards, self.num_cards_of_rank, strict=True)
+                if copies > plane
+            )
             for plane in range(max(self.num_cards_of_rank))
         )

@@ -1,8 +1,9 @@
-"""hanab.live's two formats for one game: the JSON of "Watch Specific Replay" and the link with a game in its address.
+"""hanab.live's two formats for one game: the JSON of "Watch Specific Replay" and the link with a
+game in its address.
 
-The site names a card by its index in the deck where we name a slot, and a clue's target by its seat where we count from
-the mover.
-It ends a game as soon as no more points can be reached, so an exported game ends there too (`exported_length`).
+The site names a card by its index in the deck where we name a slot, and a clue's target by its seat
+where we count from the mover. It ends a game as soon as no more points can be reached, so an
+exported game ends there too (`exported_length`).
 """
 
 from __future__ import annotations
@@ -47,11 +48,16 @@ class SiteGame:
 
 
 def game_to_json(
-    rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int], game_id: int | None = None
+    rules: Rules,
+    deck: Sequence[int] | np.ndarray,
+    actions: Iterable[int],
+    game_id: int | None = None,
 ) -> dict[str, Any]:
-    """The site's JSON record of a game: `deck` card ids [50], `actions` our ids, read up to the first no-op.
+    """The site's JSON record of a game: `deck` card ids [50], `actions` our ids, read up to the
+    first no-op.
 
-    Raises ValueError for a game hanab.live does not have, an illegal move, or a game without a move.
+    Raises ValueError for a game hanab.live does not have, an illegal move, or a game without a
+    move.
     """
     site_actions = _site_actions(rules, deck, actions)
     record = {
@@ -67,14 +73,16 @@ def game_to_json(
 
 
 def exported_length(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]) -> int:
-    """How many of the game's moves the site keeps: it stops once the score is the most that can still be reached."""
+    """How many of the game's moves the site keeps: it stops once the score is the most that can
+    still be reached."""
     return len(_site_actions(rules, deck, actions))
 
 
 def game_from_json(record: Mapping[str, Any]) -> SiteGame:
     """Read the site's JSON record; another starting player than 0 rotates the seats.
 
-    Raises ValueError naming what is missing or of the wrong type, an option that changes the rules, or an illegal move.
+    Raises ValueError naming what is missing or of the wrong type, an option that changes the rules,
+    or an illegal move.
     """
     for key in ("players", "deck", "actions"):
         if not isinstance(record.get(key), list):
@@ -92,7 +100,10 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
         kind, target, value = _read_action(entry, index)
         if kind == GAME_OVER:
             if index != len(record["actions"]) - 1:
-                raise ValueError(f"action {index} ends the game, but {len(record['actions']) - index - 1} more follow")
+                raise ValueError(
+                    f"action {index} ends the game, but {len(record['actions']) - index - 1} more "
+                    "follow"
+                )
             break
         if kind in (PLAY, DISCARD) and 0 <= target < rules.deck_size:
             target = new_order[target]
@@ -101,7 +112,10 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
         action = _our_action(table, kind, target, value)
         actions.append(action)
         table.apply(action)
-    names = [str(record["players"][(seat + start) % rules.num_players]) for seat in range(rules.num_players)]
+    names = [
+        str(record["players"][(seat + start) % rules.num_players])
+        for seat in range(rules.num_players)
+    ]
     game_id = record.get("id")
     return SiteGame(
         rules=rules,
@@ -113,14 +127,18 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
     )
 
 
-def share_link(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int], turn: int = 1) -> str:
-    """The replay link of a game, opened at `turn` (counted from 1, the deal). Raises ValueError as `game_to_json`."""
+def share_link(
+    rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int], turn: int = 1
+) -> str:
+    """The replay link of a game, opened at `turn` (counted from 1, the deal). Raises ValueError as
+    `game_to_json`."""
     site_actions = _site_actions(rules, deck, actions)
     kinds = [kind for kind, _, _ in site_actions]
     low, high = min(kinds), max(kinds)
     cards = "".join(ALPHABET[int(card)] for card in deck)
     moves = "".join(
-        ALPHABET[(0 if value is None else value + 1) * (high - low + 1) + kind - low] + ALPHABET[target]
+        ALPHABET[(0 if value is None else value + 1) * (high - low + 1) + kind - low]
+        + ALPHABET[target]
         for kind, target, value in site_actions
     )
     payload = f"{rules.num_players}15{cards},{low}{high}{moves},{VARIANT_ID}"
@@ -129,20 +147,31 @@ def share_link(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable
 
 
 def decode_link(link: str) -> SiteGame:
-    """The game in a replay link or its bare payload; the inverse of `share_link`. Raises ValueError where malformed."""
+    """The game in a replay link or its bare payload; the inverse of `share_link`. Raises ValueError
+    where malformed."""
     payload = link.strip().removeprefix(LINK_PREFIX).partition("#")[0].replace("-", "")
     parts = payload.split(",")
-    if len(parts) != 3 or not all(len(part) >= size for part, size in zip(parts, (3, 2, 1), strict=True)):
-        raise ValueError(f"expected '<players and deck>,<actions>,<variant>' in a hanab.live link, got {link!r}")
+    if len(parts) != 3 or not all(
+        len(part) >= size for part, size in zip(parts, (3, 2, 1), strict=True)
+    ):
+        raise ValueError(
+            f"expected '<players and deck>,<actions>,<variant>' in a hanab.live link, got {link!r}"
+        )
     head, body, variant = parts
     if variant != str(VARIANT_ID):
-        raise ValueError(f"expected variant {VARIANT_ID} ({VARIANT}) in a hanab.live link, got {variant!r}")
+        raise ValueError(
+            f"expected variant {VARIANT_ID} ({VARIANT}) in a hanab.live link, got {variant!r}"
+        )
     if not (head[:3] + body[:2]).isdecimal():
-        raise ValueError(f"expected digits before the deck and the actions, got {head[:3]!r} and {body[:2]!r}")
+        raise ValueError(
+            f"expected digits before the deck and the actions, got {head[:3]!r} and {body[:2]!r}"
+        )
     num_players, min_rank, max_rank = (int(digit) for digit in head[:3])
     low, high = int(body[0]), int(body[1])
     if (min_rank, max_rank) != (1, 5) or not PLAY <= low <= high <= GAME_OVER:
-        raise ValueError(f"expected ranks 1-5 and action types within 0-4, got {head[1:3]!r} and {body[:2]!r}")
+        raise ValueError(
+            f"expected ranks 1-5 and action types within 0-4, got {head[1:3]!r} and {body[:2]!r}"
+        )
     if len(body) % 2 or not set(head[3:] + body[2:]) <= set(ALPHABET):
         raise ValueError("expected cards and pairs of action characters from a-z, 0-9, A-Z")
     actions = []
@@ -150,7 +179,10 @@ def decode_link(link: str) -> SiteGame:
         value, kind = divmod(ALPHABET.index(first), high - low + 1)
         entry = {"type": kind + low, "target": ALPHABET.index(second)}
         actions.append(entry | ({"value": value - 1} if value else {}))
-    deck = [{"suitIndex": ALPHABET.index(card) // 5, "rank": ALPHABET.index(card) % 5 + 1} for card in head[3:]]
+    deck = [
+        {"suitIndex": ALPHABET.index(card) // 5, "rank": ALPHABET.index(card) % 5 + 1}
+        for card in head[3:]
+    ]
     return game_from_json(
         {
             "players": [f"Player {seat}" for seat in range(num_players)],
@@ -175,11 +207,17 @@ def _site_actions(
             break
         if move.kind in ("play", "discard"):
             hand = table.hands[table.player]
-            order = hand[move.slot] if move.slot < len(hand) else -1  # an empty slot: `apply` says so
+            order = (
+                hand[move.slot] if move.slot < len(hand) else -1
+            )  # an empty slot: `apply` says so
             result.append((PLAY if move.kind == "play" else DISCARD, order, None))
         else:
             seat = (table.player + move.offset) % rules.num_players
-            result.append((COLOR_CLUE, seat, move.value) if move.kind == "color" else (RANK_CLUE, seat, move.value + 1))
+            result.append(
+                (COLOR_CLUE, seat, move.value)
+                if move.kind == "color"
+                else (RANK_CLUE, seat, move.value + 1)
+            )
         table.apply(action)
     if not result:
         raise ValueError("hanab.live needs a game with at least one move, got none")
@@ -192,22 +230,37 @@ def _our_action(table: Table, kind: int, target: int, value: int | None) -> int:
     if kind in (PLAY, DISCARD):
         hand = table.hands[table.player]
         if target not in hand:
-            raise ValueError(f"{where}: expected a card of seat {table.player} (deck indices {hand}), got {target}")
-        return encode_action(rules, Move("play" if kind == PLAY else "discard", slot=hand.index(target)))
+            raise ValueError(
+                f"{where}: expected a card of seat {table.player} (deck indices {hand}), got "
+                f"{target}"
+            )
+        return encode_action(
+            rules, Move("play" if kind == PLAY else "discard", slot=hand.index(target))
+        )
     offset = (target - table.player) % rules.num_players
     if not 0 <= target < rules.num_players or offset == 0:
-        raise ValueError(f"{where}: expected a clue to another of {rules.num_players} seats, got seat {target}")
+        raise ValueError(
+            f"{where}: expected a clue to another of {rules.num_players} seats, got seat {target}"
+        )
     value = -1 if value is None else value - (kind == RANK_CLUE)
     if not 0 <= value < 5:
-        raise ValueError(f"{where}: expected a colour 0-4 or a rank 1-5, got {value + (kind == RANK_CLUE)}")
-    return encode_action(rules, Move("color" if kind == COLOR_CLUE else "rank", offset=offset, value=value))
+        raise ValueError(
+            f"{where}: expected a colour 0-4 or a rank 1-5, got {value + (kind == RANK_CLUE)}"
+        )
+    return encode_action(
+        rules, Move("color" if kind == COLOR_CLUE else "rank", offset=offset, value=value)
+    )
 
 
 def _rotated_orders(rules: Rules, start: int) -> list[int]:
-    """New deck index of each old one once seat `start` is seat 0: the site deals whole hands from its own seat 0 on."""
+    """New deck index of each old one once seat `start` is seat 0: the site deals whole hands from
+    its own seat 0 on."""
     size, players = rules.hand_size, rules.num_players
     dealt = size * players
-    return [(order - start * size) % dealt if order < dealt else order for order in range(rules.deck_size)]
+    return [
+        (order - start * size) % dealt if order < dealt else order
+        for order in range(rules.deck_size)
+    ]
 
 
 def _check_options(options: Any, num_players: int) -> int:
@@ -218,20 +271,30 @@ def _check_options(options: Any, num_players: int) -> int:
         raise ValueError(f"expected 2-5 players, got {num_players}")
     for key in ("variant", "variantName"):
         if options.get(key, VARIANT) != VARIANT:
-            raise ValueError(f"expected option {key} to be {VARIANT!r}, got {reprlib.repr(options[key])}")
+            raise ValueError(
+                f"expected option {key} to be {VARIANT!r}, got {reprlib.repr(options[key])}"
+            )
     for key in FOREIGN_OPTIONS:
         if options.get(key):
-            raise ValueError(f"option {key} changes the rules: expected it off, got {reprlib.repr(options[key])}")
+            raise ValueError(
+                f"option {key} changes the rules: expected it off, got {reprlib.repr(options[key])}"
+            )
     start = options.get("startingPlayer", 0)
     if type(start) is not int or not 0 <= start < num_players:
-        raise ValueError(f"expected startingPlayer in 0..{num_players - 1}, got {reprlib.repr(start)}")
+        raise ValueError(
+            f"expected startingPlayer in 0..{num_players - 1}, got {reprlib.repr(start)}"
+        )
     return start
 
 
 def _read_card(card: Any, index: int) -> int:
-    suit, rank = (card.get("suitIndex"), card.get("rank")) if isinstance(card, Mapping) else (None, None)
+    suit, rank = (
+        (card.get("suitIndex"), card.get("rank")) if isinstance(card, Mapping) else (None, None)
+    )
     if type(suit) is not int or type(rank) is not int or not (0 <= suit < 5 and 1 <= rank <= 5):
-        raise ValueError(f"card {index}: expected suitIndex 0-4 and rank 1-5, got {reprlib.repr(card)}")
+        raise ValueError(
+            f"card {index}: expected suitIndex 0-4 and rank 1-5, got {reprlib.repr(card)}"
+        )
     return suit * 5 + rank - 1
 
 
@@ -240,7 +303,11 @@ def _read_action(entry: Any, index: int) -> tuple[int, int, int | None]:
         raise ValueError(f"action {index}: expected an object, got {reprlib.repr(entry)}")
     kind, target, value = entry.get("type"), entry.get("target"), entry.get("value")
     if type(kind) is not int or not PLAY <= kind <= GAME_OVER or type(target) is not int:
-        raise ValueError(f"action {index}: expected a type 0-4 and a target, got {reprlib.repr(entry)}")
+        raise ValueError(
+            f"action {index}: expected a type 0-4 and a target, got {reprlib.repr(entry)}"
+        )
     if value is not None and type(value) is not int:
-        raise ValueError(f"action {index}: expected a whole number as value, got {reprlib.repr(value)}")
+        raise ValueError(
+            f"action {index}: expected a whole number as value, got {reprlib.repr(value)}"
+        )
     return kind, target, value

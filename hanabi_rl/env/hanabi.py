@@ -16,8 +16,8 @@ from hanabi_rl.env.state import State, select_games
 
 
 class EnvState(struct.PyTreeNode):
-    """``N`` environments; every leaf has a leading environment axis, so it can be sharded, indexed and saved as it
-    is.
+    """``N`` environments; every leaf has a leading environment axis, so it can be sharded, indexed
+    and saved as it is.
     """
 
     game: State
@@ -42,8 +42,8 @@ class TimeStep(struct.PyTreeNode):
 
 
 class HanabiEnv:
-    """Hanabi for `num_envs` environments at once, with auto-reset. Holds nothing but its rules: all state is in
-    `EnvState`.
+    """Hanabi for `num_envs` environments at once, with auto-reset. Holds nothing but its rules: all
+    state is in `EnvState`.
 
     Args:
         num_players: 2 to 5.
@@ -56,14 +56,14 @@ class HanabiEnv:
     def reset(self, key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> EnvState:
         """Start `num_envs` environments, raw or typed key.
 
-        Environment ``i`` deals from ``(key, first_index + i)``: shards of a larger set pass their first global
-        index and play exactly what the whole set would.
+        Environment ``i`` deals from ``(key, first_index + i)``: shards of a larger set pass their
+        first global index and play exactly what the whole set would.
         """
         return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_index)))
 
     def reset_from_decks(self, decks: jax.Array) -> EnvState:
-        """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn, the first again after
-        the last.
+        """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn,
+        the first again after the last.
         """
         return self._start(given_pool(self.rules, decks))
 
@@ -72,13 +72,17 @@ class HanabiEnv:
         return EnvState(game=game, pool=pool, games=jnp.zeros_like(pool.first))
 
     def step(self, env_state: EnvState, action: jax.Array) -> tuple[EnvState, TimeStep]:
-        """Play one move ``int32[N]`` in every environment, and deal a new game where it ended one."""
+        """Play one move ``int32[N]`` in every environment, and deal a new game where it ended
+        one."""
         rules = self.rules
         after, reward, done = game_rules.step(rules, env_state.game, action)
         deck, pool = deck_of_game(rules, env_state.pool, env_state.games + 1, needed=done)
         game = select_games(done, game_rules.deal_packed(rules, deck), after).materialized()
         timestep = TimeStep(
-            reward=reward, done=done, score=game_rules.score(rules, after), points=game_rules.points(rules, after)
+            reward=reward,
+            done=done,
+            score=game_rules.score(rules, after),
+            points=game_rules.points(rules, after),
         )
         return EnvState(game=game, pool=pool, games=env_state.games + done), timestep
 

@@ -1,7 +1,9 @@
-"""The same game as a jaxmarl 0.2 environment, for code written against ``jaxmarl.make("hanabi", ...)``.
+"""The same game as a jaxmarl 0.2 environment, for code written against ``jaxmarl.make("hanabi",
+...)``.
 
-jaxmarl's interface is one game at a time and `jax.vmap` around it; our rules want all games at once.
-`one_game.on_all_games` joins the two: however deeply a call is vmapped, the rules run once, on one batch of all games.
+jaxmarl's interface is one game at a time and `jax.vmap` around it; our rules want all games at
+once. `one_game.on_all_games` joins the two: however deeply a call is vmapped, the rules run once,
+on one batch of all games.
 
 This is the only file that imports jaxmarl (which takes seconds, and prints).
 """
@@ -35,7 +37,8 @@ Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
 
 @struct.dataclass
 class GameState(JaxMARLState):
-    """One game: jaxmarl's ``done`` bool[] and ``step`` int32[] (moves made so far), and our compact state."""
+    """One game: jaxmarl's ``done`` bool[] and ``step`` int32[] (moves made so far), and our compact
+    state."""
 
     game: core.State
     """The game, its leaves without the leading axis of games."""
@@ -60,46 +63,66 @@ class GameState(JaxMARLState):
 def make_jaxmarl(num_agents: int = 2, *, validate: bool = True, **kwargs: Any) -> JaxMARLHanabi:
     """A drop-in for ``jaxmarl.make("hanabi", num_agents=..., ...)`` on legal play.
 
-    Same action ids, observations, rewards, dones and spaces, and the same deck for the same key. What differs is a step
-    with an illegal action or from a finished game: inside `jax.jit` and `jax.vmap` it does what `rules.step` says.
+    Same action ids, observations, rewards, dones and spaces, and the same deck for the same key.
+    What differs is a step with an illegal action or from a finished game: inside `jax.jit` and
+    `jax.vmap` it does what `rules.step` says.
 
     Args:
         num_agents: 2 to 5.
-        validate: raise ValueError for an illegal action where the arrays are concrete (outside `jit` and `vmap`).
-        **kwargs: the game's `num_colors, num_ranks, hand_size, max_info_tokens, max_life_tokens, num_cards_of_rank`.
+        validate: raise ValueError for an illegal action where the arrays are concrete (outside
+            `jit` and `vmap`).
+        **kwargs: the game's `num_colors, num_ranks, hand_size, max_info_tokens, max_life_tokens,
+            num_cards_of_rank`.
 
     Raises:
         ValueError: numbers that make no game, or an option of jaxmarl's that is not supported
-            (`shuffle_player_order=True`, `color_map`, `agents`, `action_spaces`, `observation_spaces`, `num_moves`).
+            (`shuffle_player_order=True`, `color_map`, `agents`, `action_spaces`,
+            `observation_spaces`, `num_moves`).
     """
     if kwargs.pop("shuffle_player_order", False):
         raise ValueError("shuffle_player_order=True is not supported: agent_0 always moves first")
-    options = ("num_colors", "num_ranks", "hand_size", "max_info_tokens", "max_life_tokens", "num_cards_of_rank")
+    options = (
+        "num_colors",
+        "num_ranks",
+        "hand_size",
+        "max_info_tokens",
+        "max_life_tokens",
+        "num_cards_of_rank",
+    )
     unknown = sorted(set(kwargs) - set(options))
     if unknown:
-        raise ValueError(f"make_jaxmarl expected options among {', '.join(options)}, got {', '.join(unknown)}")
+        raise ValueError(
+            f"make_jaxmarl expected options among {', '.join(options)}, got {', '.join(unknown)}"
+        )
     return JaxMARLHanabi(Rules(num_players=num_agents, **kwargs), validate=validate)
 
 
 class JaxMARLHanabi(MultiAgentEnv):
     """Hanabi behind jaxmarl's interface: one game a call, dicts keyed by agent. Use `make_jaxmarl`.
 
-    Keys may be raw (``uint32[2]``) or typed. The methods are plain functions around jitted ones, so that they can look
-    at concrete actions; that, and our own state, is why their types differ from the base class.
+    Keys may be raw (``uint32[2]``) or typed. The methods are plain functions around jitted ones, so
+    that they can look at concrete actions; that, and our own state, is why their types differ from
+    the base class.
     """
 
     def __init__(self, rules: Rules, *, validate: bool = True) -> None:
         super().__init__(rules.num_players)
         self.rules = rules
         self.validate = validate
-        self.num_colors, self.num_ranks, self.hand_size = rules.num_colors, rules.num_ranks, rules.hand_size
+        self.num_colors, self.num_ranks, self.hand_size = (
+            rules.num_colors,
+            rules.num_ranks,
+            rules.hand_size,
+        )
         self.max_info_tokens, self.max_life_tokens = rules.max_info_tokens, rules.max_life_tokens
         self.num_cards_of_rank = np.array(rules.num_cards_of_rank)
         self.deck_size = rules.deck_size
         self.num_moves = rules.num_moves
         self.obs_size = rules.obs_size
         self.action_spaces = {agent: Discrete(rules.num_moves) for agent in self.agents}
-        shape: Any = rules.obs_size  # a bare number: jaxmarl's Hanabi has it so, and its baselines rely on it
+        shape: Any = (
+            rules.obs_size
+        )  # a bare number: jaxmarl's Hanabi has it so, and its baselines rely on it
         self.observation_spaces = {agent: Box(low=0, high=1, shape=shape) for agent in self.agents}
 
     @property
@@ -113,7 +136,8 @@ class JaxMARLHanabi(MultiAgentEnv):
         return self.num_moves
 
     def reset(self, key: jax.Array) -> tuple[ByAgent, GameState]:  # type: ignore[override]
-        """Deal a game, the one jaxmarl deals from the same key: each agent's observation float32[O], and the state."""
+        """Deal a game, the one jaxmarl deals from the same key: each agent's observation
+        float32[O], and the state."""
         state, obs = _reset(self.rules, key)
         return self._by_agent(obs), state
 
@@ -121,7 +145,8 @@ class JaxMARLHanabi(MultiAgentEnv):
         """Start a game from (colour, rank) pairs ``[deck_size, 2]``, top card first.
 
         Raises:
-            ValueError: another shape, or (outside a trace, with `validate`) not the cards of this game.
+            ValueError: another shape, or (outside a trace, with `validate`) not the cards of this
+                game.
         """
         deck = jnp.asarray(deck)
         self._check_shape(deck, (self.deck_size, 2))
@@ -134,7 +159,11 @@ class JaxMARLHanabi(MultiAgentEnv):
         return self._start(jnp.argmax(deck.reshape(self.deck_size, -1), axis=-1))
 
     def step(  # type: ignore[override]
-        self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array], reset_state: GameState | None = None
+        self,
+        key: jax.Array,
+        state: GameState,
+        actions: Mapping[str, jax.Array],
+        reset_state: GameState | None = None,
     ) -> Transition:
         """One move; where it ends the game, the state and observations are those of the next one.
 
@@ -145,17 +174,21 @@ class JaxMARLHanabi(MultiAgentEnv):
             reset_state: the next game, instead of one dealt from `key`.
 
         Returns:
-            (observations, state, rewards, dones, infos): dicts over the agents, rewards and dones with "__all__" too;
-            infos is empty.
+            (observations, state, rewards, dones, infos): dicts over the agents, rewards and dones
+            with "__all__" too; infos is empty.
 
         Raises:
-            ValueError: an agent without an action, or (outside a trace, with `validate`) an illegal action.
+            ValueError: an agent without an action, or (outside a trace, with `validate`) an illegal
+                action.
         """
         joint = self._checked(state, actions)
         return self._transition(*_step_and_reset(self.rules, key, state, joint, reset_state))
 
-    def step_env(self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array]) -> Transition:  # type: ignore[override]
-        """`step` without the next game: where the move ends the game, the state and observations are the final ones."""
+    def step_env(
+        self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array]
+    ) -> Transition:  # type: ignore[override]
+        """`step` without the next game: where the move ends the game, the state and observations
+        are the final ones."""
         del key
         return self._transition(*_step(self.rules, state, self._checked(state, actions)))
 
@@ -168,7 +201,8 @@ class JaxMARLHanabi(MultiAgentEnv):
         return self._by_agent(_observe(self.rules, state))
 
     def get_legal_moves(self, state: GameState) -> ByAgent:
-        """Each agent's legal actions as float32[A] of zeros and ones; an idle agent has only the no-op."""
+        """Each agent's legal actions as float32[A] of zeros and ones; an idle agent has only the
+        no-op."""
         return self._by_agent(_legal(self.rules, state).astype(jnp.float32))
 
     def get_avail_actions(self, state: GameState) -> ByAgent:  # type: ignore[override]
@@ -184,9 +218,17 @@ class JaxMARLHanabi(MultiAgentEnv):
         state, obs = _reset_from_cards(self.rules, deck)
         return self._by_agent(obs), state
 
-    def _transition(self, state: GameState, obs: jax.Array, reward: jax.Array, done: jax.Array) -> Transition:
+    def _transition(
+        self, state: GameState, obs: jax.Array, reward: jax.Array, done: jax.Array
+    ) -> Transition:
         names = [*self.agents, "__all__"]
-        return self._by_agent(obs), state, dict.fromkeys(names, reward), dict.fromkeys(names, done), {}
+        return (
+            self._by_agent(obs),
+            state,
+            dict.fromkeys(names, reward),
+            dict.fromkeys(names, done),
+            {},
+        )
 
     def _check_shape(self, deck: jax.Array, shape: tuple[int, ...]) -> None:
         if deck.shape != shape:
@@ -196,7 +238,9 @@ class JaxMARLHanabi(MultiAgentEnv):
         """The actions of all agents, int32[P]."""
         missing = [agent for agent in self.agents if agent not in actions]
         if missing:
-            raise ValueError(f"expected an action for each of {self.agents}, got none for {missing}")
+            raise ValueError(
+                f"expected an action for each of {self.agents}, got none for {missing}"
+            )
         joint = jnp.stack([jnp.asarray(actions[agent], jnp.int32) for agent in self.agents])
         if self.validate and _is_concrete((state, joint)):
             table = table_of(self.rules, state.game)
@@ -204,12 +248,14 @@ class JaxMARLHanabi(MultiAgentEnv):
             reason = table.illegal_reason(action)
             if reason is not None:
                 who = f"{self.agents[table.player]}, turn {table.turn}"
-                raise ValueError(f"{who}: illegal move {action} ({table.describe(action)}): {reason}")
+                raise ValueError(
+                    f"{who}: illegal move {action} ({table.describe(action)}): {reason}"
+                )
         return joint
 
 
-# One game in, one game out: what the environment's methods call. The rules are static, so environments of the same game
-# share their compiled functions.
+# One game in, one game out: what the environment's methods call. The rules are static, so
+# environments of the same game share their compiled functions.
 
 
 @partial(jax.jit, static_argnums=0)
@@ -241,8 +287,12 @@ def _step_and_reset(
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(rules: Rules, state: GameState, joint: jax.Array) -> tuple[GameState, jax.Array, jax.Array, jax.Array]:
-    def advance(state: GameState, joint: jax.Array) -> tuple[GameState, jax.Array, jax.Array, jax.Array]:
+def _step(
+    rules: Rules, state: GameState, joint: jax.Array
+) -> tuple[GameState, jax.Array, jax.Array, jax.Array]:
+    def advance(
+        state: GameState, joint: jax.Array
+    ) -> tuple[GameState, jax.Array, jax.Array, jax.Array]:
         game, reward, done = core.step(rules, state.game, _movers_action(rules, state.game, joint))
         return *_observed(rules, game), reward, done
 
@@ -273,7 +323,10 @@ def _observed(rules: Rules, game: core.State) -> tuple[GameState, jax.Array]:
 
 def _movers_action(rules: Rules, game: core.State, joint: jax.Array) -> jax.Array:
     """Of the actions int32[N, P] of all seats, int32[N] of those to move."""
-    return sum((jnp.where(game.player == seat, joint[:, seat], 0) for seat in range(rules.num_players)), jnp.int32(0))
+    return sum(
+        (jnp.where(game.player == seat, joint[:, seat], 0) for seat in range(rules.num_players)),
+        jnp.int32(0),
+    )
 
 
 def _new_games(rules: Rules, keys: jax.Array) -> core.State:
@@ -281,7 +334,8 @@ def _new_games(rules: Rules, keys: jax.Array) -> core.State:
 
 
 def _deck_from(rules: Rules, key: jax.Array) -> jax.Array:
-    """The deck of card ids [deck_size] that jaxmarl's `reset` deals from a key: the same cards, shuffled alike."""
+    """The deck of card ids [deck_size] that jaxmarl's `reset` deals from a key: the same cards,
+    shuffled alike."""
     copies = [rank for rank, count in enumerate(rules.num_cards_of_rank) for _ in range(count)]
     cards = [color * rules.num_ranks + rank for rank in copies for color in range(rules.num_colors)]
     _, deck_key = jax.random.split(key)
@@ -289,9 +343,11 @@ def _deck_from(rules: Rules, key: jax.Array) -> jax.Array:
 
 
 def _next_decks(rules: Rules, keys: jax.Array, needed: jax.Array, decks: jax.Array) -> jax.Array:
-    """Packed decks uint32[N, W]: where `needed` bool[N], what jaxmarl's `step` deals next from its key; else `decks`.
+    """Packed decks uint32[N, W]: where `needed` bool[N], what jaxmarl's `step` deals next from its
+    key; else `decks`.
 
-    Few games end at a step, and shuffling for all of them would cost more than the step: so shuffle in chunks of about
+    Few games end at a step, and shuffling for all of them would cost more than the step: so shuffle
+        in chunks of about
     as many games as end at once, as often as it takes.
     """
     games = needed.shape[0]

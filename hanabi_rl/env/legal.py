@@ -1,4 +1,5 @@
-"""Legal actions of a batch of games: as bits, as masks, for one seat or all, and one drawn at random."""
+"""Legal actions of a batch of games: as bits, as masks, for one seat or all, and one drawn at
+random."""
 
 from __future__ import annotations
 
@@ -7,11 +8,20 @@ import jax.numpy as jnp
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
-from hanabi_rl.env.words import WORD_BITS, any_of, count, kth_bit, materialize, pack_fields, unpack_bits
+from hanabi_rl.env.words import (
+    WORD_BITS,
+    any_of,
+    count,
+    kth_bit,
+    materialize,
+    pack_fields,
+    unpack_bits,
+)
 
 
 def legal_words(rules: Rules, state: State) -> list[tuple[jax.Array, int]]:
-    """The mover's legal actions as bits, first action lowest, over words ``(uint32[N], bits used)`` of up to 31 bits.
+    """The mover's legal actions as bits, first action lowest, over words ``(uint32[N], bits used)``
+    of up to 31 bits.
 
     The no-op, never legal for the mover, has no bit.
     """
@@ -40,7 +50,12 @@ def of_seat(hand_words: jax.Array, seat: jax.Array) -> jax.Array:
 def _groups_held(word: jax.Array, groups: int, rules: Rules) -> jax.Array:
     """Bit g where a slot of the hand word is in group g."""
     group = rules.all_slots
-    return any_of([((word >> (g * rules.hand_size)) & group != 0).astype(jnp.uint32) << g for g in range(groups)])
+    return any_of(
+        [
+            ((word >> (g * rules.hand_size)) & group != 0).astype(jnp.uint32) << g
+            for g in range(groups)
+        ]
+    )
 
 
 def wrap(seat: jax.Array, players: int) -> jax.Array:
@@ -54,7 +69,8 @@ def legal_for_mover(rules: Rules, state: State) -> jax.Array:
 
 
 def legal_actions(rules: Rules, state: State) -> jax.Array:
-    """The legal actions of every seat, bool[N, P, A], seats in absolute order; an idle seat has only the no-op."""
+    """The legal actions of every seat, bool[N, P, A], seats in absolute order; an idle seat has
+    only the no-op."""
     moving = jnp.arange(rules.num_players) == state.player[:, None]
     only_noop = jnp.arange(rules.num_moves) == rules.noop
     return jnp.where(moving[:, :, None], legal_for_mover(rules, state)[:, None, :], only_noop)
@@ -67,17 +83,20 @@ def legal_for_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
 
 
 def is_legal(rules: Rules, state: State, action: jax.Array) -> jax.Array:
-    """Whether the mover may take ``action`` [N] (any integer dtype): bool[N], false for anything out of range."""
+    """Whether the mover may take ``action`` [N] (any integer dtype): bool[N], false for anything
+    out of range."""
     word_index, place = action // WORD_BITS, (action % WORD_BITS).astype(jnp.uint32)
     words = legal_words(rules, state)
-    return any_of([(word_index == i) & ((word >> place) & 1 != 0) for i, (word, _) in enumerate(words)])
+    return any_of(
+        [(word_index == i) & ((word >> place) & 1 != 0) for i, (word, _) in enumerate(words)]
+    )
 
 
 def random_legal_action(rules: Rules, state: State, key: jax.Array) -> jax.Array:
     """A uniformly random legal action of the mover, int32[N]; 0 where it has none.
 
-    One 16-bit random number a game picks the k-th legal action, so no action's probability is off by more than one in
-    65,536.
+    One 16-bit random number a game picks the k-th legal action, so no action's probability is off
+    by more than one in 65,536.
     """
     games = state.counters.shape[0]
     random = jax.random.bits(key, ((games + 1) // 2,), jnp.uint32)

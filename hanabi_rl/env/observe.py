@@ -1,20 +1,25 @@
-"""The canonical observation of Hanabi: what each seat sees, in the layout of jaxmarl 0.2 (and HLE's canonical encoder).
+"""The canonical observation of Hanabi: what each seat sees, in the layout of jaxmarl 0.2 (and HLE's
+canonical encoder).
 
-One observation is, in this order (``P`` players, hands of ``H``, ``C`` colours, ``R`` ranks, ``K = C * R`` different
-cards):
+One observation is, in this order (``P`` players, hands of ``H``, ``C`` colours, ``R`` ranks, ``K =
+C * R`` different cards):
 
 - the other players' cards, next player first, ``(P-1) * H * K``; who is missing a card, ``P``;
-- the deck as a thermometer; the top card of each firework, ``K``; information and life tokens as thermometers;
+- the deck as a thermometer; the top card of each firework, ``K``; information and life tokens as
+  thermometers;
 - the discards: for each colour and rank a thermometer as long as there are copies;
-- the last move: who, ``P``; play, discard, colour or rank hint, ``4``; target, ``P``; colour, ``C``; rank, ``R``; slots
-  touched, ``H``; slot played or discarded, ``H``; that card, ``K``; whether it scored; whether it gave a token;
-- for each card on the table, own hand first: what it can be, ``K`` (V0 belief: the cards its hints allow, weighted by
-  the copies neither played nor discarded, summing to 1); the colours, ``C``, and ranks, ``R``, it was hinted as.
+- the last move: who, ``P``; play, discard, colour or rank hint, ``4``; target, ``P``; colour,
+  ``C``; rank, ``R``; slots touched, ``H``; slot played or discarded, ``H``; that card, ``K``;
+  whether it scored; whether it gave a token;
+- for each card on the table, own hand first: what it can be, ``K`` (V0 belief: the cards its hints
+  allow, weighted by the copies neither played nor discarded, summing to 1); the colours, ``C``, and
+  ranks, ``R``, it was hinted as.
 
-Players are counted from the observer. Everything but the beliefs is first packed into a few words of bits a game, and
-then spread out in wide blocks, each ``word & mask != 0``: XLA's CPU backend turns a block of more than about 50 numbers
-into vector instructions, and a narrower one, or one made with shifts, into a chain of scalar ones. Blocks are written
-in place into the result; concatenating them is several times slower.
+Players are counted from the observer. Everything but the beliefs is first packed into a few words
+of bits a game, and then spread out in wide blocks, each ``word & mask != 0``: XLA's CPU backend
+turns a block of more than about 50 numbers into vector instructions, and a narrower one, or one
+made with shifts, into a chain of scalar ones. Blocks are written in place into the result;
+concatenating them is several times slower.
 """
 
 from __future__ import annotations
@@ -67,14 +72,19 @@ def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Arr
     """What every seat sees: float32[N, P, O], ``O = rules.obs_size``, seats in absolute order.
 
     Args:
-        state: best `materialized` where it was computed just before, as environments do: every block reads it.
-        out: an older observation of the same shape to write over, such as the one a loop carries: without it a step on
-            a CPU spends a third of its time on filling a new array with zeros first. The step's actions must depend on
-            every reading of it: what else still reads it makes XLA copy the whole array, which halves the speed.
+        state: best `materialized` where it was computed just before, as environments do: every
+            block reads it.
+        out: an older observation of the same shape to write over, such as the one a loop carries:
+            without it a step on a CPU spends a third of its time on filling a new array with zeros
+            first. The step's actions must depend on
+            every reading of it: what else still reads it makes XLA copy the whole array, which
+                halves the speed.
     """
     table = _read_table(rules, state)
     if out is None:
-        out = jax.lax.empty((state.counters.shape[0], rules.num_players, rules.obs_size), jnp.float32)
+        out = jax.lax.empty(
+            (state.counters.shape[0], rules.num_players, rules.obs_size), jnp.float32
+        )
     for seat in range(rules.num_players):
         start = 0
         for block in _blocks(rules, state, table, seat):
@@ -84,8 +94,8 @@ def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Arr
 
 
 def observe_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
-    """What one seat ``int32[N]`` of each game sees: float32[N, O], bit-equal to ``observe(rules, state)[n,
-    seat[n]]``.
+    """What one seat ``int32[N]`` of each game sees: float32[N, O], bit-equal to ``observe(rules,
+    state)[n, seat[n]]``.
     """
     state = _turn_table(rules, state, seat).materialized()
     out = jax.lax.empty((state.counters.shape[0], rules.obs_size), jnp.float32)
@@ -102,7 +112,9 @@ def _turn_table(rules: Rules, state: State, seat: jax.Array) -> State:
 
     def turned(hand_words: jax.Array) -> jax.Array:
         turns = [jnp.roll(hand_words, -first, axis=1) for first in range(players)]
-        return any_of([jnp.where((seat == first)[:, None], turn, 0) for first, turn in enumerate(turns)])
+        return any_of(
+            [jnp.where((seat == first)[:, None], turn, 0) for first, turn in enumerate(turns)]
+        )
 
     player = (state.player - seat) % players
     counters = (state.counters & ~jnp.uint32(7 << 20)) | (player.astype(jnp.uint32) << 20)
@@ -126,7 +138,9 @@ class _Table(NamedTuple):
     moved: jax.Array  # bool[N], there was a last move
     hinted: jax.Array  # bool[N], it was a hint
     move: list[Field]  # colour, rank, slots touched, slot, card, outcome of the last move
-    remaining: jax.Array  # float32[N, K + C + R]: copies of each card neither played nor discarded, then ones
+    remaining: (
+        jax.Array
+    )  # float32[N, K + C + R]: copies of each card neither played nor discarded, then ones
     weight: jax.Array  # float32[P, H, N]: 1 / how many of those copies the card in a slot can be
 
 
@@ -172,12 +186,20 @@ def _board(rules: Rules, state: State) -> list[Field]:
 def _thermometer(level: jax.Array, size: int) -> list[Field]:
     """`size` bits, of which as many are set as `level` int32[N] says, in pieces of up to 30."""
     piece = 30
-    return [(bit(jnp.clip(level - low, 0, piece)) - 1, min(piece, size - low)) for low in range(0, size, piece)]
+    return [
+        (bit(jnp.clip(level - low, 0, piece)) - 1, min(piece, size - low))
+        for low in range(0, size, piece)
+    ]
 
 
 def _last_move(rules: Rules, state: State) -> dict[str, Any]:
     """The fields of `_Table` that describe the last move."""
-    players, hand, colors, ranks = rules.num_players, rules.hand_size, rules.num_colors, rules.num_ranks
+    players, hand, colors, ranks = (
+        rules.num_players,
+        rules.hand_size,
+        rules.num_colors,
+        rules.num_ranks,
+    )
     action, moved = state.last_action, state.turn > 0
     is_discard, is_play = action < hand, (action >= hand) & (action < 2 * hand)
     hint = action - 2 * hand
@@ -215,13 +237,17 @@ def _last_move(rules: Rules, state: State) -> dict[str, Any]:
 
 
 def _remaining(rules: Rules, state: State) -> tuple[jax.Array, list[jax.Array]]:
-    """Copies of each card neither played nor discarded: as `_Table.remaining`, and as planes of sets uint32[N]."""
+    """Copies of each card neither played nor discarded: as `_Table.remaining`, and as planes of
+    sets uint32[N]."""
     used = []
     card = state.fireworks
     for j in range(state.discards.shape[1]):
         used.append(state.discards[:, j] | card)
         card = card & state.discards[:, j]
-    planes = [materialize(jnp.uint32(full) & ~gone) for full, gone in zip(rules.full_planes, used, strict=True)]
+    planes = [
+        materialize(jnp.uint32(full) & ~gone)
+        for full, gone in zip(rules.full_planes, used, strict=True)
+    ]
     hints = rules.card_features - rules.num_cards
     mask = jnp.asarray([1 << card for card in range(rules.num_cards)] + [0] * hints, jnp.uint32)
     is_hint = jnp.asarray([0.0] * rules.num_cards + [1.0] * hints, jnp.float32)
@@ -231,14 +257,22 @@ def _remaining(rules: Rules, state: State) -> tuple[jax.Array, list[jax.Array]]:
 
 
 def _weights(rules: Rules, state: State, planes: list[jax.Array]) -> jax.Array:
-    """1 / how many remaining copies each card in a hand can be, float32[P, H, N]; 1 for an empty slot."""
+    """1 / how many remaining copies each card in a hand can be, float32[P, H, N]; 1 for an empty
+    slot."""
     hand, slot = rules.hand_size, np.arange(rules.hand_size, dtype=np.uint32)[:, None]
 
     def cards(words: jax.Array, groups: Sequence[int]) -> jax.Array:
         words = words.T[:, None]
-        return any_of([((words >> (g * hand + slot)) & 1) * jnp.uint32(cards) for g, cards in enumerate(groups)])
+        return any_of(
+            [
+                ((words >> (g * hand + slot)) & 1) * jnp.uint32(cards)
+                for g, cards in enumerate(groups)
+            ]
+        )
 
-    possible = cards(state.maybe_colors, rules.color_cards) & cards(state.maybe_ranks, rules.rank_cards)
+    possible = cards(state.maybe_colors, rules.color_cards) & cards(
+        state.maybe_ranks, rules.rank_cards
+    )
     total = sum((count(possible & plane) for plane in planes), jnp.int32(0))
     return 1.0 / jnp.maximum(total, 1).astype(jnp.float32)
 
@@ -249,7 +283,8 @@ def _blocks(rules: Rules, state: State, table: _Table, seat: int) -> list[jax.Ar
     order = [(seat + k) % players for k in range(players)]
     color_of, rank_of = _hand_masks(rules)
     hands = [
-        ((state.colors[:, p, None] & color_of) != 0) & ((state.ranks[:, p, None] & rank_of) != 0) for p in order[1:]
+        ((state.colors[:, p, None] & color_of) != 0) & ((state.ranks[:, p, None] & rank_of) != 0)
+        for p in order[1:]
     ]
 
     def from_here(who: jax.Array, known: jax.Array) -> jax.Array:
@@ -270,7 +305,9 @@ def _blocks(rules: Rules, state: State, table: _Table, seat: int) -> list[jax.Ar
     if len(pairs) > 1 and len(pairs[-1]) == 1:
         pairs[-2:] = [pairs[-2] + pairs[-1]]
     blocks = [block.astype(jnp.float32) for block in [*hands, *map(_spread, pairs)]]
-    return blocks + [_belief(rules, state, table, p, s) for p in order for s in range(rules.hand_size)]
+    return blocks + [
+        _belief(rules, state, table, p, s) for p in order for s in range(rules.hand_size)
+    ]
 
 
 def _spread(words: Sequence[Field]) -> jax.Array:
@@ -286,7 +323,8 @@ def _spread(words: Sequence[Field]) -> jax.Array:
 
 
 def _hand_masks(rules: Rules) -> tuple[np.ndarray, np.ndarray]:
-    """For each of a hand's ``H * K`` card features, its bit in the hand word of colours and in that of ranks."""
+    """For each of a hand's ``H * K`` card features, its bit in the hand word of colours and in that
+    of ranks."""
     slot, card = np.divmod(np.arange(rules.hand_size * rules.num_cards), rules.num_cards)
     color, rank = np.divmod(card, rules.num_ranks)
     by_color, by_rank = (1 << (group * rules.hand_size + slot) for group in (color, rank))
@@ -296,7 +334,8 @@ def _hand_masks(rules: Rules) -> tuple[np.ndarray, np.ndarray]:
 def _belief(rules: Rules, state: State, table: _Table, seat: int, slot: int) -> jax.Array:
     """What one card can be, and what it was hinted as: float32[N, K + C + R].
 
-    Each number says of a few bits of the two hand words whether all of them are set: of a card, that its colour and its
+    Each number says of a few bits of the two hand words whether all of them are set: of a card,
+        that its colour and its
     rank are possible; of a hint, that its colour is possible and the colour was named.
     """
     hand, colors, ranks = rules.hand_size, rules.num_colors, rules.num_ranks
@@ -304,10 +343,14 @@ def _belief(rules: Rules, state: State, table: _Table, seat: int, slot: int) -> 
     possible_color, possible_rank = 1 << (color * hand + slot), 1 << (rank * hand + slot)
     named_color = 1 << (np.arange(colors) * hand + slot) | 1 << (colors * hand + slot)
     named_rank = 1 << (np.arange(ranks) * hand + slot) | 1 << (ranks * hand + slot)
-    of_colors = np.concatenate([possible_color, named_color, np.zeros(ranks, int)]).astype(np.uint32)
+    of_colors = np.concatenate([possible_color, named_color, np.zeros(ranks, int)]).astype(
+        np.uint32
+    )
     of_ranks = np.concatenate([possible_rank, np.zeros(colors, int), named_rank]).astype(np.uint32)
     is_card = np.arange(rules.card_features) < rules.num_cards
 
     yes = (state.maybe_colors[:, seat, None] & of_colors) == of_colors
     yes &= (state.maybe_ranks[:, seat, None] & of_ranks) == of_ranks
-    return jnp.where(yes, table.remaining * jnp.where(is_card, table.weight[seat, slot][:, None], 1.0), 0.0)
+    return jnp.where(
+        yes, table.remaining * jnp.where(is_card, table.weight[seat, slot][:, None], 1.0), 0.0
+    )

@@ -1,7 +1,7 @@
 """One game at a time on top of the batched core: what an adapter to a one-game interface needs.
 
-`on_all_games` runs batched functions for single games without losing the batch under `jax.vmap`; `table_of` turns a
-game's state into a `Table` that can explain moves.
+`on_all_games` runs batched functions for single games without losing the batch under `jax.vmap`;
+`table_of` turns a game's state into a `Table` that can explain moves.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from hanabi_rl.env.words import unpack_deck
 def on_all_games(function: Callable[..., Any], *one_game: Any) -> Any:
     """Apply a function of batches ``[N, ...]`` to one game; under `jax.vmap`, once to all games.
 
-    The game becomes a batch of one. Each `jax.vmap` around the call adds an axis, and the rule below folds it into the
-    batch. So `function` itself is never vmapped: a scalar `lax.while_loop` or `lax.cond` in it stays scalar.
+    The game becomes a batch of one. Each `jax.vmap` around the call adds an axis, and the rule
+    below folds it into the batch. So `function` itself is never vmapped: a scalar `lax.while_loop`
+    or `lax.cond` in it stays scalar.
 
     Args:
         function: takes and returns pytrees whose leaves have a leading axis of ``N`` games.
@@ -45,13 +46,17 @@ def on_all_games(function: Callable[..., Any], *one_game: Any) -> Any:
         unfolded = jax.tree.map(lambda leaf: leaf.reshape(axis_size, -1, *leaf.shape[1:]), out)
         return unfolded, jax.tree.map(lambda _: True, out)
 
-    return jax.tree.map(lambda leaf: leaf[0], batched(*jax.tree.map(lambda leaf: leaf[None], one_game)))
+    return jax.tree.map(
+        lambda leaf: leaf[0], batched(*jax.tree.map(lambda leaf: leaf[None], one_game))
+    )
 
 
 def table_of(rules: Rules, game: State) -> Table:
-    """One game (leaves without the leading axis, concrete) as a `Table` that can explain its next move.
+    """One game (leaves without the leading axis, concrete) as a `Table` that can explain its next
+    move.
 
-    What no explanation needs is left out: hints, discards, and which of several copies of a card a player holds.
+    What no explanation needs is left out: hints, discards, and which of several copies of a card a
+        player holds.
     """
     table = Table(rules, np.asarray(unpack_deck(game.deck, rules.deck_size)))
     table.drawn = rules.deck_size - int(game.deck_left)
@@ -64,7 +69,11 @@ def table_of(rules: Rules, game: State) -> Table:
             table.hands[seat].append(order)
     fireworks = int(game.fireworks)
     table.fireworks = [(fireworks & cards).bit_count() for cards in rules.color_cards]
-    table.info_tokens, table.life_tokens, table.turn = int(game.info_tokens), int(game.life_tokens), int(game.turn)
+    table.info_tokens, table.life_tokens, table.turn = (
+        int(game.info_tokens),
+        int(game.life_tokens),
+        int(game.turn),
+    )
     last_round = int(game.last_round)
     table.turns_left = rules.num_players + 1 - last_round if last_round else None
     return table

@@ -1,6 +1,8 @@
-"""Recorded games played again: legality and scores of many at once (`replay_moves`), one game as text (`render_game`).
+"""Recorded games played again: legality and scores of many at once (`replay_moves`), one game as
+text (`render_game`).
 
-The formats of hanab.live are in `hanab_live.py`; their four functions are here too, where a reader looks for them.
+The formats of hanab.live are in `hanab_live.py`; their four functions are here too, where a reader
+looks for them.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ SMALL_CHUNK, CHUNK = 64, 1024  # games replayed at once: two compiled shapes ser
 
 
 class Outcomes(NamedTuple):
-    """What each move of N games did; every field is [N, T] and about the position after the move, but for `legal`."""
+    """What each move of N games did; every field is [N, T] and about the position after the move,
+    but for `legal`."""
 
     legal: Array  # bool: the rules allowed the move (never once the game is over)
     over: Array  # bool: the game is over
@@ -45,10 +48,12 @@ class Outcomes(NamedTuple):
 
 
 def replay_moves(rules: Rules, decks: Array, actions: Array, validate: bool = True) -> Outcomes:
-    """Play recorded games again: decks [N, deck_size] card ids, actions [N, T] of the mover, no-op after a game's end.
+    """Play recorded games again: decks [N, deck_size] card ids, actions [N, T] of the mover, no-op
+    after a game's end.
 
-    Raises ValueError naming the first game with an illegal move, its turn (counted from 0), the move and the reason;
-    `validate=False` turns that off, and so does a trace (`jax.jit`), where the fields are JAX arrays.
+    Raises ValueError naming the first game with an illegal move, its turn (counted from 0), the
+    move and the reason; `validate=False` turns that off, and so does a trace (`jax.jit`), where the
+    fields are JAX arrays.
     """
     if isinstance(decks, jax.core.Tracer) or isinstance(actions, jax.core.Tracer):
         return _play(rules, jnp.asarray(decks), jnp.asarray(actions))
@@ -63,26 +68,34 @@ def replay_moves(rules: Rules, decks: Array, actions: Array, validate: bool = Tr
         turns = np.arange(actions.shape[1])
         length = np.where(actions != rules.noop, turns + 1, 0).max(axis=1, initial=0)
         for game, turn in np.argwhere(~outcomes.legal & (turns < length[:, None]))[:1]:
-            raise ValueError(f"game {game}, {explain_illegal(rules, decks[game], actions[game], int(turn))}")
+            raise ValueError(
+                f"game {game}, {explain_illegal(rules, decks[game], actions[game], int(turn))}"
+            )
     return outcomes
 
 
 def explain_illegal(
     rules: Rules, deck: Sequence[int] | np.ndarray, actions: Sequence[int] | np.ndarray, turn: int
 ) -> str:
-    """`turn 7: illegal move 3 (Alice discards slot 4 (R1)): a discard while all 8 information tokens are there`."""
+    """`turn 7: illegal move 3 (Alice discards slot 4 (R1)): a discard while all 8 information
+    tokens are there`."""
     table = Table(rules, deck)
     for action in actions[:turn]:
         table.apply(action)
     reason = table.illegal_reason(actions[turn])
-    return f"turn {turn}: illegal move {int(actions[turn])} ({table.describe(actions[turn])}): {reason}"
+    return (
+        f"turn {turn}: illegal move {int(actions[turn])} ({table.describe(actions[turn])}): "
+        f"{reason}"
+    )
 
 
 def _play_padded(rules: Rules, decks: np.ndarray, actions: np.ndarray, chunk: int) -> Outcomes:
     missing = chunk - len(decks)
     decks = np.pad(decks, ((0, missing), (0, 0)))
     actions = np.pad(actions, ((0, missing), (0, 0)), constant_values=rules.noop)
-    return Outcomes(*(np.asarray(field)[: chunk - missing] for field in _play(rules, decks, actions)))
+    return Outcomes(
+        *(np.asarray(field)[: chunk - missing] for field in _play(rules, decks, actions))
+    )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -91,7 +104,9 @@ def _play(rules: Rules, decks: jax.Array, actions: jax.Array) -> Outcomes:
         legal = core.is_legal(rules, state, action) & ~core.finished(rules, state)
         after, _, over = core.step(rules, state, action)
         lives = after.life_tokens.astype(jnp.int32)
-        return after, Outcomes(legal=legal, over=over, score=core.score(rules, after), life_tokens=lives)
+        return after, Outcomes(
+            legal=legal, over=over, score=core.score(rules, after), life_tokens=lives
+        )
 
     _, outcomes = jax.lax.scan(turn, core.deal(rules, decks), jnp.moveaxis(actions, 1, 0))
     return jax.tree.map(lambda field: jnp.moveaxis(field, 0, 1), outcomes)
@@ -113,7 +128,8 @@ class _View:
 
 
 def render_state(rules: Rules, state: State, game: int = 0) -> str:
-    """One position of a batch of states as text: tokens, fireworks, discards, hands and what their owners were told."""
+    """One position of a batch of states as text: tokens, fireworks, discards, hands and what their
+    owners were told."""
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[game], state)
     full = _bits(int(one.fireworks))
     discards = sorted(card for plane in one.discards for card in _bits(int(plane)))
@@ -128,7 +144,10 @@ def render_state(rules: Rules, state: State, game: int = 0) -> str:
     view = _View(
         rules=rules,
         hands=hands,
-        fireworks=[sum(card // rules.num_ranks == color for card in full) for color in range(rules.num_colors)],
+        fireworks=[
+            sum(card // rules.num_ranks == color for card in full)
+            for color in range(rules.num_colors)
+        ],
         discards=discards,
         info_tokens=int(one.info_tokens),
         life_tokens=int(one.life_tokens),
@@ -140,7 +159,10 @@ def render_state(rules: Rules, state: State, game: int = 0) -> str:
 
 
 def render_game(
-    rules: Rules, deck: Sequence[int] | np.ndarray, actions: Sequence[int] | np.ndarray, turn: int | None = None
+    rules: Rules,
+    deck: Sequence[int] | np.ndarray,
+    actions: Sequence[int] | np.ndarray,
+    turn: int | None = None,
 ) -> str:
     """A game as text, turn by turn, or only its `turn` (counted from 1, as in a replay link).
 
@@ -159,14 +181,19 @@ def render_game(
     if turn is None:
         ending = "" if table.over else ", unfinished"
         lives = f"{table.life_tokens} of {rules.max_life_tokens} lives left"
-        blocks.append(f"End: score {table.score} of {rules.max_score} after {len(moves)} moves, {lives}{ending}")
+        blocks.append(
+            f"End: score {table.score} of {rules.max_score} after {len(moves)} moves, "
+            f"{lives}{ending}"
+        )
     return "\n\n".join(blocks)
 
 
 def _table_view(table: Table) -> _View:
     return _View(
         rules=table.rules,
-        hands=[[(table.deck[order], table.knowledge[order]) for order in hand] for hand in table.hands],
+        hands=[
+            [(table.deck[order], table.knowledge[order]) for order in hand] for hand in table.hands
+        ],
         fireworks=table.fireworks,
         discards=sorted(table.deck[order] for order in table.discards),
         info_tokens=table.info_tokens,
@@ -181,22 +208,34 @@ def _lines(view: _View) -> Iterator[str]:
     rules = view.rules
     yield (
         f"Turn {view.turn + 1}, {PLAYER_NAMES[view.player]} to move. Score {sum(view.fireworks)}, "
-        f"clues {view.info_tokens}/{rules.max_info_tokens}, lives {view.life_tokens}/{rules.max_life_tokens}, "
+        f"clues {view.info_tokens}/{rules.max_info_tokens}, lives "
+        f"{view.life_tokens}/{rules.max_life_tokens}, "
         f"deck {view.deck_left}"
     )
-    yield "  Fireworks  " + " ".join(f"{COLORS[color]}{height}" for color, height in enumerate(view.fireworks))
+    yield "  Fireworks  " + " ".join(
+        f"{COLORS[color]}{height}" for color, height in enumerate(view.fireworks)
+    )
     yield "  Discards   " + (" ".join(card_name(rules, card) for card in view.discards) or "none")
     for seat, hand in enumerate(view.hands):
         told = [_told(rules, known) for _, known in hand]
         widths = [max(len(cell), 2) for cell in told]
         mark = ">" if seat == view.player else " "
-        cards = [card_name(rules, card).ljust(width) for (card, _), width in zip(hand, widths, strict=True)]
+        cards = [
+            card_name(rules, card).ljust(width)
+            for (card, _), width in zip(hand, widths, strict=True)
+        ]
         yield f"{mark} {PLAYER_NAMES[seat]:<8}   " + "  ".join(cards).rstrip()
-        yield " " * 13 + "  ".join(cell.ljust(width) for cell, width in zip(told, widths, strict=True)).rstrip()
+        yield (
+            " " * 13
+            + "  ".join(
+                cell.ljust(width) for cell, width in zip(told, widths, strict=True)
+            ).rstrip()
+        )
 
 
 def _told(rules: Rules, known: Knowledge) -> str:
-    """`R?` told red, `?3` told 3, `??!RY1` not told anything but that it is not red, not yellow and not a 1."""
+    """`R?` told red, `?3` told 3, `??!RY1` not told anything but that it is not red, not yellow and
+    not a 1."""
     color = "?" if known.clued_color is None else COLORS[known.clued_color]
     rank = "?" if known.clued_rank is None else str(known.clued_rank + 1)
     excluded = ""

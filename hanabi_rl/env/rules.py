@@ -1,11 +1,13 @@
 """The rules of Hanabi as pure functions over a batch of games.
 
-Nothing here loops over games or branches: every field of `State` has a leading axis of ``N`` games, and each function
-is a straight line of integer operations on whole arrays, without `lax.cond`, gather or scatter. That is what lets one
-CPU core play millions of moves a second.
+Nothing here loops over games or branches: every field of `State` has a leading axis of ``N`` games,
+    and each function
+is a straight line of integer operations on whole arrays, without `lax.cond`, gather or scatter.
+That is what lets one CPU core play millions of moves a second.
 
-Seats, actions and scoring are those of jaxmarl 0.2, which follow the Hanabi Learning Environment with its rule that a
-game scores 0 when the last life is lost. `tests/env/test_equals_jaxmarl.py` compares the two step by step.
+Seats, actions and scoring are those of jaxmarl 0.2, which follow the Hanabi Learning Environment
+with its rule that a game scores 0 when the last life is lost. `tests/env/test_equals_jaxmarl.py`
+compares the two step by step.
 """
 
 from __future__ import annotations
@@ -65,11 +67,14 @@ def score(rules: Rules, state: State) -> jax.Array:
 
 
 def finished(rules: Rules, state: State) -> jax.Array:
-    """bool[N]: no lives left, every firework complete, or everyone has moved once since the deck ran out."""
+    """bool[N]: no lives left, every firework complete, or everyone has moved once since the deck
+    ran out."""
     return _is_over(rules, state.fireworks, state.life_tokens, state.last_round)
 
 
-def _is_over(rules: Rules, fireworks: jax.Array, life_tokens: jax.Array, last_round: jax.Array) -> jax.Array:
+def _is_over(
+    rules: Rules, fireworks: jax.Array, life_tokens: jax.Array, last_round: jax.Array
+) -> jax.Array:
     return (life_tokens == 0) | (fireworks == rules.all_cards) | (last_round > rules.num_players)
 
 
@@ -79,7 +84,8 @@ def next_cards(rules: Rules, fireworks: jax.Array) -> jax.Array:
 
 
 class _Move(NamedTuple):
-    """A move and what it does; every field uint32[N], kinds and effects 0 or 1. An illegal move has no kind."""
+    """A move and what it does; every field uint32[N], kinds and effects 0 or 1. An illegal move has
+    no kind."""
 
     legal: jax.Array
     over: jax.Array  # the game had ended: nothing happens
@@ -96,21 +102,35 @@ class _Move(NamedTuple):
     value: jax.Array  # the colour or rank hinted
 
 
-_MOVE_WIDTHS: tuple[int, ...] = (1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 5, 3, 4)  # bits of each field of a move
+_MOVE_WIDTHS: tuple[int, ...] = (
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    3,
+    5,
+    3,
+    4,
+)  # bits of each field of a move
 
 
 def step(rules: Rules, state: State, action: jax.Array) -> tuple[State, jax.Array, jax.Array]:
     """Play one move in every game; no auto-reset.
 
-    An illegal action costs a life, moves no card, gives no token and passes the turn, so that a game always ends. A
-    finished game does not change: its reward is 0 and done stays true.
+    An illegal action costs a life, moves no card, gives no token and passes the turn, so that a
+    game always ends. A finished game does not change: its reward is 0 and done stays true.
 
     Args:
         action: ``int32[N]``, the mover's action.
 
     Returns:
-        (next state, reward ``float32[N]``, done ``bool[N]``). The reward is the points gained; losing the last life
-        takes back all of them.
+        (next state, reward ``float32[N]``, done ``bool[N]``). The reward is the points gained;
+        losing the last life takes back all of them.
     """
     move = _judge(rules, state, action)
     takes = (move.is_play | move.is_discard) != 0
@@ -122,7 +142,9 @@ def step(rules: Rules, state: State, action: jax.Array) -> tuple[State, jax.Arra
     deck_left = state.deck_left - (takes & (state.deck_left > 0))
     life_tokens = state.life_tokens - move.life_lost.astype(jnp.int32)
     last_round = state.last_round + (goes_on & (deck_left == 0))
-    info_change = (move.is_discard + move.gained_token).astype(jnp.int32) - (move.is_color_hint | move.is_rank_hint)
+    info_change = (move.is_discard + move.gained_token).astype(jnp.int32) - (
+        move.is_color_hint | move.is_rank_hint
+    )
     last = pack_last(
         turn=state.turn + 1,
         action=jnp.where(move.legal != 0, action, rules.noop),
@@ -151,7 +173,12 @@ def step(rules: Rules, state: State, action: jax.Array) -> tuple[State, jax.Arra
 
 def _judge(rules: Rules, state: State, action: jax.Array) -> _Move:
     """Read actions [N], and settle what they do to tokens and fireworks."""
-    players, hand, colors, ranks = rules.num_players, rules.hand_size, rules.num_colors, rules.num_ranks
+    players, hand, colors, ranks = (
+        rules.num_players,
+        rules.hand_size,
+        rules.num_colors,
+        rules.num_ranks,
+    )
     over = finished(rules, state)
     possible = is_legal(rules, state, action)
     legal = possible & ~over
@@ -190,19 +217,29 @@ def _judge(rules: Rules, state: State, action: jax.Array) -> _Move:
 def _group_of_slot(word: jax.Array, slot: jax.Array, groups: int, hand: int) -> jax.Array:
     """The group uint32[N] that slot [N] is in, by a hand word [N]."""
     in_slot = word >> jnp.minimum(slot, hand - 1)
-    return any_of([jnp.where((in_slot >> (g * hand)) & 1 != 0, jnp.uint32(g), 0) for g in range(groups)])
+    return any_of(
+        [jnp.where((in_slot >> (g * hand)) & 1 != 0, jnp.uint32(g), 0) for g in range(groups)]
+    )
 
 
 def _materialize_move(move: _Move) -> _Move:
-    """The same move, through one materialised word: every array of the next state is computed from it."""
-    fields = [(field.astype(jnp.uint32) & ((1 << w) - 1), w) for field, w in zip(move, _MOVE_WIDTHS, strict=True)]
+    """The same move, through one materialised word: every array of the next state is computed from
+    it."""
+    fields = [
+        (field.astype(jnp.uint32) & ((1 << w) - 1), w)
+        for field, w in zip(move, _MOVE_WIDTHS, strict=True)
+    ]
     ((word, _),) = pack_fields(fields)
     word = materialize(word)
     places = [sum(_MOVE_WIDTHS[:i]) for i in range(len(_MOVE_WIDTHS))]
-    return _Move(*[(word >> place) & ((1 << w) - 1) for place, w in zip(places, _MOVE_WIDTHS, strict=True)])
+    return _Move(
+        *[(word >> place) & ((1 << w) - 1) for place, w in zip(places, _MOVE_WIDTHS, strict=True)]
+    )
 
 
-def _hands_after(rules: Rules, state: State, move: _Move, takes: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
+def _hands_after(
+    rules: Rules, state: State, move: _Move, takes: jax.Array
+) -> tuple[dict[str, jax.Array], jax.Array]:
     """The hand words after a move, by field of State, and the slots a hint touched (uint32[N])."""
     hand, colors, ranks = rules.hand_size, rules.num_colors, rules.num_ranks
     seats = jnp.arange(rules.num_players)
@@ -218,7 +255,8 @@ def _hands_after(rules: Rules, state: State, move: _Move, takes: jax.Array) -> t
     new_card = materialize(card_at(state.deck, rules.deck_size - state.deck_left))
 
     def redrawn(word: jax.Array, groups: int, new_groups: jax.Array) -> jax.Array:
-        """Close the gap at `move.slot`, and fill the last slot with the given groups (a hand word [N] of slot 0)."""
+        """Close the gap at `move.slot`, and fill the last slot with the given groups (a hand word
+        [N] of slot 0)."""
         every = sum(1 << (g * hand) for g in range(groups))
         before = ((bit(move.slot) - 1) * every)[:, None]
         moved_down = (word >> 1) & ~before & (every * (rules.all_slots >> 1))
@@ -245,15 +283,17 @@ def _hands_after(rules: Rules, state: State, move: _Move, takes: jax.Array) -> t
             told(maybe_colors, colors, move.is_color_hint),
         ),
         "maybe_ranks": jnp.where(
-            drawing, redrawn(maybe_ranks, ranks + 1, unknown(ranks)), told(maybe_ranks, ranks, move.is_rank_hint)
+            drawing,
+            redrawn(maybe_ranks, ranks + 1, unknown(ranks)),
+            told(maybe_ranks, ranks, move.is_rank_hint),
         ),
     }
     return hands, touched
 
 
 def _discards_after(planes: jax.Array, card: jax.Array) -> jax.Array:
-    """Add a one-card set (or nothing) [N] to the discard planes uint32[N, M]: it goes on the first plane that lacks
-    it.
+    """Add a one-card set (or nothing) [N] to the discard planes uint32[N, M]: it goes on the first
+    plane that lacks it.
     """
     plane = jnp.arange(planes.shape[1])
     added = card[:, None]

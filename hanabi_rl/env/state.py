@@ -9,7 +9,15 @@ import jax.numpy as jnp
 from flax import struct
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import CARD_BITS, CARD_MASK, CARDS_PER_WORD, any_of, bit, materialize, pack_deck
+from hanabi_rl.env.words import (
+    CARD_BITS,
+    CARD_MASK,
+    CARDS_PER_WORD,
+    any_of,
+    bit,
+    materialize,
+    pack_deck,
+)
 
 T = TypeVar("T")
 
@@ -17,9 +25,9 @@ T = TypeVar("T")
 class State(struct.PyTreeNode):
     """``N`` games in progress: ``P`` seats, hands of ``H`` slots, ``C`` colours, ``R`` ranks.
 
-    The fields are packed words (see `hanabi_rl.env.words`), because a step's time goes into how many arrays it writes;
-    the properties read them. An observation is a function of one State alone, so the state keeps what the last move
-    did.
+    The fields are packed words (see `hanabi_rl.env.words`), because a step's time goes into how
+    many arrays it writes; the properties read them. An observation is a function of one State
+    alone, so the state keeps what the last move did.
     """
 
     rules: Rules = struct.field(pytree_node=False)
@@ -27,12 +35,13 @@ class State(struct.PyTreeNode):
     deck: jax.Array
     """uint32[N, W]: the whole shuffled deck as dealt, packed; [N, 0] after `without_deck`."""
     colors: jax.Array
-    """uint32[N, P]: hand words, bit ``c * H + s`` where the card in slot s has colour c; an empty slot has none."""
+    """uint32[N, P]: hand words, bit ``c * H + s`` where the card in slot s has colour c; an empty
+    slot has none."""
     ranks: jax.Array
     """uint32[N, P]: bit ``r * H + s`` where the card in slot s has rank r."""
     maybe_colors: jax.Array
-    """uint32[N, P]: bit ``c * H + s`` where by its hints slot s can have colour c; bit ``C * H + s`` where a hint named
-    its colour.
+    """uint32[N, P]: bit ``c * H + s`` where by its hints slot s can have colour c; bit ``C * H +
+    s`` where a hint named its colour.
     """
     maybe_ranks: jax.Array
     """uint32[N, P]: the same of ranks, with bit ``R * H + s`` where a hint named its rank."""
@@ -48,7 +57,8 @@ class State(struct.PyTreeNode):
     """uint32[N]: what the last move did, see `pack_last`."""
 
     def without_deck(self) -> State:
-        """The same games without the hidden order of the deck, which observations and legal actions do not need."""
+        """The same games without the hidden order of the deck, which observations and legal actions
+        do not need."""
         return self.replace(deck=self.deck[..., :0])
 
     @property
@@ -57,7 +67,8 @@ class State(struct.PyTreeNode):
         return _field(self.counters, 0, 8)
 
     def materialized(self) -> State:
-        """The same games, computed once however much is read from them (see `words.materialize`)."""
+        """The same games, computed once however much is read from them (see
+        `words.materialize`)."""
         return jax.tree.map(materialize, self.without_deck()).replace(deck=self.deck)
 
     @property
@@ -77,8 +88,8 @@ class State(struct.PyTreeNode):
 
     @property
     def last_round(self) -> jax.Array:
-        """int32[N]: moves made since the deck ran out, the one that took the last card included; the game ends at P +
-        1.
+        """int32[N]: moves made since the deck ran out, the one that took the last card included;
+        the game ends at P + 1.
         """
         return _field(self.counters, 23, 3)
 
@@ -94,7 +105,8 @@ class State(struct.PyTreeNode):
 
     @property
     def last_card(self) -> jax.Array:
-        """int32[N]: the id of the card that the last move played or discarded; 0 after another move."""
+        """int32[N]: the id of the card that the last move played or discarded; 0 after another
+        move."""
         return _field(self.last, 17, 5)
 
     @property
@@ -114,23 +126,32 @@ class State(struct.PyTreeNode):
 
     @property
     def hands(self) -> jax.Array:
-        """uint32[N, P, H]: each card as a one-card set, oldest first; 0 is an empty slot (last round only)."""
+        """uint32[N, P, H]: each card as a one-card set, oldest first; 0 is an empty slot (last
+        round only)."""
         return self._sets(self.colors, self.ranks)
 
     @property
     def knowledge(self) -> jax.Array:
-        """uint32[N, P, H]: the set of cards each card can still be, by the hints given on it; 0 for an empty slot."""
+        """uint32[N, P, H]: the set of cards each card can still be, by the hints given on it; 0 for
+        an empty slot."""
         return self._sets(self.maybe_colors, self.maybe_ranks)
 
     @property
     def hints(self) -> jax.Array:
-        """uint32[N, P, H]: the hints that named each card: bit c for its colour c, bit C + r for its rank r."""
+        """uint32[N, P, H]: the hints that named each card: bit c for its colour c, bit C + r for
+        its rank r."""
         rules = self.rules
-        words = ((self.maybe_colors, rules.num_colors, 0), (self.maybe_ranks, rules.num_ranks, rules.num_colors))
+        words = (
+            (self.maybe_colors, rules.num_colors, 0),
+            (self.maybe_ranks, rules.num_ranks, rules.num_colors),
+        )
         named = []
         for word, groups, place in words:
             told = self._slots(word, groups)
-            named += [jnp.where(told & self._slots(word, g), jnp.uint32(1 << (place + g)), 0) for g in range(groups)]
+            named += [
+                jnp.where(told & self._slots(word, g), jnp.uint32(1 << (place + g)), 0)
+                for g in range(groups)
+            ]
         return any_of(named)
 
     def _slots(self, words: jax.Array, group: int) -> jax.Array:
@@ -139,12 +160,18 @@ class State(struct.PyTreeNode):
         return (words[..., None] >> slots) & 1 != 0
 
     def _sets(self, colors: jax.Array, ranks: jax.Array) -> jax.Array:
-        """Hand words of colours and ranks -> uint32[N, P, H], the set of cards with one of the colours and one of the
-        ranks.
+        """Hand words of colours and ranks -> uint32[N, P, H], the set of cards with one of the
+        colours and one of the ranks.
         """
         rules = self.rules
-        by_color = [jnp.where(self._slots(colors, c), jnp.uint32(s), 0) for c, s in enumerate(rules.color_cards)]
-        by_rank = [jnp.where(self._slots(ranks, r), jnp.uint32(s), 0) for r, s in enumerate(rules.rank_cards)]
+        by_color = [
+            jnp.where(self._slots(colors, c), jnp.uint32(s), 0)
+            for c, s in enumerate(rules.color_cards)
+        ]
+        by_rank = [
+            jnp.where(self._slots(ranks, r), jnp.uint32(s), 0)
+            for r, s in enumerate(rules.rank_cards)
+        ]
         return any_of(by_color) & any_of(by_rank)
 
 
@@ -153,7 +180,11 @@ def _field(word: jax.Array, place: int, width: int) -> jax.Array:
 
 
 def pack_counters(
-    deck_left: jax.Array, info_tokens: jax.Array, life_tokens: jax.Array, player: jax.Array, last_round: jax.Array
+    deck_left: jax.Array,
+    info_tokens: jax.Array,
+    life_tokens: jax.Array,
+    player: jax.Array,
+    last_round: jax.Array,
 ) -> jax.Array:
     """`State.counters` from its parts, each ``[N]`` of any integer dtype."""
     parts = ((deck_left, 0), (info_tokens, 8), (life_tokens, 14), (player, 20), (last_round, 23))
@@ -161,7 +192,12 @@ def pack_counters(
 
 
 def pack_last(
-    turn: jax.Array, action: jax.Array, card: jax.Array, touched: jax.Array, scored: jax.Array, gained_token: jax.Array
+    turn: jax.Array,
+    action: jax.Array,
+    card: jax.Array,
+    touched: jax.Array,
+    scored: jax.Array,
+    gained_token: jax.Array,
 ) -> jax.Array:
     """`State.last` from its parts, each ``[N]`` of any integer dtype or bool."""
     parts = ((turn, 0), (action, 10), (card, 17), (touched, 22), (scored, 30), (gained_token, 31))
@@ -172,7 +208,8 @@ def deal(rules: Rules, decks: jax.Array) -> State:
     """The first states of games on the given decks.
 
     Args:
-        decks: card ids ``[N, deck_size]``, any integer dtype, top card first. Seat 0 gets the first `hand_size` cards
+        decks: card ids ``[N, deck_size]``, any integer dtype, top card first. Seat 0 gets the first
+            `hand_size` cards
         and
             moves first.
 
@@ -196,8 +233,12 @@ def deal_packed(rules: Rules, deck: jax.Array) -> State:
     for seat in range(players):
         places = [divmod(seat * hand + slot, CARDS_PER_WORD) for slot in range(hand)]
         cards = [(deck[:, word] >> (CARD_BITS * place)) & CARD_MASK for word, place in places]
-        colors.append(any_of([bit(card // rules.num_ranks * hand + slot) for slot, card in enumerate(cards)]))
-        ranks.append(any_of([bit(card % rules.num_ranks * hand + slot) for slot, card in enumerate(cards)]))
+        colors.append(
+            any_of([bit(card // rules.num_ranks * hand + slot) for slot, card in enumerate(cards)])
+        )
+        ranks.append(
+            any_of([bit(card % rules.num_ranks * hand + slot) for slot, card in enumerate(cards)])
+        )
     zero = filled(0)
     return State(
         rules=rules,
@@ -215,7 +256,9 @@ def deal_packed(rules: Rules, deck: jax.Array) -> State:
             player=zero,
             last_round=zero,
         ),
-        last=pack_last(zero, filled(rules.noop), card=zero, touched=zero, scored=zero, gained_token=zero),
+        last=pack_last(
+            zero, filled(rules.noop), card=zero, touched=zero, scored=zero, gained_token=zero
+        ),
     )
 
 

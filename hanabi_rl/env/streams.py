@@ -1,4 +1,5 @@
-"""Random words by address: streams of them that depend on a key and a number, whoever else draws and how many at once.
+"""Random words by address: streams of them that depend on a key and a number, whoever else draws
+and how many at once.
 
 That is what lets environments be sharded, and decks be dealt ahead, without changing a single game.
 """
@@ -11,12 +12,14 @@ from jax.extend.random import threefry_2x32
 def random_words(key: jax.Array, stream: jax.Array, size: int) -> jax.Array:
     """`size` random words of each numbered stream.
 
-    Threefry-2x32 in counter mode, as in `jax.random`: word j of stream s is the exclusive or of the two halves of the
-    encrypted counter (s, j). One call makes all words of all streams, where `fold_in` and `bits` would be two: XLA's
-    CPU backend takes long to compile each, and longest over small arrays of several axes, which it unrolls.
+    Threefry-2x32 in counter mode, as in `jax.random`: word j of stream s is the exclusive or of the
+    two halves of the encrypted counter (s, j). One call makes all words of all streams, where
+    `fold_in` and `bits` would be two: XLA's CPU backend takes long to compile each, and longest
+    over small arrays of several axes, which it unrolls.
 
     Args:
-        key: of `jax.random`, typed or raw, used for nothing else; or pairs of words, uint32 that broadcasts to [*S, 2].
+        key: of `jax.random`, typed or raw, used for nothing else; or pairs of words, uint32 that
+            broadcasts to [*S, 2].
         stream: the streams' numbers, integers [*S] of at most 32 bits.
 
     Returns:
@@ -27,7 +30,9 @@ def random_words(key: jax.Array, stream: jax.Array, size: int) -> jax.Array:
         pair = jax.random.bits(key, (2,), jnp.uint32)
 
     def words(pair: jax.Array, number: jax.Array) -> jax.Array:
-        counters = jnp.concatenate([jnp.broadcast_to(number, size), jnp.arange(size, dtype=jnp.uint32)])
+        counters = jnp.concatenate(
+            [jnp.broadcast_to(number, size), jnp.arange(size, dtype=jnp.uint32)]
+        )
         left, right = jnp.split(threefry_2x32((pair[0], pair[1]), counters), 2)
         return left ^ right
 
@@ -37,8 +42,8 @@ def random_words(key: jax.Array, stream: jax.Array, size: int) -> jax.Array:
 
 
 def gumbel(words: jax.Array) -> jax.Array:
-    """Standard Gumbel noise float32 from random words of the same shape: -log(-log(u)), with u at the middles of the
-    2**23 equal parts of (0, 1), so that it is always finite.
+    """Standard Gumbel noise float32 from random words of the same shape: -log(-log(u)), with u at
+    the middles of the 2**23 equal parts of (0, 1), so that it is always finite.
     """
     u = (words >> 9).astype(jnp.float32) * 2.0**-23 + 2.0**-24
     return -jnp.log(-jnp.log(u))

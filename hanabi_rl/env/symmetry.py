@@ -1,13 +1,14 @@
 """Colour symmetry: the same game with its colours renamed.
 
-Colours are interchangeable in Hanabi (ranks are not). A permutation ``perm`` ``int32[..., C]`` gives each old colour
-its new one: ``perm[n, c]`` is the new colour of old colour ``c``. Its leading axes broadcast against the thing
-permuted, so one permutation a game is ``perm[:, None]`` for observations ``[N, P, O]``.
+Colours are interchangeable in Hanabi (ranks are not). A permutation ``perm`` ``int32[..., C]``
+gives each old colour its new one: ``perm[n, c]`` is the new colour of old colour ``c``. Its leading
+axes broadcast against the thing permuted, so one permutation a game is ``perm[:, None]`` for
+observations ``[N, P, O]``.
 
 Renaming commutes with playing and with seeing:
 ``step(permute_state(s), permute_actions(a)) == permute_state(step(s, a))`` and
-``observe(permute_state(s)) == permute_obs(observe(s))``. Where both are at hand, permuting the compact state is the
-faster way.
+``observe(permute_state(s)) == permute_obs(observe(s))``. Where both are at hand, permuting the
+compact state is the faster way.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def invert_permutations(perm: jax.Array) -> jax.Array:
 
 
 def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
-    """`N` games with renamed colours, `perm` int32[N, C]; the hidden deck too, where the state has one."""
+    """`N` games with renamed colours, `perm` int32[N, C]; the hidden deck too, where the state has
+    one."""
     hand, colors = rules.hand_size, rules.num_colors
 
     def cards(word: jax.Array) -> jax.Array:
@@ -61,7 +63,8 @@ def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
 
 
 def _move_fields(word: jax.Array, perm: jax.Array, width: int) -> jax.Array:
-    """Words [N, ...] with one `width`-bit field a colour: move each colour's field to its new place."""
+    """Words [N, ...] with one `width`-bit field a colour: move each colour's field to its new
+    place."""
     field = (1 << width) - 1
     moved = []
     for color in range(perm.shape[-1]):
@@ -71,31 +74,42 @@ def _move_fields(word: jax.Array, perm: jax.Array, width: int) -> jax.Array:
 
 
 def permute_actions(rules: Rules, action: jax.Array, perm: jax.Array) -> jax.Array:
-    """Actions ``[...]`` (any integer dtype) with their colour hints renamed by `perm` int32[..., C]."""
+    """Actions ``[...]`` (any integer dtype) with their colour hints renamed by `perm` int32[...,
+    C]."""
     colors = rules.num_colors
     hint = action.astype(jnp.int32) - 2 * rules.hand_size
     is_color_hint = (hint >= 0) & (hint < (rules.num_players - 1) * colors)
     new_color = _lookup(perm, hint % colors)
-    return jnp.where(is_color_hint, 2 * rules.hand_size + hint - hint % colors + new_color, action).astype(action.dtype)
+    return jnp.where(
+        is_color_hint, 2 * rules.hand_size + hint - hint % colors + new_color, action
+    ).astype(action.dtype)
 
 
 def permute_legal(rules: Rules, legal: jax.Array, perm: jax.Array) -> jax.Array:
-    """Anything over the action axis ``[..., A]`` (legal masks, logits) with its colour hints renamed."""
-    segments = [(2 * rules.hand_size + k * rules.num_colors, 1) for k in range(rules.num_players - 1)]
+    """Anything over the action axis ``[..., A]`` (legal masks, logits) with its colour hints
+    renamed."""
+    segments = [
+        (2 * rules.hand_size + k * rules.num_colors, 1) for k in range(rules.num_players - 1)
+    ]
     return _permute_segments(legal, perm, segments)
 
 
 def permute_decks(rules: Rules, decks: jax.Array, perm: jax.Array) -> jax.Array:
-    """Decks of card ids ``[..., D]`` (any integer dtype) with colours renamed by `perm` int32[..., C]."""
+    """Decks of card ids ``[..., D]`` (any integer dtype) with colours renamed by `perm` int32[...,
+    C]."""
     color = decks // rules.num_ranks
-    return (_lookup(perm[..., None, :], color) * rules.num_ranks + decks % rules.num_ranks).astype(decks.dtype)
+    return (_lookup(perm[..., None, :], color) * rules.num_ranks + decks % rules.num_ranks).astype(
+        decks.dtype
+    )
 
 
 def permute_obs(rules: Rules, obs: jax.Array, perm: jax.Array) -> jax.Array:
     """Observations ``[..., O]`` as they would be with colours renamed by `perm` int32[..., C]."""
     part = sections(rules)
     card = rules.num_ranks
-    segments = [(start, card) for start in range(part["hands"].start, part["hands"].stop, rules.num_cards)]
+    segments = [
+        (start, card) for start in range(part["hands"].start, part["hands"].stop, rules.num_cards)
+    ]
     segments.append((part["fireworks"].start, card))
     segments.append((part["discards"].start, sum(rules.num_cards_of_rank)))
     segments.append((part["last_color"].start, 1))
@@ -108,11 +122,16 @@ def permute_obs(rules: Rules, obs: jax.Array, perm: jax.Array) -> jax.Array:
 
 def _lookup(perm: jax.Array, color: jax.Array) -> jax.Array:
     """``perm[..., color]`` as a sum over the few colours, which is faster than a gather."""
-    return sum((jnp.where(color == c, perm[..., c], 0) for c in range(perm.shape[-1])), jnp.int32(0))
+    return sum(
+        (jnp.where(color == c, perm[..., c], 0) for c in range(perm.shape[-1])), jnp.int32(0)
+    )
 
 
-def _permute_segments(values: jax.Array, perm: jax.Array, segments: list[tuple[int, int]]) -> jax.Array:
-    """Permute the colours of each segment ``(start, width)``, which is C fields of `width` along the last axis."""
+def _permute_segments(
+    values: jax.Array, perm: jax.Array, segments: list[tuple[int, int]]
+) -> jax.Array:
+    """Permute the colours of each segment ``(start, width)``, which is C fields of `width` along
+    the last axis."""
     colors = perm.shape[-1]
     # Feature f of new colour d is taken from origin[f] + width[f] * (the old colour of d).
     origin = np.arange(values.shape[-1])

@@ -1,8 +1,9 @@
-"""One game of Hanabi in plain Python: for people, for hanab.live's formats and for explaining an illegal move.
+"""One game of Hanabi in plain Python: for people, for hanab.live's formats and for explaining an
+illegal move.
 
-The rules of record are the batched ones in `rules.py`; `tests/env/test_table.py` plays both side by side. A `Table`
-keeps what a reader wants to see (which card of the deck lies in which slot, what its owner was told) and names what is
-wrong with a move.
+The rules of record are the batched ones in `rules.py`; `tests/env/test_table.py` plays both side by
+side. A `Table` keeps what a reader wants to see (which card of the deck lies in which slot, what
+its owner was told) and names what is wrong with a move.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ import numpy as np
 from hanabi_rl.env.game import Rules
 
 COLOR_NAMES = (
-    *("red", "yellow", "green", "white", "blue"),  # the standard game; the rest is for games with more colours
+    *(
+        "red",
+        "yellow",
+        "green",
+        "white",
+        "blue",
+    ),  # the standard game; the rest is for games with more colours
     *("purple", "orange", "teal", "kaki", "lime", "magenta", "navy", "silver", "umber", "violet"),
 )
 COLORS = "".join(name[0].upper() for name in COLOR_NAMES)
@@ -25,7 +32,8 @@ PLAYER_NAMES = ("Alice", "Bob", "Cathy", "Donald", "Emily")
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """What an action id means: `slot` of a play or discard, `offset` (seats after the mover) and `value` of a clue."""
+    """What an action id means: `slot` of a play or discard, `offset` (seats after the mover) and
+    `value` of a clue."""
 
     kind: Literal["discard", "play", "color", "rank", "noop"]
     slot: int = -1
@@ -64,7 +72,12 @@ def encode_action(rules: Rules, move: Move) -> int:
     if move.kind == "color":
         return 2 * hand_size + (move.offset - 1) * rules.num_colors + move.value
     if move.kind == "rank":
-        return 2 * hand_size + others * rules.num_colors + (move.offset - 1) * rules.num_ranks + move.value
+        return (
+            2 * hand_size
+            + others * rules.num_colors
+            + (move.offset - 1) * rules.num_ranks
+            + move.value
+        )
     return rules.noop
 
 
@@ -81,7 +94,8 @@ def card_name(rules: Rules, card: int) -> str:
 
 @dataclasses.dataclass
 class Knowledge:
-    """What a card's owner was told. `clued_*` is set by a clue that touched the card, and stays None without one."""
+    """What a card's owner was told. `clued_*` is set by a clue that touched the card, and stays
+    None without one."""
 
     colors: set[int]
     ranks: set[int]
@@ -90,7 +104,8 @@ class Knowledge:
 
 
 class Table:
-    """A game in progress. `deck` holds card ids, top first; a card is named by its *order*, its index in the deck."""
+    """A game in progress. `deck` holds card ids, top first; a card is named by its *order*, its
+    index in the deck."""
 
     def __init__(self, rules: Rules, deck: Sequence[int] | np.ndarray) -> None:
         self.rules = rules
@@ -99,14 +114,19 @@ class Table:
             raise ValueError(f"expected a deck of {rules.deck_size} cards, got {len(self.deck)}")
         expected = full_deck(rules)
         if sorted(self.deck) != expected:
-            wrong = next(card for card in expected + self.deck if expected.count(card) != self.deck.count(card))
+            wrong = next(
+                card
+                for card in expected + self.deck
+                if expected.count(card) != self.deck.count(card)
+            )
             copies = f"{expected.count(wrong)} of card id {wrong}, got {self.deck.count(wrong)}"
             raise ValueError(f"the deck is not the {rules.deck_size}-card set: expected {copies}")
         size, players = rules.hand_size, rules.num_players
         self.hands = [list(range(seat * size, (seat + 1) * size)) for seat in range(players)]
         self.drawn = size * players
         self.knowledge = [
-            Knowledge(set(range(rules.num_colors)), set(range(rules.num_ranks))) for _ in range(rules.deck_size)
+            Knowledge(set(range(rules.num_colors)), set(range(rules.num_ranks)))
+            for _ in range(rules.deck_size)
         ]
         self.fireworks = [0] * rules.num_colors
         self.discards: list[int] = []
@@ -132,16 +152,21 @@ class Table:
 
     @property
     def over(self) -> bool:
-        """No life left, every firework complete, or everyone has had a turn since the last card was drawn."""
+        """No life left, every firework complete, or everyone has had a turn since the last card was
+        drawn."""
         return self.life_tokens == 0 or self.points == self.rules.max_score or self.turns_left == 0
 
     def best_reachable(self) -> int:
-        """The most points the discards still allow (each colour ends below its first rank with no copy left)."""
+        """The most points the discards still allow (each colour ends below its first rank with no
+        copy left)."""
         best = 0
         lost = [self.deck[order] for order in self.discards]
         for color, height in enumerate(self.fireworks):
             while height < self.rules.num_ranks:
-                if lost.count(color * self.rules.num_ranks + height) == self.rules.num_cards_of_rank[height]:
+                if (
+                    lost.count(color * self.rules.num_ranks + height)
+                    == self.rules.num_cards_of_rank[height]
+                ):
                     break
                 height += 1
             best += height
@@ -151,7 +176,11 @@ class Table:
         """Slots of the clue's target that hold the clued colour or rank."""
         target = self.hands[(self.player + move.offset) % self.rules.num_players]
         cards = [divmod(self.deck[order], self.rules.num_ranks) for order in target]
-        return [slot for slot, card in enumerate(cards) if card[0 if move.kind == "color" else 1] == move.value]
+        return [
+            slot
+            for slot, card in enumerate(cards)
+            if card[0 if move.kind == "color" else 1] == move.value
+        ]
 
     def illegal_reason(self, action: int) -> str | None:
         """Why the player to move may not take this action, or None where the rules allow it."""
@@ -165,7 +194,9 @@ class Table:
             return "a no-op on the player's own turn"
         if move.kind in ("discard", "play"):
             if move.slot >= len(self.hands[self.player]):
-                return f"slot {move.slot} is empty, the hand has {len(self.hands[self.player])} cards"
+                return (
+                    f"slot {move.slot} is empty, the hand has {len(self.hands[self.player])} cards"
+                )
             if move.kind == "discard" and self.info_tokens == self.rules.max_info_tokens:
                 return f"a discard while all {self.info_tokens} information tokens are there"
             return None
@@ -174,10 +205,13 @@ class Table:
         return None if self.touched(move) else "a clue that touches no card"
 
     def apply(self, action: int) -> None:
-        """Take a turn. Raises ValueError (turn counted from 0, move, reason) where the move is illegal."""
+        """Take a turn. Raises ValueError (turn counted from 0, move, reason) where the move is
+        illegal."""
         reason = self.illegal_reason(action)
         if reason is not None:
-            raise ValueError(f"turn {self.turn}: illegal move {int(action)} ({self.describe(action)}): {reason}")
+            raise ValueError(
+                f"turn {self.turn}: illegal move {int(action)} ({self.describe(action)}): {reason}"
+            )
         move = decode_action(self.rules, action)
         if move.kind in ("discard", "play"):
             self._use_card(move)
@@ -209,7 +243,9 @@ class Table:
     def _clue(self, move: Move) -> None:
         self.info_tokens -= 1
         touched = self.touched(move)
-        for slot, order in enumerate(self.hands[(self.player + move.offset) % self.rules.num_players]):
+        for slot, order in enumerate(
+            self.hands[(self.player + move.offset) % self.rules.num_players]
+        ):
             known = self.knowledge[order]
             options = known.colors if move.kind == "color" else known.ranks
             if slot not in touched:
@@ -222,7 +258,8 @@ class Table:
                 known.clued_rank = move.value
 
     def describe(self, action: int) -> str:
-        """The move in words, by the player to move: `Alice clues Bob red`. Slots count from 1, the oldest card."""
+        """The move in words, by the player to move: `Alice clues Bob red`. Slots count from 1, the
+        oldest card."""
         mover = PLAYER_NAMES[self.player]
         try:
             move = decode_action(self.rules, action)
@@ -232,7 +269,11 @@ class Table:
             return f"{mover} passes"
         if move.kind in ("discard", "play"):
             hand = self.hands[self.player]
-            card = card_name(self.rules, self.deck[hand[move.slot]]) if move.slot < len(hand) else "no card"
+            card = (
+                card_name(self.rules, self.deck[hand[move.slot]])
+                if move.slot < len(hand)
+                else "no card"
+            )
             return f"{mover} {move.kind}s slot {move.slot + 1} ({card})"
         target = PLAYER_NAMES[(self.player + move.offset) % self.rules.num_players]
         value = COLOR_NAMES[move.value] if move.kind == "color" else str(move.value + 1)

@@ -1,8 +1,9 @@
 """Sets, hands and decks as words of bits.
 
-- A *set of cards* is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the card is in it.
-- A *hand word* describes all slots of a hand at once: bit ``group * hand_size + slot``, where a group is a colour or a
-  rank. One operation then compares, moves or clears every card of the hand.
+- A *set of cards* is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the card is
+  in it.
+- A *hand word* describes all slots of a hand at once: bit ``group * hand_size + slot``, where a
+  group is a colour or a rank. One operation then compares, moves or clears every card of the hand.
 - A *deck* is packed six cards to a ``uint32``, five bits a card, first card in the lowest bits.
 """
 
@@ -41,7 +42,8 @@ def count(word: jax.Array) -> jax.Array:
 
 
 def kth_bit(word: jax.Array, k: jax.Array) -> jax.Array:
-    """The place int32[...] of the k-th lowest set bit (from 0) of each word, by halving; 31 where there are fewer."""
+    """The place int32[...] of the k-th lowest set bit (from 0) of each word, by halving; 31 where
+    there are fewer."""
     place = jnp.zeros_like(k)
     for half in (16, 8, 4, 2, 1):
         below = count((word >> place.astype(jnp.uint32)) & ((1 << half) - 1))
@@ -51,17 +53,20 @@ def kth_bit(word: jax.Array, k: jax.Array) -> jax.Array:
 
 
 def materialize(word: jax.Array) -> jax.Array:
-    """The same ``uint32`` words (each below 2**32 - 5), computed once however many results need them.
+    """The same ``uint32`` words (each below 2**32 - 5), computed once however many results need
+    them.
 
-    XLA's CPU backend writes one loop for each result and repeats in it all the cheap arithmetic that leads there, and
-    it drops `jax.lax.optimization_barrier` before deciding so. It never repeats an integer remainder: this one by a
-    number above every word changes nothing, and halves the time of a step.
+    XLA's CPU backend writes one loop for each result and repeats in it all the cheap arithmetic
+    that leads there, and it drops `jax.lax.optimization_barrier` before deciding so. It never
+    repeats an integer remainder: this one by a number above every word changes nothing, and halves
+    the time of a step.
     """
     return word % jnp.uint32(_ABOVE_ANY_WORD)
 
 
 def pack_fields(fields: Sequence[tuple[jax.Array, int]]) -> list[tuple[jax.Array, int]]:
-    """Lay fields ``(uint32[...], width)`` end to end, lowest bits first, over words of `WORD_BITS` bits.
+    """Lay fields ``(uint32[...], width)`` end to end, lowest bits first, over words of `WORD_BITS`
+    bits.
 
     Returns the words as fields: ``(uint32[...], bits used)``. A field has no bits above its width.
     """
@@ -91,7 +96,8 @@ def unpack_bits(words: Sequence[tuple[jax.Array, int]]) -> jax.Array:
 
 
 def pack_deck(decks: jax.Array) -> jax.Array:
-    """Pack card ids ``[..., D]`` (any integer dtype, first card first) into ``uint32[..., ceil(D / 6)]``."""
+    """Pack card ids ``[..., D]`` (any integer dtype, first card first) into ``uint32[..., ceil(D /
+    6)]``."""
     size = decks.shape[-1]
     padding = -size % CARDS_PER_WORD
     padded = jnp.pad(decks.astype(jnp.uint32), [(0, 0)] * (decks.ndim - 1) + [(0, padding)])
@@ -103,7 +109,9 @@ def unpack_deck(packed: jax.Array, size: int) -> jax.Array:
     """The card ids ``uint8[..., size]`` of a deck packed by `pack_deck`."""
     shifts = CARD_BITS * jnp.arange(CARDS_PER_WORD, dtype=jnp.uint32)
     cards = (packed[..., None] >> shifts) & CARD_MASK
-    return cards.reshape(*packed.shape[:-1], packed.shape[-1] * CARDS_PER_WORD)[..., :size].astype(jnp.uint8)
+    return cards.reshape(*packed.shape[:-1], packed.shape[-1] * CARDS_PER_WORD)[..., :size].astype(
+        jnp.uint8
+    )
 
 
 def card_at(packed: jax.Array, index: jax.Array) -> jax.Array:

@@ -33,7 +33,8 @@ class SweepConfig:
     run_dir: str | None = None
     """The sweep's folder; default runs/sweep-<learner>-<preset>."""
     jobs: int = 1
-    """Runs at once, each in a process with its share of the cores (and of the accelerator's memory)."""
+    """Runs at once, each in a process with its share of the cores (and of the accelerator's
+    memory)."""
     matrix_games: int = 1000
     """Decks behind each cell of HDR-IPPO's cross-play matrix; the paper plays 25,000."""
 
@@ -51,34 +52,51 @@ class Point(NamedTuple):
     values: dict[str, Any]  # field (dots for nesting) -> value
 
 
-def parse_sweep(configs: Path, default_sweep: str, args: Sequence[str]) -> tuple[SweepConfig, RunConfig, list[Point]]:
-    """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the learner lacks."""
+def parse_sweep(
+    configs: Path, default_sweep: str, args: Sequence[str]
+) -> tuple[SweepConfig, RunConfig, list[Point]]:
+    """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
+    learner lacks."""
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
     if not path.is_file():
         names = ", ".join(sorted(p.stem for p in (configs / "sweep").glob("*.toml")))
         raise FileNotFoundError(f"--sweep {name}: no file {path}; there are: {names}")
-    default = from_dict(SweepConfig, tomllib.loads(path.read_text()) | {"sweep": name}, where=str(path))
+    default = from_dict(
+        SweepConfig, tomllib.loads(path.read_text()) | {"sweep": name}, where=str(path)
+    )
     sweep, rest = tyro.cli(
-        SweepConfig, default=default, args=list(args), description=SweepConfig.__doc__, return_unknown_args=True
+        SweepConfig,
+        default=default,
+        args=list(args),
+        description=SweepConfig.__doc__,
+        return_unknown_args=True,
     )
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{sweep.learner}/, got none")
     base = parse_args(LEARNERS[sweep.learner].config, sweep.learner, configs, sweep.preset, rest)
     if base.multi_host:
-        raise ValueError("--multi-host: expected a single run, got a sweep; start its runs one by one")
+        raise ValueError(
+            "--multi-host: expected a single run, got a sweep; start its runs one by one"
+        )
     if isinstance(base, PPOConfig):
         base = dataclasses.replace(base, report_policy="final")
-    sweep = dataclasses.replace(sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.learner}-{Path(sweep.preset).stem}")
+    sweep = dataclasses.replace(
+        sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.learner}-{Path(sweep.preset).stem}"
+    )
     return sweep, base, _points(sweep, base)
 
 
 def _points(sweep: SweepConfig, base: RunConfig) -> list[Point]:
     axes = dict(_axis(text) for text in sweep.grid)
-    weights = sweep.kl_weights or (PAPER_KL_WEIGHTS if sweep.learner == "hdr_ippo" and not axes else ())
+    weights = sweep.kl_weights or (
+        PAPER_KL_WEIGHTS if sweep.learner == "hdr_ippo" and not axes else ()
+    )
     if weights:
         if "kl_weight" in axes:
-            raise ValueError("--kl-weights and --grid kl_weight=...: expected one of the two, got both")
+            raise ValueError(
+                "--kl-weights and --grid kl_weight=...: expected one of the two, got both"
+            )
         axes = {"kl_weight": list(weights)} | axes
     if not axes:
         raise ValueError(f"--grid: expected a field of {sweep.learner} to sweep, got none")
@@ -86,9 +104,13 @@ def _points(sweep: SweepConfig, base: RunConfig) -> list[Point]:
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         with_values(base, chosen)  # raises here, before anything runs
-        points.append(Point(",".join(f"{field}={_short(value)}" for field, value in chosen.items()), chosen))
+        points.append(
+            Point(",".join(f"{field}={_short(value)}" for field, value in chosen.items()), chosen)
+        )
     if len({point.name for point in points}) < len(points):
-        raise ValueError(f"--grid: expected different values, got {', '.join(point.name for point in points)}")
+        raise ValueError(
+            f"--grid: expected different values, got {', '.join(point.name for point in points)}"
+        )
     return points
 
 
@@ -97,7 +119,9 @@ def _axis(text: str) -> tuple[str, list[Any]]:
     try:
         parsed = tomllib.loads(f"values = {values}")["values"]
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"--grid {text}: expected FIELD=[VALUE, ...] with TOML values: {error}") from error
+        raise ValueError(
+            f"--grid {text}: expected FIELD=[VALUE, ...] with TOML values: {error}"
+        ) from error
     if not equals or not isinstance(parsed, list) or not parsed:
         raise ValueError(f"--grid {text}: expected FIELD=[VALUE, ...]")
     return field, parsed
@@ -108,5 +132,6 @@ def _short(value: Any) -> str:
 
 
 def with_values(config: RunConfig, values: dict[str, Any]) -> RunConfig:
-    """`config` with some fields replaced, dots for nesting. Raises ValueError for an unknown field or a wrong type."""
+    """`config` with some fields replaced, dots for nesting. Raises ValueError for an unknown field
+    or a wrong type."""
     return from_dict(type(config), nested(values, separator="."), config, where="--grid")

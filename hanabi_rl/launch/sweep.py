@@ -1,6 +1,8 @@
-"""A sweep: one learner over a grid of its fields and some seeds, every run in a folder with a fixed name.
+"""A sweep: one learner over a grid of its fields and some seeds, every run in a folder with a fixed
+name.
 
-A sweep is restarted by the same command: finished runs are skipped and broken ones resumed. A learner that needs a
+A sweep is restarted by the same command: finished runs are skipped and broken ones resumed. A
+    learner that needs a
 clone gets one for all its runs.
 """
 
@@ -47,11 +49,14 @@ from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
 from hanabi_rl.show.matrix import matrix_table, write_matrix
 from hanabi_rl.storage.files import read_json
 
-_MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}  # a finished run of another length is another run
+_MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {
+    "total_steps"
+}  # a finished run of another length is another run
 
 
 def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
-    """Trains what is missing and writes `sweep.csv`; returns the sweep's folder. Raises `Stopped` as a run does."""
+    """Trains what is missing and writes `sweep.csv`; returns the sweep's folder. Raises `Stopped`
+    as a run does."""
     folder = Path(sweep.run_dir or "")
     base = dataclasses.replace(base, game=_game(base), seeds=(), run_dir=None)
     if isinstance(base, HDRIPPOConfig | BRBCConfig) and base.bc_policy is None:
@@ -59,7 +64,11 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         run_once("bc", dataclasses.replace(clone, resume=False))
         base = dataclasses.replace(base, bc_policy=str(folder / "bc"))
     configs = [
-        dataclasses.replace(with_values(base, point.values), seed=seed, run_dir=str(folder / point.name / f"s{seed}"))
+        dataclasses.replace(
+            with_values(base, point.values),
+            seed=seed,
+            run_dir=str(folder / point.name / f"s{seed}"),
+        )
         for point in points
         for seed in sweep.seeds
     ]
@@ -73,7 +82,9 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     places = [point.values | {"seed": seed} for point in points for seed in sweep.seeds]
     _write_csv(folder / "sweep.csv", places, summaries)
     print("\n" + table(points, sweep.seeds, summaries, LEARNERS[sweep.learner].shown))
-    if isinstance(base, HDRIPPOConfig) and all(set(point.values) == {"kl_weight"} for point in points):
+    if isinstance(base, HDRIPPOConfig) and all(
+        set(point.values) == {"kl_weight"} for point in points
+    ):
         print("\n" + _report_ablation(folder, base, configs, summaries))
         print("\n" + _report_matrix(folder, sweep, configs))
     return folder
@@ -89,8 +100,14 @@ def _report_ablation(
         assert isinstance(config, HDRIPPOConfig), "the learner is hdr_ippo"
         run = Path(config.run_dir or "")
         prediction = None if held_out is None else predict(reported_policy(config, run), held_out)
-        results.append(WeightResult(config.kl_weight, summary, prediction, read_metrics(run / "metrics.jsonl")))
-    clone = None if held_out is None else predict(load_policy(Path(configs[0].run_dir or "") / REFERENCE), held_out)
+        results.append(
+            WeightResult(config.kl_weight, summary, prediction, read_metrics(run / "metrics.jsonl"))
+        )
+    clone = (
+        None
+        if held_out is None
+        else predict(load_policy(Path(configs[0].run_dir or "") / REFERENCE), held_out)
+    )
     tables = ablation_tables(results, clone)
     (folder / "ablation.txt").write_text(tables + "\n")
     plot_kl(results, folder / "figure-7.png")
@@ -99,12 +116,19 @@ def _report_ablation(
 
 
 def _report_matrix(folder: Path, sweep: SweepConfig, configs: list[RunConfig]) -> str:
-    """The clone and the first seed of every weight with each other (Figure 6); returns the matrix as text."""
+    """The clone and the first seed of every weight with each other (Figure 6); returns the matrix
+    as text."""
     runs = [config for config in configs if config.seed == sweep.seeds[0]]
     assert all(isinstance(config, HDRIPPOConfig) for config in runs), "the learner is hdr_ippo"
-    labels = ["BC", *(f"{config.kl_weight:g}" for config in runs if isinstance(config, HDRIPPOConfig))]
+    labels = [
+        "BC",
+        *(f"{config.kl_weight:g}" for config in runs if isinstance(config, HDRIPPOConfig)),
+    ]
     clone: Policy = load_policy(Path(runs[0].run_dir or "") / REFERENCE)
-    policies = [clone, *(load_policy(Path(config.run_dir or "") / "policy-latest") for config in runs)]
+    policies = [
+        clone,
+        *(load_policy(Path(config.run_dir or "") / "policy-latest") for config in runs),
+    ]
     agents = make_agents(policies, labels, labels)
     with Progress("cross-play", total=len(cell_pairs(agents)), unit="cells") as progress:
         matrix = play_matrix(
@@ -118,7 +142,8 @@ def _report_matrix(folder: Path, sweep: SweepConfig, configs: list[RunConfig]) -
 
 
 def held_out_games(config: HDRIPPOConfig) -> Games | None:
-    """The games that the clone was validated on; None where --bc-policy names a folder that does not say."""
+    """The games that the clone was validated on; None where --bc-policy names a folder that does
+    not say."""
     run = Path(config.bc_policy or "")
     if not (run / "config.json").exists():
         return None
@@ -156,18 +181,26 @@ def _game(config: RunConfig) -> GameConfig:
 
 
 def _run_at_once(sweep: SweepConfig, configs: list[RunConfig]) -> list[dict[str, Any]]:
-    """Every run in a process of its own, `jobs` at a time; what a run prints is in its `log.txt`."""
+    """Every run in a process of its own, `jobs` at a time; what a run prints is in its
+    `log.txt`."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     context = multiprocessing.get_context("spawn")
     shares = context.Queue()
     for job in range(sweep.jobs):
-        shares.put(cores[job * len(cores) // sweep.jobs : (job + 1) * len(cores) // sweep.jobs] or cores)
+        shares.put(
+            cores[job * len(cores) // sweep.jobs : (job + 1) * len(cores) // sweep.jobs] or cores
+        )
     with ProcessPoolExecutor(
         sweep.jobs, mp_context=context, initializer=_take_share, initargs=(shares, sweep.jobs)
     ) as pool:
         futures = [pool.submit(_run_logged, sweep.learner, config) for config in configs]
         for number, (future, config) in enumerate(zip(futures, configs, strict=True), start=1):
-            print(f"{number} of {len(configs)}: {config.run_dir}", end=" ", file=sys.stderr, flush=True)
+            print(
+                f"{number} of {len(configs)}: {config.run_dir}",
+                end=" ",
+                file=sys.stderr,
+                flush=True,
+            )
             future.result()
             print("finished", file=sys.stderr)
     return [future.result() for future in futures]
@@ -193,8 +226,14 @@ def _run_logged(learner: str, config: RunConfig) -> dict[str, Any]:
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
 
 
-def table(points: list[Point], seeds: Sequence[int], summaries: list[dict[str, Any]], shown: dict[str, str]) -> str:
-    """One line a place of the grid: the mean over its seeds and, with several, its standard error."""
+def table(
+    points: list[Point],
+    seeds: Sequence[int],
+    summaries: list[dict[str, Any]],
+    shown: dict[str, str],
+) -> str:
+    """One line a place of the grid: the mean over its seeds and, with several, its standard
+    error."""
     width = max(len(point.name) for point in points) + 2
     column = max(len(title) for title in ("12.345 ± 0.56", *shown.values())) + 2
     lines = ["".ljust(width) + "".join(title.rjust(column) for title in shown.values())]
@@ -208,7 +247,11 @@ def table(points: list[Point], seeds: Sequence[int], summaries: list[dict[str, A
 def mean_and_error(values: Sequence[float]) -> str:
     """`12.34 ± 0.56` over seeds; one seed has no error."""
     mean = f"{np.mean(values):.4g}"
-    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.2g}"
+    return (
+        mean
+        if len(values) == 1
+        else f"{mean} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.2g}"
+    )
 
 
 def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> None:
@@ -228,7 +271,10 @@ def main(configs: Path) -> None:
     default = "quick" if jax.default_backend() == "cpu" else "ablation"
     with user_errors():
         sweep, base, points = parse_sweep(configs, default, sys.argv[1:])
-        print(f"{len(points) * len(sweep.seeds)} runs of {sweep.learner}, preset {sweep.preset!r}", file=sys.stderr)
+        print(
+            f"{len(points) * len(sweep.seeds)} runs of {sweep.learner}, preset {sweep.preset!r}",
+            file=sys.stderr,
+        )
         try:
             folder = run_sweep(sweep, base, points)
         except (Stopped, KeyboardInterrupt) as stopped:

@@ -11,9 +11,12 @@ from hanabi_rl.learning.rollout import ActorState
 
 
 def hdr_objective(kl_weight: float) -> Objective:
-    """(1 - kl_weight) * L_IPPO + kl_weight * KL(BC || policy), AH2AC2 eq. 2: value and entropy terms are scaled too."""
+    """(1 - kl_weight) * L_IPPO + kl_weight * KL(BC || policy), AH2AC2 eq. 2: value and entropy
+    terms are scaled too."""
 
-    def objective(ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch) -> tuple[jax.Array, losses.Metrics]:
+    def objective(
+        ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch
+    ) -> tuple[jax.Array, losses.Metrics]:
         assert batch.reference_logits is not None, "the learner was given no reference policy"
         kl = losses.kl_to_reference(batch.reference_logits, logits)
         mean_kl = jnp.sum(batch.actor_weight * kl)
@@ -30,5 +33,7 @@ def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
 def init_from_bc(ppo: PPO, key: jax.Array, bc: NetworkPolicy) -> tuple[LearnerState, ActorState]:
     """A learner whose actor is the cloned policy and whose critic is new."""
     learner, actors = ppo.init(key, reference=bc)
-    actor = jax.tree.map(jnp.copy, bc.params)  # the learner's buffers are donated, the reference's are not
+    actor = jax.tree.map(
+        jnp.copy, bc.params
+    )  # the learner's buffers are donated, the reference's are not
     return learner.replace(params={**learner.params, "actor": actor}), actors

@@ -1,6 +1,8 @@
-"""Other-Play (Hu et al. 2020): every agent learns with partners for whom the colours have other names.
+"""Other-Play (Hu et al. 2020): every agent learns with partners for whom the colours have other
+names.
 
-Arbitrary conventions about particular colours then carry no information, and independent runs agree on the rest.
+Arbitrary conventions about particular colours then carry no information, and independent runs agree
+on the rest.
 """
 
 import jax
@@ -16,6 +18,10 @@ def renamed_colors(rules: Rules) -> DrawEpisode:
 
     def draw(key: jax.Array, timesteps: jax.Array) -> Episode:
         del timesteps
-        return Episode(colors=random_color_permutations(key, rules.num_players, rules.num_colors).astype(jnp.uint8))
+        return Episode(
+            colors=random_color_permutations(key, rules.num_players, rules.num_colors).astype(
+                jnp.uint8
+            )
+        )
 
     return draw

@@ -1,5 +1,5 @@
-"""Behavioural cloning (AH2AC2 section 4.2 and A.3): an LSTM predicts each player's actions from its own observation
-history."""
+"""Behavioural cloning (AH2AC2 section 4.2 and A.3): an LSTM predicts each player's actions from its
+own observation history."""
 
 import dataclasses
 from collections.abc import Callable
@@ -27,7 +27,8 @@ from hanabi_rl.nn.precision import Precision
 PyTree = Any
 
 CPU_MICROBATCHES = range(16, 7, -1)
-"""Games whose activations are held at once on a CPU: the first of these that divides the minibatch, or all of it."""
+"""Games whose activations are held at once on a CPU: the first of these that divides the minibatch,
+or all of it."""
 
 
 class BCState(flax.struct.PyTreeNode):
@@ -50,7 +51,8 @@ class GameBatch(flax.struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class BC:
-    """The learner. `update` is written against the device axis; `compile_update` runs it on all devices."""
+    """The learner. `update` is written against the device axis; `compile_update` runs it on all
+    devices."""
 
     config: BCTraining
     rules: Rules
@@ -67,9 +69,14 @@ class BC:
     def init(self, key: jax.Array) -> BCState:
         """A state with fresh parameters."""
         param_key, run_key = jax.random.split(key)
-        params = init_params(self.module, param_key, self.config.network, self.rules.obs_size, self.rules.num_moves)
+        params = init_params(
+            self.module, param_key, self.config.network, self.rules.obs_size, self.rules.num_moves
+        )
         return BCState(
-            params=params, opt_state=self.optimizer().init(params), step=jnp.zeros((), jnp.int32), key=run_key
+            params=params,
+            opt_state=self.optimizer().init(params),
+            step=jnp.zeros((), jnp.int32),
+            key=run_key,
         )
 
     def policy(self, state: BCState) -> NetworkPolicy:
@@ -77,7 +84,8 @@ class BC:
         return NetworkPolicy(params=state.params, rules=self.rules, network=self.config.network)
 
     def learning_rate(self, step: jax.Array) -> jax.Array:
-        """Linear from `lr` to `final_lr` over the first 90% of training, then constant (AH2AC2 A.4)."""
+        """Linear from `lr` to `final_lr` over the first 90% of training, then constant (AH2AC2
+        A.4)."""
         progress = jnp.minimum(step / (0.9 * self.num_updates), 1.0)
         return self.config.lr + (self.config.final_lr - self.config.lr) * progress
 
@@ -89,18 +97,24 @@ class BC:
         """`update` on all devices: (state, sharded batch) -> (state, metrics)."""
         if self.config.batch_size % parallel.num_devices():
             raise ValueError(
-                f"batch_size={self.config.batch_size} must be divisible by the {parallel.num_devices()} devices"
+                f"batch_size={self.config.batch_size} must be divisible by the "
+                f"{parallel.num_devices()} devices"
             )
-        return parallel.data_parallel(self.update, in_axes=(None, 0), out_axes=(None, None), donate_argnums=(0,))
+        return parallel.data_parallel(
+            self.update, in_axes=(None, 0), out_axes=(None, None), donate_argnums=(0,)
+        )
 
     def update(self, state: BCState, batch: GameBatch) -> tuple[BCState, losses.Metrics]:
         """One gradient step on the mean cross-entropy over the minibatch's decisions.
 
-        Where the loss or its gradient is not finite, the state comes back as it was and the metrics say why.
+        Where the loss or its gradient is not finite, the state comes back as it was and the metrics
+        say why.
         """
         examples = self.examples(batch)
         decisions = parallel.psum(jnp.sum(examples.decision))
-        dropout_key = jax.random.fold_in(jax.random.fold_in(state.key, state.step), parallel.device_index())
+        dropout_key = jax.random.fold_in(
+            jax.random.fold_in(state.key, state.step), parallel.device_index()
+        )
 
         def accumulate(total: Any, step: tuple[Trajectory, jax.Array]) -> tuple[Any, None]:
             gradient = jax.grad(self.loss, has_aux=True)(state.params, *step, decisions)
@@ -108,11 +122,17 @@ class BC:
 
         microbatches = self.microbatches(examples)
         keys = jax.random.split(dropout_key, microbatches.action.shape[0])
-        zeros = jax.tree.map(jnp.zeros_like, state.params), {name: jnp.zeros(()) for name in ("loss", "accuracy")}
+        zeros = (
+            jax.tree.map(jnp.zeros_like, state.params),
+            {name: jnp.zeros(()) for name in ("loss", "accuracy")},
+        )
         gradient, metrics = parallel.psum(jax.lax.scan(accumulate, zeros, (microbatches, keys))[0])
         changes, opt_state = self.optimizer().update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, changes)
-        metrics |= {"gradient_norm": optax.tree.norm(gradient), "parameter_norm": optax.tree.norm(params)}
+        metrics |= {
+            "gradient_norm": optax.tree.norm(gradient),
+            "parameter_norm": optax.tree.norm(params),
+        }
         learnt = state.replace(params=params, opt_state=opt_state, step=state.step + 1)
         return apply_if_finite(learnt, state, metrics), metrics | {"decisions": decisions}
 
@@ -142,7 +162,8 @@ class BC:
         return losses.bc_loss(logits, rows(examples.action), weight)
 
     def examples(self, batch: GameBatch) -> Trajectory:
-        """Replays a minibatch under its colour permutations; decisions are those of cloned seats."""
+        """Replays a minibatch under its colour permutations; decisions are those of cloned
+        seats."""
         decks = permute_decks(self.rules, batch.decks, batch.permutation)
         actions = permute_actions(self.rules, batch.actions, batch.permutation[:, None])
         games = replay(self.rules, decks, actions)
@@ -151,8 +172,10 @@ class BC:
     def microbatches(self, examples: Trajectory) -> Trajectory:
         """The games in groups whose activations are held at once: a leading axis of groups.
 
-        On a CPU small ones are a quarter faster and take a sixth of the memory: XLA gets the memory of an update anew
-        from the operating system, which fills it page by page. An accelerator wants as much at once as there is.
+        On a CPU small ones are a quarter faster and take a sixth of the memory: XLA gets the memory
+            of an update anew
+        from the operating system, which fills it page by page. An accelerator wants as much at once
+        as there is.
         """
         games = examples.action.shape[1]
         sizes = CPU_MICROBATCHES if jax.default_backend() == "cpu" else ()
@@ -167,15 +190,22 @@ class BC:
 def game_batch(games: Games, batch: Batch, key: jax.Array, permute_colors: bool) -> GameBatch:
     """The games of one loader batch; rows of weight 0 are cloned nowhere.
 
-    A game's colour permutation depends on (key, epoch, game) alone, not on the minibatch it falls in.
+    A game's colour permutation depends on (key, epoch, game) alone, not on the minibatch it falls
+    in.
     """
     rules, size = games.rules, len(batch.index)
-    seats = np.ones((len(games), rules.num_players), bool) if games.human_seats is None else games.human_seats
+    seats = (
+        np.ones((len(games), rules.num_players), bool)
+        if games.human_seats is None
+        else games.human_seats
+    )
     permutation: Any
     if permute_colors:
         permutation = colour_permutations(key, batch.epoch, batch.index, rules.num_colors)
     else:
-        permutation = np.broadcast_to(np.arange(rules.num_colors, dtype=np.int32), (size, rules.num_colors))
+        permutation = np.broadcast_to(
+            np.arange(rules.num_colors, dtype=np.int32), (size, rules.num_colors)
+        )
     length = int(games.num_actions.max())  # of all games, so that every batch has one shape
     return GameBatch(
         decks=games.decks[batch.index],

@@ -1,4 +1,5 @@
-"""The order in which games are seen: every game once an epoch, in an order that depends on (seed, epoch) alone."""
+"""The order in which games are seen: every game once an epoch, in an order that depends on (seed,
+epoch) alone."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch:
-    """Games of one minibatch. An epoch's last one is filled up with game 0 at weight 0, so that shapes stay static."""
+    """Games of one minibatch. An epoch's last one is filled up with game 0 at weight 0, so that
+    shapes stay static."""
 
     epoch: int
     index: np.ndarray  # int32[B]
@@ -25,7 +27,9 @@ class BatchLoader:
 
     def __init__(self, num_games: int, batch_size: int, seed: int) -> None:
         if num_games < 1 or batch_size < 1:
-            raise ValueError(f"expected at least one game and a batch of one, got {num_games=} and {batch_size=}")
+            raise ValueError(
+                f"expected at least one game and a batch of one, got {num_games=} and {batch_size=}"
+            )
         self.num_games, self.batch_size, self.seed = num_games, batch_size, seed
         self.epoch = 0
         self.batch = 0
@@ -45,7 +49,9 @@ class BatchLoader:
         chosen = self._order[self.batch * self.batch_size : (self.batch + 1) * self.batch_size]
         index = np.zeros(self.batch_size, np.int32)
         index[: len(chosen)] = chosen
-        result = Batch(self.epoch, index, (np.arange(self.batch_size) < len(chosen)).astype(np.float32))
+        result = Batch(
+            self.epoch, index, (np.arange(self.batch_size) < len(chosen)).astype(np.float32)
+        )
         self.batch += 1
         if self.batch == self.batches_per_epoch:
             self.epoch, self.batch = self.epoch + 1, 0
@@ -70,15 +76,19 @@ class BatchLoader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go to a saved position: the batches from there on are those that would have followed.
 
-        Raises ValueError where the position was saved for other games, batches or another seed, or does not exist.
+        Raises ValueError where the position was saved for other games, batches or another seed, or
+        does not exist.
         """
         missing = sorted(self.state_dict().keys() - state.keys())
         if missing:
-            raise ValueError(f"expected {missing[0]!r} in the loader's saved position, got only {sorted(state)}")
+            raise ValueError(
+                f"expected {missing[0]!r} in the loader's saved position, got only {sorted(state)}"
+            )
         for key in ("num_games", "batch_size", "seed"):
             if state[key] != getattr(self, key):
                 raise ValueError(
-                    f"the loader's saved position is for {key}={state[key]}, expected {getattr(self, key)}"
+                    f"the loader's saved position is for {key}={state[key]}, expected "
+                    f"{getattr(self, key)}"
                 )
         epoch, batch, last = int(state["epoch"]), int(state["batch"]), self.batches_per_epoch - 1
         if epoch < 0 or not 0 <= batch <= last:

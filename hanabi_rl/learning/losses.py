@@ -1,8 +1,8 @@
 """Loss terms, element by element or as weighted sums.
 
-A *weight* array sums to one over the whole (global) minibatch, so `sum(weight * term)` is a mean, and the sum over
-devices of the local sums is
-the global mean. Gradients are then summed over devices, never averaged.
+A *weight* array sums to one over the whole (global) minibatch, so `sum(weight * term)` is a mean,
+and the sum over devices of the local sums is the global mean. Gradients are then summed over
+devices, never averaged.
 """
 
 import chex
@@ -28,27 +28,40 @@ class PPOBatch(flax.struct.PyTreeNode):
 
 
 def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: float) -> jax.Array:
-    """PPO's clipped surrogate as a loss (Schulman et al. 2017, eq. 7): -min(r A, clip(r, 1 - eps, 1 + eps) A)."""
+    """PPO's clipped surrogate as a loss (Schulman et al. 2017, eq. 7): -min(r A, clip(r, 1 - eps, 1
+    + eps) A)."""
     ratio = jnp.exp(log_ratio)
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip_eps, 1 + clip_eps) * advantage)
 
 
-def clipped_value_error(value: jax.Array, old_value: jax.Array, target: jax.Array, clip_eps: float) -> jax.Array:
-    """Half the squared error of the critic, pessimistic between the new value and its clip to within eps of the old
-    one."""
+def clipped_value_error(
+    value: jax.Array, old_value: jax.Array, target: jax.Array, clip_eps: float
+) -> jax.Array:
+    """Half the squared error of the critic, pessimistic between the new value and its clip to
+    within eps of the old one."""
     clipped = old_value + jnp.clip(value - old_value, -clip_eps, clip_eps)
     return 0.5 * jnp.maximum((value - target) ** 2, (clipped - target) ** 2)
 
 
 def kl_to_reference(reference_logits: jax.Array, logits: jax.Array) -> jax.Array:
-    """KL(reference || policy) (AH2AC2 eq. 1). Both [..., A]; illegal actions at -1e10 in both contribute exactly 0."""
-    return distrax.Categorical(logits=reference_logits).kl_divergence(distrax.Categorical(logits=logits))
+    """KL(reference || policy) (AH2AC2 eq. 1). Both [..., A]; illegal actions at -1e10 in both
+    contribute exactly 0."""
+    return distrax.Categorical(logits=reference_logits).kl_divergence(
+        distrax.Categorical(logits=logits)
+    )
 
 
 def ppo_loss(
-    logits: jax.Array, value: jax.Array, batch: PPOBatch, *, clip_eps: float, value_coef: float, entropy_coef: float
+    logits: jax.Array,
+    value: jax.Array,
+    batch: PPOBatch,
+    *,
+    clip_eps: float,
+    value_coef: float,
+    entropy_coef: float,
 ) -> tuple[jax.Array, Metrics]:
-    """L_IPPO = L_clip + value_coef * L_value - entropy_coef * H, weighted sums over the local part of a minibatch.
+    """L_IPPO = L_clip + value_coef * L_value - entropy_coef * H, weighted sums over the local part
+    of a minibatch.
 
     Args:
         logits: float32 [..., A] of the policy being trained.
@@ -58,12 +71,18 @@ def ppo_loss(
     Returns:
         The loss, and its terms (`max_log_ratio` is a maximum, the others are weighted sums).
     """
-    chex.assert_equal_shape([value, batch.action, batch.advantage, batch.actor_weight, batch.value_weight])
+    chex.assert_equal_shape(
+        [value, batch.action, batch.advantage, batch.actor_weight, batch.value_weight]
+    )
     chex.assert_equal_shape_prefix([logits, value], value.ndim)
     policy = distrax.Categorical(logits=logits)
     log_ratio = policy.log_prob(batch.action) - batch.log_prob
-    actor_loss = jnp.sum(batch.actor_weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps))
-    value_loss = jnp.sum(batch.value_weight * clipped_value_error(value, batch.value, batch.target, clip_eps))
+    actor_loss = jnp.sum(
+        batch.actor_weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps)
+    )
+    value_loss = jnp.sum(
+        batch.value_weight * clipped_value_error(value, batch.value, batch.target, clip_eps)
+    )
     entropy = jnp.sum(batch.actor_weight * policy.entropy())
     loss = actor_loss + value_coef * value_loss - entropy_coef * entropy
     clipped = jnp.abs(jnp.exp(log_ratio) - 1) > clip_eps
@@ -83,7 +102,8 @@ def bc_loss(logits: jax.Array, action: jax.Array, weight: jax.Array) -> tuple[ja
     Args:
         logits: float32 [..., A], illegal actions at -1e10.
         action: int32 [...], the recorded action.
-        weight: float32 [...], 0 where nothing is cloned (idle turns, padding, seats that are not human).
+        weight: float32 [...], 0 where nothing is cloned (idle turns, padding, seats that are not
+            human).
     """
     chex.assert_equal_shape([action, weight])
     log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]

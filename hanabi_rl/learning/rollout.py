@@ -1,11 +1,14 @@
 """Collecting experience: one jitted scan over environment timesteps.
 
-The rollout keeps the compact game states, not observations: a minibatch encodes its own (`encode`), which costs far
+The rollout keeps the compact game states, not observations: a minibatch encodes its own (`encode`),
+    which costs far
 less than storing and reading back 658 floats a seat.
 
-What a learner draws anew for every game (who sits where, which colour is called what) is its `Episode`.
+What a learner draws anew for every game (who sits where, which colour is called what) is its
+`Episode`.
 
-Shapes: `T` timesteps, `N` environments, `P` seats. A *row* is one seat of one environment; networks see `N * P` rows.
+Shapes: `T` timesteps, `N` environments, `P` seats. A *row* is one seat of one environment; networks
+    see `N * P` rows.
 """
 
 from collections.abc import Callable
@@ -29,8 +32,10 @@ PyTree = Any
 class Episode(flax.struct.PyTreeNode):
     """What was drawn for the game in progress and holds until its end; P seats, C colours."""
 
-    learns: jax.Array | None = None  # bool [..., P], seats that the learner holds, the reference the others; None: all
-    colors: jax.Array | None = None  # uint8 [..., P, C], each seat sees colour c as colors[c]; None: as c
+    # bool [..., P], seats that the learner holds, the reference the others; None: all
+    learns: jax.Array | None = None
+    # uint8 [..., P, C], each seat sees colour c as colors[c]; None: as c
+    colors: jax.Array | None = None
 
 
 DrawEpisode = Callable[[jax.Array, jax.Array], Episode]
@@ -44,7 +49,8 @@ def self_play(key: jax.Array, timesteps: jax.Array) -> Episode:
 
 
 class ActorState(flax.struct.PyTreeNode):
-    """What continues from one rollout to the next; every leaf has a leading environment axis, so it shards."""
+    """What continues from one rollout to the next; every leaf has a leading environment axis, so it
+    shards."""
 
     env: EnvState
     carry: PyTree  # of the learner, [N, P, ...]
@@ -93,9 +99,13 @@ def initial_actors(
     return ActorState(
         env=env.reset(env_key, num_envs),
         carry=zero(initial_carry(num_envs * players)),
-        reference_carry=None if reference is None else zero(reference.init_carry(num_envs * players)),
+        reference_carry=None
+        if reference is None
+        else zero(reference.init_carry(num_envs * players)),
         reset=jnp.ones(num_envs, bool),
-        episode=jax.vmap(lambda i: draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(())))(index),
+        episode=jax.vmap(lambda i: draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(())))(
+            index
+        ),
         index=index,
     )
 
@@ -110,20 +120,26 @@ def collect(
     num_steps: int,
     draw_episode: Callable[[jax.Array], Episode] = lambda key: self_play(key, jnp.zeros(())),
 ) -> tuple[ActorState, Rollout, jax.Array]:
-    """Plays `num_steps` timesteps in every environment, every seat sampling from the network that holds it.
+    """Plays `num_steps` timesteps in every environment, every seat sampling from the network that
+    holds it.
 
     Args:
-        apply: an actor-critic, `apply(params, carry, obs, legal, reset) -> (carry, logits, value)`, time first.
-        reference: a policy whose logits are stored, and which holds the seats that the learner does not; or None.
+        apply: an actor-critic, `apply(params, carry, obs, legal, reset) -> (carry, logits, value)`,
+            time first.
+        reference: a policy whose logits are stored, and which holds the seats that the learner does
+            not; or None.
         key: environment e's random numbers depend on (key, e) alone.
         draw_episode: key -> what holds for one game.
 
     Returns:
-        The actors' state afterwards, the rollout, and the value of what comes after it, float32 [N, P].
+        The actors' state afterwards, the rollout, and the value of what comes after it, float32 [N,
+        P].
     """
     rules = env.rules
     num_envs, players = actors.reset.shape[0], rules.num_players
-    episode_keys = jax.random.wrap_key_data(random_words(key, 2 * actors.index + 1, 2), impl="threefry2x32")
+    episode_keys = jax.random.wrap_key_data(
+        random_words(key, 2 * actors.index + 1, 2), impl="threefry2x32"
+    )
     # One row of noise for all seats: only the mover has a choice.
     words = random_words(key, 2 * actors.index, (num_steps + 1) * rules.num_moves)
     noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_moves).swapaxes(0, 1)
@@ -135,11 +151,17 @@ def collect(
     def seats(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: _seats(x, num_envs, players), tree)
 
-    def evaluate(actors: ActorState, seen: tuple[jax.Array, ...]) -> tuple[PyTree, jax.Array, jax.Array]:
-        carry, logits, value = apply(params, jax.tree.map(_rows, actors.carry), *(x[None] for x in seen))
+    def evaluate(
+        actors: ActorState, seen: tuple[jax.Array, ...]
+    ) -> tuple[PyTree, jax.Array, jax.Array]:
+        carry, logits, value = apply(
+            params, jax.tree.map(_rows, actors.carry), *(x[None] for x in seen)
+        )
         return seats((carry, logits[0], value[0]))
 
-    def consult_reference(actors: ActorState, seen: tuple[jax.Array, ...]) -> tuple[PyTree, jax.Array | None]:
+    def consult_reference(
+        actors: ActorState, seen: tuple[jax.Array, ...]
+    ) -> tuple[PyTree, jax.Array | None]:
         if reference is None:
             return None, None
         return seats(reference.step(jax.tree.map(_rows, actors.reference_carry), *seen))
@@ -152,7 +174,9 @@ def collect(
         game, episode = actors.env.game, actors.episode
         played = logits
         if episode.learns is not None:
-            assert reference_logits is not None, "seats that the learner does not hold need a reference policy"
+            assert reference_logits is not None, (
+                "seats that the learner does not hold need a reference policy"
+            )
             played = jnp.where(episode.learns[..., None], logits, reference_logits)
         action = jnp.argmax(played + noise[:, None], axis=-1).astype(jnp.int32)
         log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]
@@ -176,10 +200,13 @@ def collect(
             reset=transition.done,
             episode=select_games(transition.done, drawn, episode),
         )
-        # The step after the last only looks. (Looking outside the loop would compile observation and network again.)
+        # The step after the last only looks. (Looking outside the loop would compile observation
+        # and network again.)
         return jax.lax.cond(t < num_steps, lambda: after, lambda: actors), record
 
-    actors, records = jax.lax.scan(step, actors, (jnp.arange(num_steps + 1, dtype=jnp.int32), noise))
+    actors, records = jax.lax.scan(
+        step, actors, (jnp.arange(num_steps + 1, dtype=jnp.int32), noise)
+    )
     return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]
 
 
@@ -191,12 +218,17 @@ def encode_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[ja
     if colors is None:
         return observe(rules, state), legal_actions(rules, state)
     batch = state.turn.shape[0]
-    seen = [_encode_seat(rules, state, jnp.full(batch, p, jnp.int32), colors[:, p]) for p in range(rules.num_players)]
+    seen = [
+        _encode_seat(rules, state, jnp.full(batch, p, jnp.int32), colors[:, p])
+        for p in range(rules.num_players)
+    ]
     obs, legal = zip(*seen, strict=True)
     return jnp.stack(obs, axis=1), jnp.stack(legal, axis=1)
 
 
-def encode(rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+def encode(
+    rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
     """What one seat of each game sees.
 
     Args:
@@ -213,7 +245,9 @@ def encode(rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None
     return obs.reshape(steps, batch, -1), legal.reshape(steps, batch, -1)
 
 
-def _encode_seat(rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+def _encode_seat(
+    rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
     """What one seat int32 [B] of each of B games sees, colours renamed by `colors` [B, C]."""
     if colors is not None:
         state = permute_state(rules, state.without_deck(), colors)
@@ -221,7 +255,8 @@ def _encode_seat(rules: Rules, state: State, seat: jax.Array, colors: jax.Array 
 
 
 def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:
-    """Actions int32 [N, P] of seats that see the colours as `colors` [N, P, C], as the game knows them."""
+    """Actions int32 [N, P] of seats that see the colours as `colors` [N, P, C], as the game knows
+    them."""
     return action if colors is None else permute_actions(rules, action, invert_permutations(colors))
 
 

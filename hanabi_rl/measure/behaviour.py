@@ -1,7 +1,9 @@
 """How players play: the behaviour metrics of Canaan et al. that AH2AC2 reports in its Table 10.
 
-*Information per play*: for each card played, the share of {its colour, its rank} that its holder knew, averaged.
-*Communicativeness*: the share of a player's turns on which it gives a hint, of those on which it could.
+*Information per play*: for each card played, the share of {its colour, its rank} that its holder
+    knew, averaged.
+*Communicativeness*: the share of a player's turns on which it gives a hint, of those on which it
+    could.
 """
 
 from __future__ import annotations
@@ -27,11 +29,14 @@ _CHUNK = 1024  # games read at once
 
 
 class Behaviour(NamedTuple):
-    """Sums over the counted seats' turns in each of N games, so that intervals can resample whole games.
+    """Sums over the counted seats' turns in each of N games, so that intervals can resample whole
+    games.
 
-    hinted, deduced: float64[N], information over the cards played, 0, 0.5 or 1 a card: what hints named, and what hints
-    left as the only possibility, those that did not touch the card included. plays, clues, turns, token_turns: int64[N]
-    cards played, hints given, turns, and turns with an information token to spend.
+    hinted, deduced: float64[N], information over the cards played, 0, 0.5 or 1 a card: what hints
+        named, and what hints
+    left as the only possibility, those that did not touch the card included. plays, clues, turns,
+    token_turns: int64[N] cards played, hints given, turns, and turns with an information token to
+    spend.
     """
 
     hinted: np.ndarray
@@ -46,7 +51,8 @@ class Behaviour(NamedTuple):
         return _ratio(self.hinted, self.plays)
 
     def deduced_information_per_play(self) -> Interval | None:
-        """The same, counting also what hints about other cards left as the only colour or rank possible."""
+        """The same, counting also what hints about other cards left as the only colour or rank
+        possible."""
         return _ratio(self.deduced, self.plays)
 
     def communicativeness(self) -> Interval | None:
@@ -74,11 +80,13 @@ def behaviour(
     seats: np.ndarray | None = None,
     chunk_size: int = _CHUNK,
 ) -> Behaviour:
-    """The behaviour in N games: decks [N, D] card ids, actions [N, T] of the mover, no-op after the end; of the seats
-    in `seats` bool[N, P], or of all."""
+    """The behaviour in N games: decks [N, D] card ids, actions [N, T] of the mover, no-op after the
+    end; of the seats in `seats` bool[N, P], or of all."""
     num_games, num_turns = actions.shape
     chunks = in_chunks(chunk_size, decks, actions)
-    hinted, deduced, tokens = join_chunks([_read_chunk(rules, *chunk) for chunk in chunks], num_games)
+    hinted, deduced, tokens = join_chunks(
+        [_read_chunk(rules, *chunk) for chunk in chunks], num_games
+    )
     counted = actions != rules.noop
     if seats is not None:
         counted &= seats[:, np.arange(num_turns) % rules.num_players]
@@ -96,15 +104,19 @@ def behaviour(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, ...]:
-    """For each turn of n games: what is known of the card that its action would play, by what hints named and by what
-    they left possible, float32[n, T] each; and the information tokens int32[n, T]."""
+    """For each turn of n games: what is known of the card that its action would play, by what hints
+    named and by what they left possible, float32[n, T] each; and the information tokens int32[n,
+    T]."""
     states = replay(rules, decks, actions).state  # [T, n, ...]
     slot = jnp.clip(actions.T - rules.hand_size, 0, rules.hand_size - 1).astype(jnp.uint32)
 
     def read(state: State, slot: jax.Array) -> tuple[jax.Array, ...]:
         named: list[jax.Array] = []
         left: list[jax.Array] = []
-        for words, groups in ((state.maybe_colors, rules.num_colors), (state.maybe_ranks, rules.num_ranks)):
+        for words, groups in (
+            (state.maybe_colors, rules.num_colors),
+            (state.maybe_ranks, rules.num_ranks),
+        ):
             mover = jnp.take_along_axis(words, state.player[:, None], axis=1)[:, 0]
             bits = [(mover >> (group * rules.hand_size + slot)) & 1 for group in range(groups + 1)]
             named.append(jnp.where(bits[groups] != 0, 0.5, 0.0))
@@ -123,7 +135,12 @@ def behaviour_figures(found: Behaviour) -> dict[str, Any]:
         "plays": int(found.plays.sum()),
         "clues": int(found.clues.sum()),
     }
-    for name in ("information_per_play", "deduced_information_per_play", "communicativeness", "clue_share"):
+    for name in (
+        "information_per_play",
+        "deduced_information_per_play",
+        "communicativeness",
+        "clue_share",
+    ):
         interval: Interval | None = getattr(found, name)()
         figures[name] = None if interval is None else interval.mean
         figures[f"{name}_ci95"] = None if interval is None else interval.bounds
@@ -131,7 +148,8 @@ def behaviour_figures(found: Behaviour) -> dict[str, Any]:
 
 
 def behaviour_table(figures: dict[str, Any], players: int) -> str:
-    """`behaviour_figures` as text, beside the paper's figures for as many players where it has them."""
+    """`behaviour_figures` as text, beside the paper's figures for as many players where it has
+    them."""
     labels = {
         "information_per_play": "information per play, by what hints named",
         "deduced_information_per_play": "  and by what hints left as the only one",
@@ -139,16 +157,29 @@ def behaviour_table(figures: dict[str, Any], players: int) -> str:
         "clue_share": "  clues per turn of any kind",
     }
     published = BEHAVIOUR.get(players, {})
-    lines = [f"{'':<47} {'mean':>6} {'95% interval':<16}" + "".join(f" {who:>11}" for who in published)]
+    lines = [
+        f"{'':<47} {'mean':>6} {'95% interval':<16}" + "".join(f" {who:>11}" for who in published)
+    ]
     for name, label in labels.items():
-        paper = "".join(f" {getattr(row, name):11.2f}" for row in published.values() if name in row._fields)
+        paper = "".join(
+            f" {getattr(row, name):11.2f}" for row in published.values() if name in row._fields
+        )
         mean, bounds = figures[name], figures[f"{name}_ci95"]
-        ours = f"{'none':>6} {'':<16}" if mean is None else f"{mean:6.3f} {f'[{bounds[0]:.3f}, {bounds[1]:.3f}]':<16}"
+        ours = (
+            f"{'none':>6} {'':<16}"
+            if mean is None
+            else f"{mean:6.3f} {f'[{bounds[0]:.3f}, {bounds[1]:.3f}]':<16}"
+        )
         lines.append(f"{label:<47} {ours}{paper}".rstrip())
     lines.append(
-        f"{figures['games']:,} games: {figures['plays']:,} cards played, {figures['clues']:,} hints on "
-        f"{figures['token_turns']:,} turns with a token and {figures['turns']:,} in all. Intervals are 95%, over games."
+        f"{figures['games']:,} games: {figures['plays']:,} cards played, {figures['clues']:,} "
+        "hints on "
+        f"{figures['token_turns']:,} turns with a token and {figures['turns']:,} in all. "
+        "Intervals are 95%, over games."
     )
     if published:
-        lines.append("On the right AH2AC2's Table 10, on all of its games; its exact definitions are not public.")
+        lines.append(
+            "On the right AH2AC2's Table 10, on all of its games; its exact definitions are not "
+            "public."
+        )
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""Cells of a cross-play matrix on disk: one small file each, named by everything that its games depend on."""
+"""Cells of a cross-play matrix on disk: one small file each, named by everything that its games
+depend on."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ CELL_FORMAT = 1  # of the files; raised when they, or how a cell is played, chan
 class CellScores(NamedTuple):
     """The games of one cell: S seatings of the same N decks.
 
-    scores, points: int16[S, N]; points are the cards on the fireworks whether or not the lives were lost.
+    scores, points: int16[S, N]; points are the cards on the fireworks whether or not the lives were
+        lost.
     """
 
     scores: np.ndarray
@@ -31,7 +33,8 @@ class CellScores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CellKey:
-    """What the games of a cell depend on. Of two players neither is the single one: the cell is the same both ways."""
+    """What the games of a cell depend on. Of two players neither is the single one: the cell is the
+    same both ways."""
 
     rules: Rules
     single: str  # policy hash
@@ -69,7 +72,8 @@ class CellCache:
         return self.folder / f"{key.digest()[:32]}.npz"
 
     def load(self, key: CellKey) -> CellScores | None:
-        """The cell of `key`; None where there is none, or with a warning where its file is damaged."""
+        """The cell of `key`; None where there is none, or with a warning where its file is
+        damaged."""
         path = self.path(key)
         try:
             with np.load(io.BytesIO(path.read_bytes())) as file:
@@ -78,10 +82,16 @@ class CellCache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            warnings.warn(f"{path} is damaged and its games are played again: {error}", stacklevel=2)
+            warnings.warn(
+                f"{path} is damaged and its games are played again: {error}", stacklevel=2
+            )
             return None
         shape = cell.scores.shape
-        if stored != canonical_json(key.as_dict()) or shape[1:] != (key.games,) or cell.points.shape != shape:
+        if (
+            stored != canonical_json(key.as_dict())
+            or shape[1:] != (key.games,)
+            or cell.points.shape != shape
+        ):
             warnings.warn(f"{path} holds another cell and its games are played again", stacklevel=2)
             return None
         return cell

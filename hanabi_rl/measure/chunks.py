@@ -1,4 +1,5 @@
-"""Many recorded games read a fixed number at a time, so that one compiled function serves files of any size."""
+"""Many recorded games read a fixed number at a time, so that one compiled function serves files of
+any size."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import numpy as np
 
 
 def in_chunks(size: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """Slices of `size` games; the last one wraps around to keep its shape, `join_chunks` cuts the repetition off."""
+    """Slices of `size` games; the last one wraps around to keep its shape, `join_chunks` cuts the
+    repetition off."""
     total = len(arrays[0])
     size = min(size, total)
     for first in range(0, total, size):
@@ -19,4 +21,7 @@ def in_chunks(size: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]
 
 def join_chunks(parts: Sequence[tuple[jax.Array, ...]], total: int) -> tuple[np.ndarray, ...]:
     """The results of all chunks, each [size, ...], as arrays [total, ...]."""
-    return tuple(np.concatenate([np.asarray(part) for part in column])[:total] for column in zip(*parts, strict=True))
+    return tuple(
+        np.concatenate([np.asarray(part) for part in column])[:total]
+        for column in zip(*parts, strict=True)
+    )

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayResult:
-    """Every seating of one line-up on the same decks; in `records[s]` position i sat at seat `seatings[s][i]`."""
+    """Every seating of one line-up on the same decks; in `records[s]` position i sat at seat
+    `seatings[s][i]`."""
 
     summary: ScoreSummary
     seatings: tuple[tuple[int, ...], ...]
@@ -47,12 +48,15 @@ def evaluate_pair(
     purpose: Purpose = "report",
     chunk_size: int = DEFAULT_CHUNK,
 ) -> CrossPlayResult:
-    """One `single` agent among copies of `others`: one cell of the cross-play matrix (row `single`, column `others`).
+    """One `single` agent among copies of `others`: one cell of the cross-play matrix (row `single`,
+    column `others`).
 
     `num_games` decks, each played once with `single` at every seat: P times.
     """
     lineup = (single, *(others,) * (single.rules.num_players - 1))
-    return evaluate_lineup(lineup, num_games, seed, sample=sample, purpose=purpose, chunk_size=chunk_size)
+    return evaluate_lineup(
+        lineup, num_games, seed, sample=sample, purpose=purpose, chunk_size=chunk_size
+    )
 
 
 def evaluate_lineup(
@@ -66,8 +70,8 @@ def evaluate_lineup(
 ) -> CrossPlayResult:
     """Plays the same `num_games` decks with every distinct seating of `lineup`, one policy a seat.
 
-    Scores are averaged over the seatings of a deck first; the standard error is taken over decks. Sampled seatings
-    share their keys as they share their decks.
+    Scores are averaged over the seatings of a deck first; the standard error is taken over decks.
+    Sampled seatings share their keys as they share their decks.
     """
     rules = lineup[0].rules
     decks = evaluation_decks(rules, num_games, seed, purpose)
@@ -82,16 +86,21 @@ def evaluate_lineup(
         key_index=np.tile(np.arange(num_games), len(seatings)),
         chunk_size=chunk_size,
     )
-    records = tuple(GameRecords(*parts) for parts in zip(*(np.split(f, len(seatings)) for f in together), strict=True))
+    records = tuple(
+        GameRecords(*parts)
+        for parts in zip(*(np.split(f, len(seatings)) for f in together), strict=True)
+    )
     scores, points = np.stack([r.score for r in records]), np.stack([r.points for r in records])
-    return CrossPlayResult(summary=summarise(scores, points, rules.max_score), seatings=seatings, records=records)
+    return CrossPlayResult(
+        summary=summarise(scores, points, rules.max_score), seatings=seatings, records=records
+    )
 
 
 def distinct_seatings(lineup: tuple[Policy, ...]) -> tuple[tuple[int, ...], ...]:
     """The seatings (`seating[i]` is the seat of position i) that differ in which policy sits where.
 
-    Exchanging two seats held by one policy object changes nothing, and every arrangement stands for equally many of the
-    P! permutations, so that the mean over these is the mean over all.
+    Exchanging two seats held by one policy object changes nothing, and every arrangement stands for
+    equally many of the P! permutations, so that the mean over these is the mean over all.
     """
     _, slots = group_identical(lineup)
     owner = {position: group for group, held in enumerate(slots) for position in held}

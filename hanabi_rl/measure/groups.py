@@ -1,4 +1,5 @@
-"""A cross-play matrix by algorithm: self-play, cross-play between seeds of one algorithm, and between algorithms."""
+"""A cross-play matrix by algorithm: self-play, cross-play between seeds of one algorithm, and
+between algorithms."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from hanabi_rl.measure.intervals import Interval, jackknife_interval, mean_inter
 class GroupSummary:
     """How one group of agents does; None where there is nothing to average.
 
-    The intervals say how much other training seeds could change the mean, not how many games were played: agents are
-    drawn, not games. Pairs share agents, so those of `intra` and `inter` are jackknifed over agents, those of the other
-    groups included; one agent against others is taken as it is. Two agents have one pair: its interval is infinite.
+    The intervals say how much other training seeds could change the mean, not how many games were
+        played: agents are
+    drawn, not games. Pairs share agents, so those of `intra` and `inter` are jackknifed over
+    agents, those of the other groups included; one agent against others is taken as it is. Two
+    agents have one pair: its interval is infinite.
     """
 
     name: str
@@ -32,8 +35,8 @@ class GroupedMatrix:
 
     groups: tuple[GroupSummary, ...]
     means: np.ndarray
-    """float64[G, G]: mean over the cells of a row agent of one group and a column agent of the other. The diagonal is
-    over different agents of one group, NaN where it has only one."""
+    """float64[G, G]: mean over the cells of a row agent of one group and a column agent of the
+    other. The diagonal is over different agents of one group, NaN where it has only one."""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready figures; every `*_ci95` is `[low, high]`."""
@@ -48,8 +51,11 @@ class GroupedMatrix:
         return {"groups": rows, "group_means": self.means}
 
 
-def group_matrix(means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, ...]) -> GroupedMatrix:
-    """Groups the matrix `means` float[A, A], whose agents have `labels` and belong to `groups`, [A] each."""
+def group_matrix(
+    means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, ...]
+) -> GroupedMatrix:
+    """Groups the matrix `means` float[A, A], whose agents have `labels` and belong to `groups`, [A]
+    each."""
     names = tuple(dict.fromkeys(groups))
     members = {name: [i for i, group in enumerate(groups) if group == name] for name in names}
     summaries = []
@@ -65,22 +71,31 @@ def group_matrix(means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, 
                 inter=_over_pairs(means, [inside, outside]),
             )
         )
-    between = np.array([[_mean_cell(means, members[row], members[column]) for column in names] for row in names])
+    between = np.array(
+        [[_mean_cell(means, members[row], members[column]) for column in names] for row in names]
+    )
     return GroupedMatrix(groups=tuple(summaries), means=between)
 
 
 def _over_pairs(means: np.ndarray, samples: list[list[int]]) -> Interval | None:
-    """The mean over the pairs within one sample of agents, or between two; None where there is no pair."""
+    """The mean over the pairs within one sample of agents, or between two; None where there is no
+    pair."""
 
     def mean_without(agent: int | None) -> float:
-        rows, columns = ([member for member in sample if member != agent] for sample in (samples[0], samples[-1]))
+        rows, columns = (
+            [member for member in sample if member != agent] for sample in (samples[0], samples[-1])
+        )
         return (_mean_cell(means, rows, columns) + _mean_cell(means, columns, rows)) / 2
 
     estimate = mean_without(None)
     if np.isnan(estimate):
         return None
     enough = 3 if len(samples) == 1 else 2  # to leave a pair when one is left out
-    left_out = [np.array([mean_without(agent) for agent in sample]) for sample in samples if len(sample) >= enough]
+    left_out = [
+        np.array([mean_without(agent) for agent in sample])
+        for sample in samples
+        if len(sample) >= enough
+    ]
     return jackknife_interval(estimate, left_out)
 
 

@@ -12,7 +12,8 @@ _RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of 
 
 
 class Interval(NamedTuple):
-    """An estimate with its two-sided confidence interval; `f"{interval:.3f}"` reads `0.412 [0.398, 0.426]`."""
+    """An estimate with its two-sided confidence interval; `f"{interval:.3f}"` reads `0.412 [0.398,
+    0.426]`."""
 
     mean: float
     low: float
@@ -44,14 +45,16 @@ def mean_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     return Interval(mean=mean, low=mean - reach, high=mean + reach, std_error=std_error)
 
 
-def jackknife_interval(estimate: float, left_out: Sequence[np.ndarray], level: float = 0.95) -> Interval:
-    """Jackknife interval for a statistic of one or more independent samples (Arvesen 1969, for U-statistics such as the
-    mean over all pairs).
+def jackknife_interval(
+    estimate: float, left_out: Sequence[np.ndarray], level: float = 0.95
+) -> Interval:
+    """Jackknife interval for a statistic of one or more independent samples (Arvesen 1969, for
+    U-statistics such as the mean over all pairs).
 
     Args:
         estimate: the statistic of all members.
-        left_out: for each sample of n >= 2 members float[n], the statistic without each of them in turn. With no such
-            sample the interval is infinite.
+        left_out: for each sample of n >= 2 members float[n], the statistic without each of them in
+            turn. With no such sample the interval is infinite.
         level: of a Student's t with the smallest n - 1 degrees of freedom.
     """
     if not left_out:
@@ -63,14 +66,20 @@ def jackknife_interval(estimate: float, left_out: Sequence[np.ndarray], level: f
     return Interval(mean=estimate, low=estimate - reach, high=estimate + reach, std_error=std_error)
 
 
-def bootstrap_mean(values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0) -> Interval:
-    """Percentile bootstrap interval for the mean of `values` float[N], games resampled with replacement."""
+def bootstrap_mean(
+    values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Percentile bootstrap interval for the mean of `values` float[N], games resampled with
+    replacement."""
     values = _games(values, "values")
     return bootstrap_ratio(values, np.ones_like(values), level, num_resamples, seed)
 
 
-def bootstrap_median(values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0) -> Interval:
-    """Percentile bootstrap interval for the median of `values` float[N]; `mean` is the median itself."""
+def bootstrap_median(
+    values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Percentile bootstrap interval for the median of `values` float[N]; `mean` is the median
+    itself."""
     values = _games(values, "values")
 
     def medians(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -80,16 +89,29 @@ def bootstrap_median(values: np.ndarray, level: float = 0.95, num_resamples: int
 
 
 def bootstrap_ratio(
-    numerators: np.ndarray, denominators: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
+    numerators: np.ndarray,
+    denominators: np.ndarray,
+    level: float = 0.95,
+    num_resamples: int = 2000,
+    seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`, whole games resampled together.
+    """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`, whole games
+    resampled together.
 
-    For figures per decision: the decisions of one game are not independent, the games are. `numerators` and
-    `denominators` are float[N], one entry a game. Raises ValueError when lengths differ or the denominators sum to 0.
+    For figures per decision: the decisions of one game are not independent, the games are.
+        `numerators` and
+    `denominators` are float[N], one entry a game. Raises ValueError when lengths differ or the
+    denominators sum to 0.
     """
-    numerators, denominators = _games(numerators, "numerators"), _games(denominators, "denominators")
+    numerators, denominators = (
+        _games(numerators, "numerators"),
+        _games(denominators, "denominators"),
+    )
     if len(numerators) != len(denominators):
-        raise ValueError(f"expected one denominator a game, got {len(numerators)} numerators and {len(denominators)}")
+        raise ValueError(
+            f"expected one denominator a game, got {len(numerators)} numerators and "
+            f"{len(denominators)}"
+        )
     if not denominators.sum() > 0:
         raise ValueError("expected denominators with a positive sum, got no decision in any game")
     count = len(numerators)
@@ -110,19 +132,26 @@ def _percentile_interval(
     num_resamples: int,
     seed: int,
 ) -> Interval:
-    """The percentile bootstrap around an estimate; `resample(rng, size)` gives it for up to `size` resamples."""
+    """The percentile bootstrap around an estimate; `resample(rng, size)` gives it for up to `size`
+    resamples."""
     tail = 1 - _upper_tail(level)
     rng = np.random.default_rng(seed)
     firsts = range(0, num_resamples, _RESAMPLES_AT_ONCE)
-    resampled = np.concatenate([resample(rng, min(_RESAMPLES_AT_ONCE, num_resamples - first)) for first in firsts])
+    resampled = np.concatenate(
+        [resample(rng, min(_RESAMPLES_AT_ONCE, num_resamples - first)) for first in firsts]
+    )
     low, high = np.quantile(resampled, [tail, 1 - tail])
-    return Interval(mean=estimate, low=float(low), high=float(high), std_error=float(resampled.std(ddof=1)))
+    return Interval(
+        mean=estimate, low=float(low), high=float(high), std_error=float(resampled.std(ddof=1))
+    )
 
 
 def _games(values: np.ndarray, name: str) -> np.ndarray:
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or values.size == 0:
-        raise ValueError(f"expected {name} float[N] with at least one game, got shape {values.shape}")
+        raise ValueError(
+            f"expected {name} float[N] with at least one game, got shape {values.shape}"
+        )
     return values
 
 

@@ -1,4 +1,5 @@
-"""AH2AC2's protocol: a candidate among human proxies, in every line-up with at least one of each (section 4.2)."""
+"""AH2AC2's protocol: a candidate among human proxies, in every line-up with at least one of each
+(section 4.2)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ LineUp = tuple[int, ...]  # who sits at each seat: CANDIDATE or the index of a p
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardEntry:
-    """One candidate: N games, each on a deck of its own. `prediction` is of recorded human games."""
+    """One candidate: N games, each on a deck of its own. `prediction` is of recorded human
+    games."""
 
     score: np.ndarray
     """int32[N]."""
@@ -48,7 +50,9 @@ class LeaderboardEntry:
 
     def line_up_means(self) -> list[Interval]:
         """The mean score of each line-up."""
-        return [mean_interval(self.score[self.line_up == index]) for index in range(len(self.line_ups))]
+        return [
+            mean_interval(self.score[self.line_up == index]) for index in range(len(self.line_ups))
+        ]
 
     def as_dict(self, proxies: Sequence[str]) -> dict[str, Any]:
         """JSON-ready figures; every `*_ci95` is `[low, high]`."""
@@ -60,8 +64,15 @@ class LeaderboardEntry:
             "cross_entropy_per_timestep": None if entropy is None else entropy.mean,
             "cross_entropy_per_timestep_ci95": None if entropy is None else entropy.bounds,
             "line_ups": [
-                {"seats": seat_names(seats, proxies), "games": int(count), "mean": mean.mean, "ci95": mean.bounds}
-                for seats, count, mean in zip(self.line_ups, counts, self.line_up_means(), strict=True)
+                {
+                    "seats": seat_names(seats, proxies),
+                    "games": int(count),
+                    "mean": mean.mean,
+                    "ci95": mean.bounds,
+                }
+                for seats, count, mean in zip(
+                    self.line_ups, counts, self.line_up_means(), strict=True
+                )
             ],
         }
 
@@ -69,8 +80,8 @@ class LeaderboardEntry:
 def line_ups(num_players: int, num_proxies: int) -> tuple[LineUp, ...]:
     """Every way to seat candidates and proxies with at least one of each, fewest candidates first.
 
-    4 for two players and two proxies, 18 for three players: 3 seats of one candidate times 4 ordered pairs of proxies,
-    and 3 of two candidates times 2 proxies.
+    4 for two players and two proxies, 18 for three players: 3 seats of one candidate times 4
+    ordered pairs of proxies, and 3 of two candidates times 2 proxies.
     """
     seatings = itertools.product((CANDIDATE, *range(num_proxies)), repeat=num_players)
     mixed = [seats for seats in seatings if 0 < seats.count(CANDIDATE) < num_players]
@@ -89,17 +100,20 @@ def play_leaderboard(
     seed: int = 0,
     prediction: Prediction | None = None,
 ) -> LeaderboardEntry:
-    """Greedy games of `candidate` with `proxies`, spread evenly (plus or minus one) over all line-ups.
+    """Greedy games of `candidate` with `proxies`, spread evenly (plus or minus one) over all
+    line-ups.
 
-    Every game has a deck of its own, the same for every candidate. Line-ups of the same players are played together.
-    Raises ValueError for no proxy or fewer games than line-ups.
+    Every game has a deck of its own, the same for every candidate. Line-ups of the same players are
+    played together. Raises ValueError for no proxy or fewer games than line-ups.
     """
     rules = candidate.rules
     if not proxies:
         raise ValueError("expected at least one proxy, got none")
     seats_of = line_ups(rules.num_players, len(proxies))
     if num_games < len(seats_of):
-        raise ValueError(f"expected a game for each of the {len(seats_of)} line-ups at least, got {num_games}")
+        raise ValueError(
+            f"expected a game for each of the {len(seats_of)} line-ups at least, got {num_games}"
+        )
     decks = evaluation_decks(rules, num_games, seed)
     line_up = np.arange(num_games) % len(seats_of)
     seats = np.array(seats_of)[line_up]

@@ -1,4 +1,5 @@
-"""The cross-play matrix: every agent with every other, from a cache where its games were played before."""
+"""The cross-play matrix: every agent with every other, from a cache where its games were played
+before."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Setting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayMatrix:
-    """Row i is the single agent, column j fills the other seats; with two players cell (i, j) is cell (j, i)."""
+    """Row i is the single agent, column j fills the other seats; with two players cell (i, j) is
+    cell (j, i)."""
 
     agents: tuple[Agent, ...]
     setting: Setting
@@ -59,11 +61,14 @@ class CrossPlayMatrix:
         return np.array([[cell.mean.mean for cell in row] for row in self.cells])
 
 
-def make_agents(policies: Sequence[Policy], labels: Sequence[str], groups: Sequence[str]) -> tuple[Agent, ...]:
+def make_agents(
+    policies: Sequence[Policy], labels: Sequence[str], groups: Sequence[str]
+) -> tuple[Agent, ...]:
     """The agents of a matrix.
 
     Raises:
-        ValueError: for no agent, agents of different games, a label given twice, or one policy under two labels.
+        ValueError: for no agent, agents of different games, a label given twice, or one policy
+            under two labels.
     """
     if not policies:
         raise ValueError("expected at least one agent, got none")
@@ -80,7 +85,8 @@ def make_agents(policies: Sequence[Policy], labels: Sequence[str], groups: Seque
         for other in agents[:index]:
             if other.hash == agent.hash:
                 raise ValueError(
-                    f"expected policies that differ, got the same one as {other.label} and as {agent.label} "
+                    f"expected policies that differ, got the same one as {other.label} and as "
+                    f"{agent.label} "
                     f"(hash {agent.hash[:12]})"
                 )
             if other.label == agent.label:
@@ -95,16 +101,19 @@ def play_matrix(
     cache: CellCache | None = None,
     on_cell: Callable[[int, int, bool], None] = lambda done, total, played: None,
 ) -> CrossPlayMatrix:
-    """Plays the cells that `cache` does not have, saves each as it is finished, and summarises all of them.
+    """Plays the cells that `cache` does not have, saves each as it is finished, and summarises all
+    of them.
 
-    After every cell `on_cell(cells done, cells in all, whether it was played)` is called. Interrupted and called again,
-    it goes on where it was and gives the same numbers.
+    After every cell `on_cell(cells done, cells in all, whether it was played)` is called.
+    Interrupted and called again, it goes on where it was and gives the same numbers.
     """
     rules = agents[0].policy.rules
     pairs = cell_pairs(agents)
     summaries: dict[tuple[int, int], ScoreSummary] = {}
     for done, (i, j) in enumerate(pairs, start=1):
-        key = CellKey(rules, agents[i].hash, agents[j].hash, setting.games, setting.seed, setting.sample)
+        key = CellKey(
+            rules, agents[i].hash, agents[j].hash, setting.games, setting.seed, setting.sample
+        )
         cell = None if cache is None else cache.load(key)
         played = cell is None
         if cell is None:
@@ -116,13 +125,16 @@ def play_matrix(
             summaries[j, i] = summaries[i, j]
         on_cell(done, len(pairs), played)
     size = range(len(agents))
-    return CrossPlayMatrix(agents, setting, tuple(tuple(summaries[i, j] for j in size) for i in size))
+    return CrossPlayMatrix(
+        agents, setting, tuple(tuple(summaries[i, j] for j in size) for i in size)
+    )
 
 
 def cell_pairs(agents: tuple[Agent, ...]) -> list[tuple[int, int]]:
     """The (row, column) of every cell to play: of two players only one of (i, j) and (j, i).
 
-    Of these it is the one whose policies come in the order of their kinds, so that each pair of kinds compiles once.
+    Of these it is the one whose policies come in the order of their kinds, so that each pair of
+    kinds compiles once.
     """
     kinds: list[Any] = []
     kind_of = []

@@ -26,10 +26,13 @@ _CHUNK = 256  # games read at once
 
 
 class Prediction(NamedTuple):
-    """How a policy predicts recorded games: sums for each of N games, so that intervals can resample whole games.
+    """How a policy predicts recorded games: sums for each of N games, so that intervals can
+    resample whole games.
 
-    correct, nll: float64[N], right greedy guesses and nats of cross-entropy, summed over the counted decisions.
-    decisions: int64[N] counted decisions. seat_timesteps: int64[N] timesteps times counted seats, idle ones included.
+    correct, nll: float64[N], right greedy guesses and nats of cross-entropy, summed over the
+        counted decisions.
+    decisions: int64[N] counted decisions. seat_timesteps: int64[N] timesteps times counted seats,
+        idle ones included.
     """
 
     correct: np.ndarray
@@ -46,19 +49,26 @@ class Prediction(NamedTuple):
         return bootstrap_ratio(self.nll, self.decisions)
 
     def accuracy_per_timestep(self) -> Interval:
-        """Share of seat-timesteps guessed right: on an idle turn the no-op is the only legal action, a sure guess."""
-        return bootstrap_ratio(self.correct + self.seat_timesteps - self.decisions, self.seat_timesteps)
+        """Share of seat-timesteps guessed right: on an idle turn the no-op is the only legal
+        action, a sure guess."""
+        return bootstrap_ratio(
+            self.correct + self.seat_timesteps - self.decisions, self.seat_timesteps
+        )
 
     def cross_entropy_per_timestep(self) -> Interval:
-        """Nats per seat and timestep, as AH2AC2 prints it: idle turns add 0 to the sum and 1 to the count."""
+        """Nats per seat and timestep, as AH2AC2 prints it: idle turns add 0 to the sum and 1 to the
+        count."""
         return bootstrap_ratio(self.nll, self.seat_timesteps)
 
 
 class Decisions(NamedTuple):
-    """What a policy expected at every decision of N recorded games, T timesteps long; one seat decides at a timestep.
+    """What a policy expected at every decision of N recorded games, T timesteps long; one seat
+    decides at a timestep.
 
-    action, guess: int32[N, T], the recorded move and the policy's most likely one. nll: float64[N, T], nats of the
-    recorded move. counted: bool[N, T], a decision of a counted seat. seat_timesteps: int64[N] as in `Prediction`.
+    action, guess: int32[N, T], the recorded move and the policy's most likely one. nll: float64[N,
+        T], nats of the
+    recorded move. counted: bool[N, T], a decision of a counted seat. seat_timesteps: int64[N] as in
+    `Prediction`.
     """
 
     action: np.ndarray
@@ -68,7 +78,8 @@ class Decisions(NamedTuple):
     seat_timesteps: np.ndarray
 
     def summed(self, where: np.ndarray | None = None) -> Prediction:
-        """The sums over the counted decisions of each game, or over those of them in `where` bool[N, T]."""
+        """The sums over the counted decisions of each game, or over those of them in `where`
+        bool[N, T]."""
         counted = self.counted if where is None else self.counted & where
         return Prediction(
             correct=((self.guess == self.action) & counted).sum(axis=1).astype(np.float64),
@@ -79,7 +90,8 @@ class Decisions(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """KL(reference || policy) in nats, sums for each of N games: kl float64[N]; decisions, seat_timesteps int64[N]."""
+    """KL(reference || policy) in nats, sums for each of N games: kl float64[N]; decisions,
+    seat_timesteps int64[N]."""
 
     kl: np.ndarray
     decisions: np.ndarray
@@ -95,7 +107,8 @@ class Divergence(NamedTuple):
 
 
 def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Prediction:
-    """Accuracy and cross-entropy of `policy` on `games`; only the `human_seats` count where the games name them.
+    """Accuracy and cross-entropy of `policy` on `games`; only the `human_seats` count where the
+    games name them.
 
     Raises ValueError when the games are of other rules than the policy's.
     """
@@ -110,7 +123,9 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     players = games.rules.num_players
     seats = np.ones((num_games, players), bool) if games.human_seats is None else games.human_seats
     chunks = in_chunks(chunk_size, games.decks, games.actions)
-    guess, nll = join_chunks([_predict_chunk(policy, *chunk, rules=games.rules) for chunk in chunks], num_games)
+    guess, nll = join_chunks(
+        [_predict_chunk(policy, *chunk, rules=games.rules) for chunk in chunks], num_games
+    )
     played = np.arange(num_turns) < games.num_actions[:, None]
     return Decisions(
         action=games.actions,
@@ -122,9 +137,14 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
 
 
 def kl_between(
-    reference: Policy, policy: Policy, num_games: int = 1000, seed: int = 0, chunk_size: int = _CHUNK
+    reference: Policy,
+    policy: Policy,
+    num_games: int = 1000,
+    seed: int = 0,
+    chunk_size: int = _CHUNK,
 ) -> Divergence:
-    """KL(reference || policy) along `num_games` sampled self-play games of `policy` (design: `kl_to_bc`)."""
+    """KL(reference || policy) along `num_games` sampled self-play games of `policy` (design:
+    `kl_to_bc`)."""
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
@@ -133,9 +153,14 @@ def kl_between(
 
 
 def kl_on_games(
-    reference: Policy, policy: Policy, decks: np.ndarray, actions: np.ndarray, chunk_size: int = _CHUNK
+    reference: Policy,
+    policy: Policy,
+    decks: np.ndarray,
+    actions: np.ndarray,
+    chunk_size: int = _CHUNK,
 ) -> Divergence:
-    """KL(reference || policy) along recorded games: decks [N, D] and the mover's actions [N, T], no-op after the end.
+    """KL(reference || policy) along recorded games: decks [N, D] and the mover's actions [N, T],
+    no-op after the end.
 
     Raises ValueError when the policies play different games.
     """
@@ -152,19 +177,27 @@ def kl_on_games(
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
-def _predict_chunk(policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules) -> tuple[jax.Array, ...]:
+def _predict_chunk(
+    policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
+) -> tuple[jax.Array, ...]:
     """The mover's guess int32[n, T] and the nats of its recorded move float32[n, T], in n games."""
 
-    def read(carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array) -> tuple[Any, tuple[jax.Array, ...]]:
+    def read(
+        carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array
+    ) -> tuple[Any, tuple[jax.Array, ...]]:
         carry, logits = step_seats(policy, carry, obs, now.legal, reset)
-        taken = jnp.take_along_axis(jax.nn.log_softmax(logits), now.action[..., None], axis=-1)[..., 0]
+        taken = jnp.take_along_axis(jax.nn.log_softmax(logits), now.action[..., None], axis=-1)[
+            ..., 0
+        ]
         guess = jnp.argmax(logits, axis=-1).astype(jnp.int32)
         return carry, (
             jnp.where(now.decision, guess, 0).sum(axis=1),
             -jnp.where(now.decision, taken, 0).sum(axis=1),
         )
 
-    terms = _over_time(rules, replay(rules, decks, actions), read, _init_all_seats(policy, len(decks)))
+    terms = _over_time(
+        rules, replay(rules, decks, actions), read, _init_all_seats(policy, len(decks))
+    )
     return tuple(term.T for term in terms)
 
 
@@ -174,22 +207,32 @@ def _kl_chunk(
 ) -> tuple[jax.Array, ...]:
     """Sums of n games over their timesteps: KL, decisions, each [n]."""
 
-    def read(carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array) -> tuple[Any, tuple[jax.Array, ...]]:
+    def read(
+        carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array
+    ) -> tuple[Any, tuple[jax.Array, ...]]:
         reference_carry, reference_logits = step_seats(reference, carry[0], obs, now.legal, reset)
         policy_carry, logits = step_seats(policy, carry[1], obs, now.legal, reset)
         kl = jnp.where(now.decision, kl_to_reference(reference_logits, logits), 0).sum(axis=1)
         return (reference_carry, policy_carry), (kl, now.decision.sum(axis=1))
 
     carry = tuple(_init_all_seats(p, len(decks)) for p in (reference, policy))
-    return tuple(term.sum(axis=0) for term in _over_time(rules, replay(rules, decks, actions), read, carry))
+    return tuple(
+        term.sum(axis=0) for term in _over_time(rules, replay(rules, decks, actions), read, carry)
+    )
 
 
 def _over_time(
-    rules: Rules, games: Trajectory, read: Callable[..., tuple[Any, tuple[jax.Array, ...]]], carry: Any
+    rules: Rules,
+    games: Trajectory,
+    read: Callable[..., tuple[Any, tuple[jax.Array, ...]]],
+    carry: Any,
 ) -> tuple[jax.Array, ...]:
-    """Scans `read` over the timesteps, encoding one observation batch at a time; what it returns, each [T, n]."""
+    """Scans `read` over the timesteps, encoding one observation batch at a time; what it returns,
+    each [T, n]."""
 
-    def read_timestep(carry: Any, timestep: tuple[Trajectory, jax.Array]) -> tuple[Any, tuple[jax.Array, ...]]:
+    def read_timestep(
+        carry: Any, timestep: tuple[Trajectory, jax.Array]
+    ) -> tuple[Any, tuple[jax.Array, ...]]:
         now, reset = timestep
         return read(carry, now, observe(rules, now.state), reset)
 

@@ -11,7 +11,13 @@ import numpy as np
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanab_live import share_link
 from hanabi_rl.measure.intervals import Interval, mean_interval
-from hanabi_rl.play.episodes import DEFAULT_CHUNK, GameRecords, Purpose, evaluation_decks, play_games
+from hanabi_rl.play.episodes import (
+    DEFAULT_CHUNK,
+    GameRecords,
+    Purpose,
+    evaluation_decks,
+    play_games,
+)
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -19,10 +25,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreSummary:
-    """What is reported of a set of games. `mean` and `points` are over decks, the seatings of a deck averaged first."""
+    """What is reported of a set of games. `mean` and `points` are over decks, the seatings of a
+    deck averaged first."""
 
     mean: Interval
-    points: Interval  # cards played before the last life was lost: still moves when every game is bombed
+    # cards played before the last life was lost: still moves when every game is bombed
+    points: Interval
     median: float
     zero_share: float
     perfect_share: float
@@ -52,25 +60,39 @@ class SelfPlayResult:
     rules: Rules
 
     def best_median_worst(self) -> dict[str, int]:
-        """Indices of three games, ordered by score, then points; of equal games the first on the deck list."""
-        order = np.lexsort((np.arange(len(self.records.score)), self.records.points, self.records.score))
+        """Indices of three games, ordered by score, then points; of equal games the first on the
+        deck list."""
+        order = np.lexsort(
+            (np.arange(len(self.records.score)), self.records.points, self.records.score)
+        )
         ranked = self.records.score[order], self.records.points[order]
 
         def first_like(position: int) -> int:
             same = (ranked[0] == ranked[0][position]) & (ranked[1] == ranked[1][position])
             return int(order[same].min())
 
-        return {"best": first_like(-1), "median": first_like((len(order) - 1) // 2), "worst": first_like(0)}
+        return {
+            "best": first_like(-1),
+            "median": first_like((len(order) - 1) // 2),
+            "worst": first_like(0),
+        }
 
     def links(self) -> dict[str, str]:
-        """hanab.live links of the best, the median and the worst game; none for a game the site does not have."""
+        """hanab.live links of the best, the median and the worst game; none for a game the site
+        does not have."""
         if self.rules != Rules(num_players=self.rules.num_players):
             return {}
-        return {name: game_link(self.rules, self.records, i) for name, i in self.best_median_worst().items()}
+        return {
+            name: game_link(self.rules, self.records, i)
+            for name, i in self.best_median_worst().items()
+        }
 
     def histogram(self) -> list[int]:
         """Games of each score, 0 to the maximum."""
-        return [int(count) for count in np.bincount(self.records.score, minlength=self.rules.max_score + 1)]
+        return [
+            int(count)
+            for count in np.bincount(self.records.score, minlength=self.rules.max_score + 1)
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready figures; every `*_ci95` is `[low, high]`."""
@@ -86,9 +108,11 @@ def evaluate_selfplay(
     purpose: Purpose = "report",
     chunk_size: int = DEFAULT_CHUNK,
 ) -> SelfPlayResult:
-    """Plays `num_games` games of `policy` with itself: greedy, or with `sample` drawn from its distribution.
+    """Plays `num_games` games of `policy` with itself: greedy, or with `sample` drawn from its
+    distribution.
 
-    `purpose="selection"` for choosing a model, `"report"` for a figure that is shown: their decks never coincide.
+    `purpose="selection"` for choosing a model, `"report"` for a figure that is shown: their decks
+    never coincide.
     """
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, purpose)

@@ -1,4 +1,5 @@
-"""Where a policy fails to predict recorded games: by kind of move, by turn, and the moves that surprised it most."""
+"""Where a policy fails to predict recorded games: by kind of move, by turn, and the moves that
+surprised it most."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Share(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Surprise:
-    """A move that a policy did not expect. `game` is its place in the file, `turn` counts from 1 as replay links do."""
+    """A move that a policy did not expect. `game` is its place in the file, `turn` counts from 1 as
+    replay links do."""
 
     nats: float
     game: int
@@ -39,13 +41,17 @@ class Surprise:
     seat: int
     move: str  # in words, as `Alice plays slot 2 (R1)`
     expected: str  # the policy's most likely move instead
-    link: str | None  # opens at that turn; None where hanab.live does not have the game or ends it before
+    link: (
+        str | None
+    )  # opens at that turn; None where hanab.live does not have the game or ends it before
 
 
 def move_kinds(rules: Rules, actions: np.ndarray) -> np.ndarray:
     """int[...]: the index into `MOVE_KINDS` of each action id; 4 for the no-op."""
     hand, clues = rules.hand_size, (rules.num_players - 1) * rules.num_colors
-    order = np.digitize(actions, [hand, 2 * hand, 2 * hand + clues, rules.noop])  # discard, play, clues, no-op
+    order = np.digitize(
+        actions, [hand, 2 * hand, 2 * hand + clues, rules.noop]
+    )  # discard, play, clues, no-op
     return np.array([1, 0, 2, 3, 4])[order]
 
 
@@ -56,10 +62,13 @@ def by_move(decisions: Decisions, rules: Rules) -> dict[str, Share]:
 
 
 def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, Share]:
-    """The turns `1-10`, `11-20` and so on, of the table and not of one seat, in which something was decided."""
+    """The turns `1-10`, `11-20` and so on, of the table and not of one seat, in which something was
+    decided."""
     turns = np.arange(decisions.action.shape[1])
     bins = {
-        f"{first + 1}-{first + width}": np.broadcast_to(turns // width == first // width, decisions.action.shape)
+        f"{first + 1}-{first + width}": np.broadcast_to(
+            turns // width == first // width, decisions.action.shape
+        )
         for first in range(0, len(turns), width)
     }
     return _shares(decisions, bins)
@@ -75,7 +84,8 @@ def _shares(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, Sha
 
 
 def most_surprising(decisions: Decisions, games: Games, count: int) -> list[Surprise]:
-    """The `count` counted decisions of most nats, the most surprising first; of equal ones the first in the file."""
+    """The `count` counted decisions of most nats, the most surprising first; of equal ones the
+    first in the file."""
     nats = np.where(decisions.counted, decisions.nll, -np.inf)
     order = np.argsort(-nats, axis=None, kind="stable")[: min(count, int(decisions.counted.sum()))]
     places = zip(*np.unravel_index(order, nats.shape), strict=True)
@@ -88,7 +98,9 @@ def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surpr
     table = Table(rules, deck)
     for action in moves[:turn]:
         table.apply(action)
-    on_site = rules == Rules(num_players=rules.num_players) and turn < exported_length(rules, deck, moves)
+    on_site = rules == Rules(num_players=rules.num_players) and turn < exported_length(
+        rules, deck, moves
+    )
     return Surprise(
         nats=float(decisions.nll[game, turn]),
         game=game,
@@ -109,13 +121,22 @@ def prediction_figures(decisions: Decisions, games: Games, count: int) -> dict[s
         "decisions": int(whole.decisions.sum()),
         "seat_timesteps": int(whole.seat_timesteps.sum()),
     }
-    for name in ("accuracy", "cross_entropy", "accuracy_per_timestep", "cross_entropy_per_timestep"):
+    for name in (
+        "accuracy",
+        "cross_entropy",
+        "accuracy_per_timestep",
+        "cross_entropy_per_timestep",
+    ):
         interval: Interval = getattr(whole, name)()
         figures |= {name: interval.mean, f"{name}_ci95": interval.bounds}
     return figures | {
-        "by_move": {name: _share_dict(share) for name, share in by_move(decisions, games.rules).items()},
+        "by_move": {
+            name: _share_dict(share) for name, share in by_move(decisions, games.rules).items()
+        },
         "by_turn": {name: _share_dict(share) for name, share in by_turn(decisions).items()},
-        "surprising": [dataclasses.asdict(surprise) for surprise in most_surprising(decisions, games, count)],
+        "surprising": [
+            dataclasses.asdict(surprise) for surprise in most_surprising(decisions, games, count)
+        ],
     }
 
 
@@ -131,20 +152,24 @@ def _share_dict(share: Share) -> dict[str, Any]:
 
 def prediction_table(figures: dict[str, Any]) -> str:
     """`prediction_figures` as text."""
-    lines = [f"{'':<15} {'decisions':>9} {'accuracy':>9} {'95% interval':<16} {'nats':>7}  95% interval"]
+    lines = [
+        f"{'':<15} {'decisions':>9} {'accuracy':>9} {'95% interval':<16} {'nats':>7}  95% interval"
+    ]
     rows = {"every decision": figures} | figures["by_move"]
     rows |= {f"turns {name}": share for name, share in figures["by_turn"].items()}
     lines += [_row(name, f"{share['decisions']:,}", share, "") for name, share in rows.items()]
     lines.append(_row("per timestep", "", figures, "_per_timestep"))
     lines.append(
-        f"Per timestep as AH2AC2 prints it: {figures['seat_timesteps']:,} seat-timesteps, idle turns included. "
+        f"Per timestep as AH2AC2 prints it: {figures['seat_timesteps']:,} seat-timesteps, idle "
+        "turns included. "
         "Intervals are 95%, over games."
     )
     if figures["surprising"]:
         lines.append("Most surprising moves:")
     for surprise in figures["surprising"]:
         lines.append(
-            f"{surprise['nats']:6.2f} nats  game {surprise['game']} (id {surprise['game_id']}), turn "
+            f"{surprise['nats']:6.2f} nats  game {surprise['game']} (id {surprise['game_id']}), "
+            "turn "
             f"{surprise['turn']}: {surprise['move']}; expected: {surprise['expected']}"
         )
         lines.append(f"             {surprise['link'] or 'not on hanab.live'}")

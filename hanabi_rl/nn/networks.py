@@ -1,8 +1,9 @@
 """Networks: the AH2AC2 LSTM policy, its feed-forward baseline, and their critic.
 
-An actor is `embedding -> stacked LSTM -> decoder -> logits` (AH2AC2 section 4.2, Table 8); without LSTM layers it is
-the feed-forward baseline (Table 16). The critic is a small MLP that reads what the decoder reads. The two are separate
-parameter sub-trees, `actor` and `critic`, so that a cloned policy is exactly the actor of a learner.
+An actor is `embedding -> stacked LSTM -> decoder -> logits` (AH2AC2 section 4.2, Table 8); without
+LSTM layers it is the feed-forward baseline (Table 16). The critic is a small MLP that reads what
+the decoder reads. The two are separate parameter sub-trees, `actor` and `critic`, so that a cloned
+policy is exactly the actor of a learner.
 
 Everything is time first: `T` timesteps of `B` rows. A row is one seat's whole observation history.
 """
@@ -15,7 +16,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.nn.precision import Precision, dot, dot_transposed, factor_dtype, kernel_gradient, product
+from hanabi_rl.nn.precision import (
+    Precision,
+    dot,
+    dot_transposed,
+    factor_dtype,
+    kernel_gradient,
+    product,
+)
 
 ILLEGAL_LOGIT = -1e10  # finite, so that 0 * log(0) terms stay 0 and gradients stay finite
 
@@ -24,7 +32,8 @@ LSTMCarry = tuple[tuple[jax.Array, jax.Array], ...]
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig:
-    """Widths of an actor and its critic; the defaults are AH2AC2's 1,000-game two-player LSTM (Table 14)."""
+    """Widths of an actor and its critic; the defaults are AH2AC2's 1,000-game two-player LSTM
+    (Table 14)."""
 
     embedding: tuple[int, ...] = (1024,)
     """Dense + layer norm + activation layers before the LSTM."""
@@ -57,14 +66,21 @@ class NetworkConfig:
 
 
 FEED_FORWARD = NetworkConfig(
-    embedding=(512,), lstm=(), decoder=(512,), critic=(512,), activation="relu", layer_norm=False, dropout=0.0
+    embedding=(512,),
+    lstm=(),
+    decoder=(512,),
+    critic=(512,),
+    activation="relu",
+    layer_norm=False,
+    dropout=0.0,
 )
-"""The network of AH2AC2's IPPO, BR-BC and Other-Play baselines (Table 16): 512 shared, then 512 for each head."""
+"""The network of AH2AC2's IPPO, BR-BC and Other-Play baselines (Table 16): 512 shared, then 512 for
+each head."""
 
 
 def _lstm_gates(gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, ...]:
-    """The LSTM equations for one timestep. gates: [B, 4H] before activation (input, forget, candidate, output); cell:
-    [B, H]."""
+    """The LSTM equations for one timestep. gates: [B, 4H] before activation (input, forget,
+    candidate, output); cell: [B, H]."""
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     new_cell = f * cell + i * g
@@ -96,14 +112,17 @@ def lstm_scan(
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
     """An LSTM layer over time, given its inputs already projected to the four gates.
 
-    The input projection is one large product outside the scan, and the gradient of the recurrent kernel is one large
-    product after the backward scan (inside it, it would be a read-modify-write of the whole kernel at every timestep).
+    The input projection is one large product outside the scan, and the gradient of the recurrent
+    kernel is one large product after the backward scan (inside it, it would be a read-modify-write
+    of the whole kernel at every timestep).
 
     Args:
-        inputs: float32 [T, B, 4H], `x W_x + b`, gates in the order input, forget, candidate, output.
+        inputs: float32 [T, B, 4H], `x W_x + b`, gates in the order input, forget, candidate,
+            output.
         kernel: float32 [H, 4H], the recurrent kernel W_h.
         carry: (cell, hidden), each float32 [B, H], before the first timestep.
-        keep: float32 [T, B], 0 where the carry is cleared before that timestep (a new game), else 1.
+        keep: float32 [T, B], 0 where the carry is cleared before that timestep (a new game), else
+            1.
         dtype: what the factors of the recurrent products are rounded to.
 
     Returns:
@@ -112,7 +131,9 @@ def lstm_scan(
     return _lstm_forward(inputs, kernel.astype(dtype), carry, keep)[0]
 
 
-def _lstm_scan_fwd(inputs: jax.Array, kernel: jax.Array, carry: Any, keep: jax.Array, dtype: Any) -> tuple[Any, Any]:
+def _lstm_scan_fwd(
+    inputs: jax.Array, kernel: jax.Array, carry: Any, keep: jax.Array, dtype: Any
+) -> tuple[Any, Any]:
     kernel = kernel.astype(dtype)
     out, saved = _lstm_forward(inputs, kernel, carry, keep)
     return out, (kernel, keep, *saved)
@@ -137,9 +158,14 @@ def _lstm_scan_bwd(dtype: Any, residuals: Any, cotangents: Any) -> tuple[Any, ..
             ],
             axis=-1,
         )
-        return (d_cell * f * keep_t[:, None], dot_transposed(d_gates.astype(dtype), kernel) * keep_t[:, None]), d_gates
+        return (
+            d_cell * f * keep_t[:, None],
+            dot_transposed(d_gates.astype(dtype), kernel) * keep_t[:, None],
+        ), d_gates
 
-    d_carry, d_inputs = jax.lax.scan(step, d_carry, (d_outputs, activated, cells, keep), reverse=True)
+    d_carry, d_inputs = jax.lax.scan(
+        step, d_carry, (d_outputs, activated, cells, keep), reverse=True
+    )
     hiddens = jnp.concatenate([first_hidden[None], outputs[:-1]]) * keep[..., None]
     d_kernel = kernel_gradient(hiddens.astype(dtype), d_inputs.astype(dtype))
     return d_inputs, d_kernel, d_carry, jnp.zeros_like(keep)
@@ -148,17 +174,24 @@ def _lstm_scan_bwd(dtype: Any, residuals: Any, cotangents: Any) -> tuple[Any, ..
 lstm_scan.defvjp(_lstm_scan_fwd, _lstm_scan_bwd)
 
 
-def _gatewise_orthogonal(key: jax.Array, shape: tuple[int, int], dtype: Any = jnp.float32) -> jax.Array:
-    """One orthogonal [H, H] matrix a gate, side by side (flax's LSTM default), rather than one [H, 4H] matrix."""
+def _gatewise_orthogonal(
+    key: jax.Array, shape: tuple[int, int], dtype: Any = jnp.float32
+) -> jax.Array:
+    """One orthogonal [H, H] matrix a gate, side by side (flax's LSTM default), rather than one [H,
+    4H] matrix."""
     init = nn.initializers.orthogonal()
     hidden = shape[0]
-    return jnp.concatenate([init(k, (hidden, hidden), dtype) for k in jax.random.split(key, 4)], axis=1)
+    return jnp.concatenate(
+        [init(k, (hidden, hidden), dtype) for k in jax.random.split(key, 4)], axis=1
+    )
 
 
 def _dense(width: int, precision: Precision, name: str | None = None) -> nn.Dense:
     """A fully connected layer whose product has that precision."""
     dtype = factor_dtype(precision)
-    return nn.Dense(width, name=name, dot_general=lambda x, kernel, *_, **__: product(x, kernel, dtype))
+    return nn.Dense(
+        width, name=name, dot_general=lambda x, kernel, *_, **__: product(x, kernel, dtype)
+    )
 
 
 class LSTMLayer(nn.Module):
@@ -171,15 +204,20 @@ class LSTMLayer(nn.Module):
     def __call__(
         self, carry: tuple[jax.Array, jax.Array], x: jax.Array, reset: jax.Array
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        """carry: (cell, hidden) [B, H]; x: float32 [T, B, D]; reset: bool [T, B]. Returns (carry, hidden states [T,
-        B, H])."""
+        """carry: (cell, hidden) [B, H]; x: float32 [T, B, D]; reset: bool [T, B]. Returns (carry,
+        hidden states [T, B, H])."""
         inputs = _dense(4 * self.features, self.precision, name="input")(x)
-        kernel = self.param("recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features))
-        return lstm_scan(inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype), factor_dtype(self.precision))
+        kernel = self.param(
+            "recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features)
+        )
+        return lstm_scan(
+            inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype), factor_dtype(self.precision)
+        )
 
 
 class Actor(nn.Module):
-    """The policy network: embedding, stacked LSTM (if any), decoder, logits over `num_actions` actions."""
+    """The policy network: embedding, stacked LSTM (if any), decoder, logits over `num_actions`
+    actions."""
 
     config: NetworkConfig
     num_actions: int
@@ -195,8 +233,11 @@ class Actor(nn.Module):
         self.logits = _dense(self.num_actions, self.precision)
         self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
 
-    def features(self, carry: LSTMCarry, obs: jax.Array, reset: jax.Array) -> tuple[LSTMCarry, jax.Array]:
-        """obs: float32 [T, B, O]; reset: bool [T, B]. Returns (carry, what decoder and critic read [T, B, H])."""
+    def features(
+        self, carry: LSTMCarry, obs: jax.Array, reset: jax.Array
+    ) -> tuple[LSTMCarry, jax.Array]:
+        """obs: float32 [T, B, O]; reset: bool [T, B]. Returns (carry, what decoder and critic read
+        [T, B, H])."""
         x = obs
         for i, dense in enumerate(self.embedding):
             x = dense(x)
@@ -208,17 +249,23 @@ class Actor(nn.Module):
         return tuple(new_carry), x
 
     def head(self, features: jax.Array, legal: jax.Array, deterministic: bool = True) -> jax.Array:
-        """features: float32 [T, B, H]; legal: bool [T, B, A]. Returns logits [T, B, A], illegal actions at -1e10."""
+        """features: float32 [T, B, H]; legal: bool [T, B, A]. Returns logits [T, B, A], illegal
+        actions at -1e10."""
         x = features
         for dense in self.decoder:
             x = self.dropout(self.activation(dense(x)), deterministic=deterministic)
         return jnp.where(legal, self.logits(x), ILLEGAL_LOGIT)
 
     def __call__(
-        self, carry: LSTMCarry, obs: jax.Array, legal: jax.Array, reset: jax.Array, deterministic: bool = True
+        self,
+        carry: LSTMCarry,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        deterministic: bool = True,
     ) -> tuple[LSTMCarry, jax.Array]:
-        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A]). `deterministic=False` needs a
-        `dropout` rng."""
+        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A]).
+        `deterministic=False` needs a `dropout` rng."""
         carry, features = self.features(carry, obs, reset)
         return carry, self.head(features, legal, deterministic)
 
@@ -253,17 +300,25 @@ class ActorCritic(nn.Module):
     def __call__(
         self, carry: LSTMCarry, obs: jax.Array, legal: jax.Array, reset: jax.Array
     ) -> tuple[LSTMCarry, jax.Array, jax.Array]:
-        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A], value [T, B])."""
+        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A], value [T,
+        B])."""
         carry, features = self.actor.features(carry, obs, reset)
         return carry, self.actor.head(features, legal), self.critic(features)
 
 
 def initial_carry(config: NetworkConfig, batch: int) -> LSTMCarry:
-    """The all-zero carry of `batch` rows: for each LSTM layer (cell, hidden), each float32 [batch, H]."""
+    """The all-zero carry of `batch` rows: for each LSTM layer (cell, hidden), each float32 [batch,
+    H]."""
     return tuple((jnp.zeros((batch, w)), jnp.zeros((batch, w))) for w in config.lstm)
 
 
-def init_params(module: nn.Module, key: jax.Array, config: NetworkConfig, obs_size: int, num_actions: int) -> Any:
+def init_params(
+    module: nn.Module, key: jax.Array, config: NetworkConfig, obs_size: int, num_actions: int
+) -> Any:
     """Freshly initialised parameters of an `Actor` or `ActorCritic`."""
-    obs, legal, reset = jnp.zeros((1, 1, obs_size)), jnp.ones((1, 1, num_actions), bool), jnp.zeros((1, 1), bool)
+    obs, legal, reset = (
+        jnp.zeros((1, 1, obs_size)),
+        jnp.ones((1, 1, num_actions), bool),
+        jnp.zeros((1, 1), bool),
+    )
     return module.init(key, initial_carry(config, 1), obs, legal, reset)["params"]

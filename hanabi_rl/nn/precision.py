@@ -1,7 +1,9 @@
-"""Mixed precision: matrix products of bfloat16 numbers where the hardware is faster at them, all else in float32.
+"""Mixed precision: matrix products of bfloat16 numbers where the hardware is faster at them, all
+else in float32.
 
-Parameters, the sums inside a product and its result, layer norms, the softmax, losses, gradients, the optimiser and an
-LSTM's cell state are float32 either way; a product's two factors alone are rounded to bfloat16 (8 bits of precision).
+Parameters, the sums inside a product and its result, layer norms, the softmax, losses, gradients,
+the optimiser and an LSTM's cell state are float32 either way; a product's two factors alone are
+rounded to bfloat16 (8 bits of precision).
 """
 
 import functools
@@ -18,8 +20,8 @@ CPU_FLAGS = {"amx_bf16", "avx512_bf16"}  # there: instructions that multiply bfl
 
 
 def factor_dtype(precision: Precision) -> Any:
-    """What the factors of a product are rounded to; `auto` is bfloat16 on a GPU, on a TPU, and on a CPU that has
-    instructions for it."""
+    """What the factors of a product are rounded to; `auto` is bfloat16 on a GPU, on a TPU, and on a
+    CPU that has instructions for it."""
     if precision == "auto":
         precision = "bfloat16" if _multiplies_bfloat16() else "float32"
     return {"float32": jnp.float32, "bfloat16": jnp.bfloat16}[precision]
@@ -35,7 +37,8 @@ def _multiplies_bfloat16() -> bool:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def product(x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
-    """x [..., D] times kernel [D, F] as float32 [..., F], both factors rounded to `dtype`, in the gradients too."""
+    """x [..., D] times kernel [D, F] as float32 [..., F], both factors rounded to `dtype`, in the
+    gradients too."""
     return dot(x.astype(dtype), kernel.astype(dtype))
 
 
@@ -61,14 +64,18 @@ def dot(x: jax.Array, kernel: jax.Array) -> jax.Array:
 def dot_transposed(d_out: jax.Array, kernel: jax.Array) -> jax.Array:
     """d_out [..., F] times the transpose of kernel [D, F], summed and returned in float32 [..., D].
 
-    Not `kernel.T`, nor an einsum: XLA's CPU backend then multiplies in float32 inside a loop (docs/performance.md).
+    Not `kernel.T`, nor an einsum: XLA's CPU backend then multiplies in float32 inside a loop
+    (docs/performance.md).
     """
     last = (((d_out.ndim - 1,), (1,)), ((), ()))
     return jax.lax.dot_general(d_out, kernel, last, preferred_element_type=jnp.float32)
 
 
 def kernel_gradient(x: jax.Array, d_out: jax.Array) -> jax.Array:
-    """The gradient float32 [D, F] of a kernel, from its inputs [..., D] and the gradient of its outputs [..., F]."""
-    if x.dtype == jnp.float32:  # XLA's CPU backend wants float32 flat, and bfloat16 not (docs/performance.md)
+    """The gradient float32 [D, F] of a kernel, from its inputs [..., D] and the gradient of its
+    outputs [..., F]."""
+    if (
+        x.dtype == jnp.float32
+    ):  # XLA's CPU backend wants float32 flat, and bfloat16 not (docs/performance.md)
         x, d_out = x.reshape(-1, x.shape[-1]), d_out.reshape(-1, d_out.shape[-1])
     return jnp.einsum("...d,...f->df", x, d_out, preferred_element_type=jnp.float32)

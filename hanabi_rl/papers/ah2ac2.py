@@ -12,8 +12,8 @@ class PaperBehaviour(NamedTuple):
     communicativeness: float
 
 
-# Table 10 (metrics of Canaan et al.): players -> who -> figures, on all of the paper's games. HP1 to HP4 are its human
-# proxies. Its exact definitions are not public, so ours need not be the same.
+# Table 10 (metrics of Canaan et al.): players -> who -> figures, on all of the paper's games. HP1
+# to HP4 are its human proxies. Its exact definitions are not public, so ours need not be the same.
 BEHAVIOUR = {
     2: {
         "human games": PaperBehaviour(0.44, 0.47),
@@ -38,7 +38,8 @@ class PublishedRow(NamedTuple):
     """Nats per seat and timestep on the authors' held-out human games."""
 
 
-# AH2AC2 (arXiv 2506.21490), Table 4; the last two rows of each are not limited to 1,000 games of data.
+# AH2AC2 (arXiv 2506.21490), Table 4; the last two rows of each are not limited to 1,000 games of
+# data.
 LEADERBOARD: dict[int, tuple[PublishedRow, ...]] = {
     2: (
         PublishedRow("OBL (L4)", 21.04, 22, 1.33),
@@ -63,7 +64,8 @@ LEADERBOARD: dict[int, tuple[PublishedRow, ...]] = {
 
 
 class PaperAblation(NamedTuple):
-    """One weight's row of AH2AC2's Tables 12 and 13 (two players): of 5,000 self-play games, and on its test games."""
+    """One weight's row of AH2AC2's Tables 12 and 13 (two players): of 5,000 self-play games, and on
+    its test games."""
 
     perfect: int
     minimum: int
@@ -71,7 +73,8 @@ class PaperAblation(NamedTuple):
     accuracy: float
 
 
-# Tables 12 and 13, by KL weight. Table 12's count of zero scores is not legible for weights 0.3 and 0.5.
+# Tables 12 and 13, by KL weight. Table 12's count of zero scores is not legible for weights 0.3 and
+# 0.5.
 ABLATION = {
     0.0: PaperAblation(143, 13, 7.385, 0.327),
     0.01: PaperAblation(247, 14, 1.369, 0.433),

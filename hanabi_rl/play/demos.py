@@ -1,4 +1,5 @@
-"""Games of our own bots with themselves, generated once, then cached: what is cloned where no data is at hand."""
+"""Games of our own bots with themselves, generated once, then cached: what is cloned where no data
+is at hand."""
 
 from __future__ import annotations
 
@@ -17,10 +18,13 @@ from hanabi_rl.data.layout import pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 
-DECK_STREAM = 4  # beside evaluation's purposes 1-3: demo decks are never those a model is selected or reported on
+# beside evaluation's purposes 1-3: demo decks are never those a model is selected or reported on
+DECK_STREAM = 4
 
 
-def demo_games(rules: Rules, bot: str = "convention", num_games: int = 1000, seed: int = 0) -> Games:
+def demo_games(
+    rules: Rules, bot: str = "convention", num_games: int = 1000, seed: int = 0
+) -> Games:
     """`num_games` games of `bot:<bot>` with itself, from the cache where it has them.
 
     Raises ValueError for an unknown bot or fewer than one game.
@@ -30,14 +34,17 @@ def demo_games(rules: Rules, bot: str = "convention", num_games: int = 1000, see
         try:
             return load_games(path)
         except GameDataError as error:
-            warnings.warn(f"the cached games are damaged and are generated again: {error}", stacklevel=2)
+            warnings.warn(
+                f"the cached games are damaged and are generated again: {error}", stacklevel=2
+            )
     games = generate(rules, bot, num_games, seed)
     save_games(path, games)
     return games
 
 
 def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
-    """Where the cache keeps these games, by bot, its version, players, games, seed and a hash of the rules."""
+    """Where the cache keeps these games, by bot, its version, players, games, seed and a hash of
+    the rules."""
     from hanabi_rl.agents.bots.registry import bot_version
 
     rules_hash = hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:8]
@@ -52,7 +59,8 @@ def cache_folder() -> Path:
 
 
 def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
-    """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with the shorter one."""
+    """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with
+    the shorter one."""
     # Imported here, against the direction of the rooms: a demonstration is an evaluated game.
     from hanabi_rl.agents.bots.registry import make_bot
     from hanabi_rl.play.episodes import play_games
@@ -60,10 +68,14 @@ def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
     if num_games < 1:
         raise ValueError(f"expected at least one game, got num_games={num_games}")
     ordered = np.array(full_deck(rules), np.uint8)
-    decks = np.random.default_rng([DECK_STREAM, seed]).permuted(np.tile(ordered, (num_games, 1)), axis=1)
+    decks = np.random.default_rng([DECK_STREAM, seed]).permuted(
+        np.tile(ordered, (num_games, 1)), axis=1
+    )
     line_up = (make_bot(bot, rules),) * rules.num_players
     records = play_games(line_up, rules, decks)
-    moves = [actions[:length] for actions, length in zip(records.actions, records.length, strict=True)]
+    moves = [
+        actions[:length] for actions, length in zip(records.actions, records.length, strict=True)
+    ]
     return Games(
         rules=rules,
         decks=decks,

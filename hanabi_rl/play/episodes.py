@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 DEFAULT_CHUNK = 256
 _GAMES_PER_TABLE = 32  # that one compiled call may play; bounds its memory
 
-# Deck sets live in separate seed spaces: the decks a model was chosen on can never be the ones it is reported on.
+# Deck sets live in separate seed spaces: the decks a model was chosen on can never be the ones it
+# is reported on.
 _PURPOSES = {"selection": 1, "report": 2, "kl": 3}
 Purpose = Literal["selection", "report", "kl"]
 
@@ -31,8 +32,10 @@ Purpose = Literal["selection", "report", "kl"]
 class GameRecords(NamedTuple):
     """Finished games as NumPy arrays (N games, D cards, T = `rules.max_turns`).
 
-    decks: uint8[N, D] card ids, top card first. actions: int32[N, T], the mover's action, no-op after the end.
-    length: int32[N] turns. score: int32[N], 0 where every life was lost. points: int32[N], cards on the fireworks
+    decks: uint8[N, D] card ids, top card first. actions: int32[N, T], the mover's action, no-op
+        after the end.
+    length: int32[N] turns. score: int32[N], 0 where every life was lost. points: int32[N], cards on
+        the fireworks
     whether or not the lives were lost. lives: int32[N] left at the end.
     """
 
@@ -44,10 +47,14 @@ class GameRecords(NamedTuple):
     lives: np.ndarray
 
 
-def evaluation_decks(rules: Rules, num_games: int, seed: int, purpose: Purpose = "report") -> np.ndarray:
-    """Shuffled decks uint8[num_games, deck_size], a function of (purpose, seed) and the deck's index alone.
+def evaluation_decks(
+    rules: Rules, num_games: int, seed: int, purpose: Purpose = "report"
+) -> np.ndarray:
+    """Shuffled decks uint8[num_games, deck_size], a function of (purpose, seed) and the deck's
+    index alone.
 
-    A longer set begins with the shorter one. Raises ValueError for an unknown purpose or fewer than one game.
+    A longer set begins with the shorter one. Raises ValueError for an unknown purpose or fewer than
+    one game.
     """
     if purpose not in _PURPOSES:
         raise ValueError(f"expected purpose to be one of {sorted(_PURPOSES)}, got {purpose!r}")
@@ -70,22 +77,28 @@ def play_games(
 ) -> GameRecords:
     """Plays every deck of `decks` (integer[N, deck_size]) to its end and returns the records.
 
-    `policies` has one policy a seat; with `seating` (int[P], or int[N, P] for each game its own), policy i sits at seat
-    `seating[i]`; all seatings share one compiled function. A policy object given twice is called once, on the rows of
-    all its seats. Every policy is called on every turn, idle seats included. Greedy without a `key`; with one, game i's
-    turn t samples from `fold_in(fold_in(key, key_index[i]), t)` (`key_index` is int[N], by default 0 to N - 1), so
-    that the records do not depend on `chunk_size`, the games played at once. Where one ends the next begins.
-    Raises ValueError for a wrong number of policies, a seating that is no permutation, or policies for other rules.
+    `policies` has one policy a seat; with `seating` (int[P], or int[N, P] for each game its own),
+    policy i sits at seat `seating[i]`; all seatings share one compiled function. A policy object
+    given twice is called once, on the rows of all its seats. Every policy is called on every turn,
+    idle seats included. Greedy without a `key`; with one, game i's turn t samples from
+    `fold_in(fold_in(key, key_index[i]), t)` (`key_index` is int[N], by default 0 to N - 1), so that
+    the records do not depend on `chunk_size`, the games played at once. Where one ends the next
+    begins. Raises ValueError for a wrong number of policies, a seating that is no permutation, or
+    policies for other rules.
     """
     _check_lineup(policies, rules)
     decks = np.asarray(decks, np.uint8)
     if decks.ndim != 2 or decks.shape[1] != rules.deck_size or len(decks) == 0:
-        raise ValueError(f"expected decks [N, {rules.deck_size}] with N >= 1, got shape {decks.shape}")
+        raise ValueError(
+            f"expected decks [N, {rules.deck_size}] with N >= 1, got shape {decks.shape}"
+        )
     total = len(decks)
     seating = _seat_every_game(seating, rules, total)
     key_index = np.arange(total) if key_index is None else np.asarray(key_index)
     distinct, slots = group_identical(policies)
-    tables = min(chunk_size, -(-total // 8) * 8)  # a round number: similar numbers of games share a compiled function
+    tables = min(
+        chunk_size, -(-total // 8) * 8
+    )  # a round number: similar numbers of games share a compiled function
     size = tables
     while size < min(total, tables * _GAMES_PER_TABLE):
         size *= 2
@@ -97,14 +110,23 @@ def play_games(
         count = min(size, total - first)
         keys = None if key is None else _game_keys(key, key_index[index])
         records = _play_chunk(
-            distinct, decks[index], seating[index], keys, np.int32(count), rules=rules, slots=slots, tables=tables
+            distinct,
+            decks[index],
+            seating[index],
+            keys,
+            np.int32(count),
+            rules=rules,
+            slots=slots,
+            tables=tables,
         )
         chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return GameRecords(decks=decks, **fields)
 
 
-def group_identical(policies: tuple[Policy, ...]) -> tuple[tuple[Policy, ...], tuple[tuple[int, ...], ...]]:
+def group_identical(
+    policies: tuple[Policy, ...],
+) -> tuple[tuple[Policy, ...], tuple[tuple[int, ...], ...]]:
     """The distinct objects among `policies`, and for each the positions it holds."""
     distinct: list[Policy] = []
     slots: list[list[int]] = []
@@ -143,24 +165,34 @@ def _play_chunk(
 ) -> dict[str, jax.Array]:
     """Plays the first `count` of `decks` [M, D], at most `tables` at a time.
 
-    `slots[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats in each game, `keys` [M]
-    the games' own. Returns the fields of `GameRecords` but the decks, [M, ...].
+    `slots[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats in
+    each game, `keys` [M] the games' own. Returns the fields of `GameRecords` but the decks, [M,
+    ...].
     """
     size = len(decks)
-    order = np.concatenate(slots)  # a policy's rows are all tables at its first position, then at its next
+    order = np.concatenate(
+        slots
+    )  # a policy's rows are all tables at its first position, then at its next
 
     def play_turn(play: _Play) -> _Play:
-        seats = seating[play.game]  # a table without a game gets the last one's: its moves are not used
+        seats = seating[
+            play.game
+        ]  # a table without a game gets the last one's: its moves are not used
         playing, player = play.game < size, game.current_player(play.state)
-        # `observe_seat` rather than indexing `observe`: XLA's gather takes ten times as long on a CPU.
-        rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * rules.num_players), play.state.without_deck())
+        # `observe_seat` rather than indexing `observe`: XLA's gather takes ten times as long on a
+        # CPU.
+        rows = jax.tree.map(
+            lambda leaf: jnp.concatenate([leaf] * rules.num_players), play.state.without_deck()
+        )
         obs = observe_seat(rules, rows, seats[:, order].T.reshape(-1))
         legal = game.legal_actions(rules, play.state)
         carries, logits, first = [], jnp.zeros((tables, rules.num_moves)), 0
         for policy, carry, held in zip(policies, play.carries, slots, strict=True):
             allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
             last = first + len(allowed)
-            carry, of_rows = policy.step(carry, obs[first:last], allowed, jnp.tile(play.turn == 0, len(held)))
+            carry, of_rows = policy.step(
+                carry, obs[first:last], allowed, jnp.tile(play.turn == 0, len(held))
+            )
             carries.append(carry)
             first = last
             # Only the mover's logits matter: elsewhere the no-op is the only legal action.
@@ -170,11 +202,16 @@ def _play_chunk(
         state, _, over = game.step(rules, play.state, jnp.where(playing, action, rules.noop))
         ended = playing & (over | (play.turn + 1 == rules.max_turns))
         played = play._replace(
-            turn=play.turn + 1, state=state, carries=tuple(carries), records=record(play, action, state, ended)
+            turn=play.turn + 1,
+            state=state,
+            carries=tuple(carries),
+            records=record(play, action, state, ended),
         )
         return jax.lax.cond(ended.any(), lambda: next_games(played, ended), lambda: played)
 
-    def record(play: _Play, action: jax.Array, state: State, ended: jax.Array) -> dict[str, jax.Array]:
+    def record(
+        play: _Play, action: jax.Array, state: State, ended: jax.Array
+    ) -> dict[str, jax.Array]:
         at_end = {
             "length": play.turn + 1,
             "score": game.score(rules, state),
@@ -182,8 +219,13 @@ def _play_chunk(
             "lives": state.life_tokens.astype(jnp.int32),
         }
         where = jnp.where(ended, play.game, size)
-        records = {name: play.records[name].at[where].set(value, mode="drop") for name, value in at_end.items()}
-        return records | {"actions": play.records["actions"].at[play.game, play.turn].set(action, mode="drop")}
+        records = {
+            name: play.records[name].at[where].set(value, mode="drop")
+            for name, value in at_end.items()
+        }
+        return records | {
+            "actions": play.records["actions"].at[play.game, play.turn].set(action, mode="drop")
+        }
 
     def next_games(play: _Play, ended: jax.Array) -> _Play:
         following = play.dealt + jnp.cumsum(ended) - 1
@@ -202,7 +244,9 @@ def _play_chunk(
         turn=jnp.zeros(tables, jnp.int32),
         dealt=jnp.minimum(count, tables),
         state=game.deal(rules, decks[:tables]),
-        carries=tuple(p.init_carry(tables * len(held)) for p, held in zip(policies, slots, strict=True)),
+        carries=tuple(
+            p.init_carry(tables * len(held)) for p, held in zip(policies, slots, strict=True)
+        ),
         records={
             **{name: jnp.zeros(size, jnp.int32) for name in ("length", "score", "points", "lives")},
             "actions": jnp.full((size, rules.max_turns), rules.noop, jnp.int32),
@@ -212,26 +256,33 @@ def _play_chunk(
 
 
 def _of_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
-    """The rows [n, ...] of `values` [n, P, ...] that belong to `seat` int32[n], without a gather."""
+    """The rows [n, ...] of `values` [n, P, ...] that belong to `seat` int32[n], without a
+    gather."""
     chosen = values[:, 0]
     for other in range(1, values.shape[1]):
         chosen = jnp.where((seat == other)[:, None], values[:, other], chosen)
     return chosen
 
 
-def step_seats(policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
-    """One call for the S seats of each game that a policy holds: the rows of its carry are game by game.
+def step_seats(
+    policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
+) -> tuple[Any, jax.Array]:
+    """One call for the S seats of each game that a policy holds: the rows of its carry are game by
+    game.
 
     obs float32[n, S, O], legal bool[n, S, A], reset bool[] -> new carry, logits float32[n, S, A].
     """
     num_games, seats = obs.shape[:2]
     rows = num_games * seats
-    carry, logits = policy.step(carry, obs.reshape(rows, -1), legal.reshape(rows, -1), jnp.broadcast_to(reset, (rows,)))
+    carry, logits = policy.step(
+        carry, obs.reshape(rows, -1), legal.reshape(rows, -1), jnp.broadcast_to(reset, (rows,))
+    )
     return carry, logits.reshape(num_games, seats, -1)
 
 
 def _choose(logits: jax.Array, keys: jax.Array | None, turn: jax.Array) -> jax.Array:
-    """Greedy actions int32[n] of logits [n, A], or samples with each game's own key [n] and turn int32[n]."""
+    """Greedy actions int32[n] of logits [n, A], or samples with each game's own key [n] and turn
+    int32[n]."""
     if keys is None:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     turn_keys = jax.vmap(jax.random.fold_in)(keys, turn)
@@ -251,12 +302,18 @@ def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
             raise ValueError(f"policy {position} plays {policy.rules}, expected {rules}")
 
 
-def _seat_every_game(seating: Sequence[int] | np.ndarray | None, rules: Rules, total: int) -> np.ndarray:
+def _seat_every_game(
+    seating: Sequence[int] | np.ndarray | None, rules: Rules, total: int
+) -> np.ndarray:
     """The seating as int32[total, P]; by default position i sits at seat i."""
     players = rules.num_players
     seats = np.asarray(range(players) if seating is None else seating, np.int32)
     if seats.shape not in ((players,), (total, players)):
-        raise ValueError(f"expected a seating [{players}] or [{total}, {players}], got shape {seats.shape}")
+        raise ValueError(
+            f"expected a seating [{players}] or [{total}, {players}], got shape {seats.shape}"
+        )
     if (np.sort(seats, axis=-1) != np.arange(players)).any():
-        raise ValueError(f"expected a seating that permutes the {players} seats, got {seats.tolist()}")
+        raise ValueError(
+            f"expected a seating that permutes the {players} seats, got {seats.tolist()}"
+        )
     return np.broadcast_to(seats, (total, players))

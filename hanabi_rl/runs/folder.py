@@ -1,7 +1,8 @@
 """A run's folder: its name, who may write in it, config.json, summary.json, and how it stops.
 
-In `runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`, `metrics.jsonl`, `tensorboard/`,
-`checkpoints/<step>/`, `policy/` (the best), `policy-latest/`, `summary.json` and plots.
+In `runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`, `metrics.jsonl`,
+`tensorboard/`, `checkpoints/<step>/`, `policy/` (the best), `policy-latest/`, `summary.json` and
+plots.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from hanabi_rl.storage.files import read_json, to_json, write_json
 
 FORMAT_VERSION = 1
 LOCK = ".lock"
-_WRITTEN_BY_RUNS = ("config.json", "checkpoints", "metrics.jsonl", "policy", "policy-latest", "summary.json")
+_WRITTEN_BY_RUNS = (
+    "config.json",
+    "checkpoints",
+    "metrics.jsonl",
+    "policy",
+    "policy-latest",
+    "summary.json",
+)
 _PACKAGES = ("hanabi-rl", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -46,10 +54,14 @@ def create_run(
         held = [name for name in _WRITTEN_BY_RUNS if (run_dir / name).exists()]
         if "config.json" in held:
             raise ValueError(
-                f"--run-dir {run_dir} already holds a run: add --resume to continue it, or name a new folder"
+                f"--run-dir {run_dir} already holds a run: add --resume to continue it, or name a "
+                "new folder"
             )
         if held:
-            raise ValueError(f"--run-dir {run_dir}: expected a new folder, got one with {', '.join(held)} of some run")
+            raise ValueError(
+                f"--run-dir {run_dir}: expected a new folder, got one with {', '.join(held)} of "
+                "some run"
+            )
         run_dir.mkdir(parents=True, exist_ok=True)
         return run_dir
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -66,7 +78,8 @@ def create_run(
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Holds the run's folder for this process alone. The lock dies with its process, however that ends; the file stays.
+    """Holds the run's folder for this process alone. The lock dies with its process, however that
+    ends; the file stays.
 
     Raises:
         ValueError: where another process holds it, or nothing can be written there.
@@ -74,18 +87,23 @@ def locked(run_dir: Path) -> Iterator[None]:
     try:
         file = (run_dir / LOCK).open("a+")
     except OSError as error:
-        raise ValueError(f"{run_dir}: expected a run's folder that can be written to, got: {error}") from error
+        raise ValueError(
+            f"{run_dir}: expected a run's folder that can be written to, got: {error}"
+        ) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
             raise ValueError(
-                f"{run_dir}: another run is at work there ({file.read().strip() or 'just started'}): "
+                f"{run_dir}: another run is at work there "
+                f"({file.read().strip() or 'just started'}): "
                 "wait for it, stop it, or name another --run-dir"
             ) from error
         except OSError as error:  # some network file systems
-            warnings.warn(f"{run_dir} cannot be locked, so do not start two runs in it: {error}", stacklevel=3)
+            warnings.warn(
+                f"{run_dir} cannot be locked, so do not start two runs in it: {error}", stacklevel=3
+            )
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
@@ -109,8 +127,8 @@ def read_config(run_dir: Path, *, algo: str | None = None) -> dict[str, Any]:
     """The `config` that `write_config` stored in `run_dir`.
 
     Raises:
-        ValueError: where `run_dir` holds no run, one of another format, or (where `algo` is given) of another
-            algorithm.
+        ValueError: where `run_dir` holds no run, one of another format, or (where `algo` is given)
+            of another algorithm.
     """
     path = run_dir / "config.json"
     if not path.exists():
@@ -126,8 +144,11 @@ def read_config(run_dir: Path, *, algo: str | None = None) -> dict[str, Any]:
     return dict(record["config"])
 
 
-def check_resumable(saved: Mapping[str, Any], given: Mapping[str, Any], *, may_differ: Collection[str]) -> None:
-    """Checks that a resumed run keeps its config; only the fields in `may_differ` (dots for nesting) may change.
+def check_resumable(
+    saved: Mapping[str, Any], given: Mapping[str, Any], *, may_differ: Collection[str]
+) -> None:
+    """Checks that a resumed run keeps its config; only the fields in `may_differ` (dots for
+    nesting) may change.
 
     Raises:
         ValueError: naming each other field that differs, with both values.
@@ -146,7 +167,11 @@ def check_resumable(saved: Mapping[str, Any], given: Mapping[str, Any], *, may_d
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in config.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= (
+            _flatten(value, f"{prefix}{key}.")
+            if isinstance(value, Mapping)
+            else {f"{prefix}{key}": value}
+        )
     return flat
 
 
@@ -157,18 +182,33 @@ def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
 
 def versions() -> dict[str, str]:
     """Python's version and those of the packages that decide a result."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {"python": platform.python_version()} | {
+        name: importlib.metadata.version(name) for name in _PACKAGES
+    }
 
 
 def source_commit() -> str | None:
-    """The commit of the checkout this package runs from, `-dirty` added where tracked files differ; None outside
-    one."""
+    """The commit of the checkout this package runs from, `-dirty` added where tracked files differ;
+    None outside one."""
     checkout = Path(__file__).resolve().parents[1]
-    if not (checkout / ".git").exists():  # installed: a repository further up would be somebody else's
+    if not (
+        checkout / ".git"
+    ).exists():  # installed: a repository further up would be somebody else's
         return None
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = [
+        "git",
+        "-C",
+        str(checkout),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=30
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -179,7 +219,8 @@ class GracefulStop:
         with GracefulStop() as stop:
             while step < total and not stop.requested:
                 ...
-            checkpointer.save(...)            # still inside: a signal here must not cut the save short
+            checkpointer.save(...)            # still inside: a signal here must not cut the save
+            short
         sys.exit(stop.exit_code)              # 0, 130 after Ctrl-C, 143 after SIGTERM
 
     A second Ctrl-C raises KeyboardInterrupt at once. Main thread only, as Python's signals are.
@@ -205,7 +246,10 @@ class GracefulStop:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
@@ -215,4 +259,8 @@ class GracefulStop:
             raise KeyboardInterrupt
         self._signal = self._signal or number
         # Not print: a signal may arrive while the same stream is being written.
-        os.write(2, b"\nStopping after this update and saving; Ctrl-C again stops at once without saving.\n")
+        os.write(
+            2,
+            b"\nStopping after this update and saving; Ctrl-C again stops at once without "
+            b"saving.\n",
+        )

@@ -1,4 +1,5 @@
-"""What every training script does around its learner: the run folder, metrics, checkpoints, and stopping."""
+"""What every training script does around its learner: the run folder, metrics, checkpoints, and
+stopping."""
 
 import dataclasses
 import sys
@@ -24,7 +25,9 @@ class Stopped(Exception):  # noqa: N818 - a request, not an error
     """A signal asked for the run to end; its state is saved. Carries the exit code."""
 
     def __init__(self, run_dir: Path, exit_code: int) -> None:
-        super().__init__(f"Stopped and saved in {run_dir}; continue with --resume --run-dir {run_dir}")
+        super().__init__(
+            f"Stopped and saved in {run_dir}; continue with --resume --run-dir {run_dir}"
+        )
         self.exit_code = exit_code
 
 
@@ -49,15 +52,26 @@ class Session:
         if self.tracker is not None:
             self.tracker.log(step, metrics)
 
-    def save(self, step: int, state: Any, *, loader: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+    def save(
+        self, step: int, state: Any, *, loader: Mapping[str, Any], metrics: Mapping[str, float]
+    ) -> None:
         """Writes a checkpoint; see `Checkpointer.save`."""
         if self.checkpoints is not None:
             self.checkpoints.save(step, state, loader=loader, metrics=metrics)
 
-    def keep(self, name: str, policy: NetworkPolicy, *, algorithm: str, step: int, score: float | None) -> None:
+    def keep(
+        self, name: str, policy: NetworkPolicy, *, algorithm: str, step: int, score: float | None
+    ) -> None:
         """Writes a policy folder of the run."""
         if self.checkpoints is not None:
-            save_policy(self.run_dir / name, policy, algorithm=algorithm, step=step, score=score, greedy=True)
+            save_policy(
+                self.run_dir / name,
+                policy,
+                algorithm=algorithm,
+                step=step,
+                score=score,
+                greedy=True,
+            )
 
     def stop_requested(self) -> bool:
         """Whether a signal came, to this host or another. Hosts must ask at the same time."""
@@ -72,10 +86,15 @@ class Session:
         return parallel.largest_of_hosts(self.stop.exit_code)
 
     def check_finite(self, update: str, metrics: Mapping[str, Any]) -> None:
-        """Raises `NotFiniteError` where a checked metric of this update is not: call it before anything is kept."""
+        """Raises `NotFiniteError` where a checked metric of this update is not: call it before
+        anything is kept."""
         if (term := first_not_finite(metrics)) is not None:
             last = None if self.checkpoints is None else self.checkpoints.latest_step()
-            kept = "there is no checkpoint yet" if last is None else f"the last good checkpoint, {last}, is kept"
+            kept = (
+                "there is no checkpoint yet"
+                if last is None
+                else f"the last good checkpoint, {last}, is kept"
+            )
             raise NotFiniteError(
                 f"{self.run_dir}: expected a finite {term} in {update}, got {metrics[term]}: "
                 f"the update was not applied, and {kept}"
@@ -84,14 +103,16 @@ class Session:
 
 @contextmanager
 def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Path]:
-    """The run's folder, held for this process alone: a new one with its config.json, or with --resume the one that is
-    there. The first host opens it, the others are told its name.
+    """The run's folder, held for this process alone: a new one with its config.json, or with
+    --resume the one that is there. The first host opens it, the others are told its name.
 
     Raises:
         ValueError: where the folder holds another run, is in use, or cannot be written to.
     """
     with ExitStack() as stack:
-        yield parallel.on_first_host(lambda: stack.enter_context(_held_run_dir(algo, config, num_players)))
+        yield parallel.on_first_host(
+            lambda: stack.enter_context(_held_run_dir(algo, config, num_players))
+        )
 
 
 @contextmanager
@@ -103,13 +124,17 @@ def _held_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Pa
         run_dir = given
     else:
         preset = config.preset or "default"
-        run_dir = create_run(algo, num_players=num_players, preset=preset, seed=config.seed, run_dir=given)
+        run_dir = create_run(
+            algo, num_players=num_players, preset=preset, seed=config.seed, run_dir=given
+        )
     with locked(run_dir):
         finish_replacements(run_dir)
         if config.resume:
             check_saved_config(config, run_dir, algo=algo, may_differ=MAY_DIFFER_ON_RESUME)
         else:
-            create_run(algo, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir)  # still free?
+            create_run(
+                algo, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir
+            )  # still free?
             write_config(run_dir, to_dict(config), algo=algo, seed=config.seed)
         yield run_dir
 
@@ -125,7 +150,8 @@ def open_session(
     params_path: str,
     best_metric: str,
 ) -> Iterator[Session]:
-    """Metrics, checkpoints and signals of a training loop, restored where `run_dir` already holds checkpoints.
+    """Metrics, checkpoints and signals of a training loop, restored where `run_dir` already holds
+    checkpoints.
 
     Args:
         algo: the algorithm's name, for the policies in the checkpoints.
@@ -149,7 +175,11 @@ def open_session(
                 )
             )
         restored = parallel.on_first_host(
-            lambda: checkpoints.restore(template) if checkpoints and checkpoints.latest_step() is not None else None
+            lambda: (
+                checkpoints.restore(template)
+                if checkpoints and checkpoints.latest_step() is not None
+                else None
+            )
         )
         if parallel.host() == 0:
             tracker = stack.enter_context(
@@ -162,7 +192,9 @@ def open_session(
                 )
             )
         stop = stack.enter_context(GracefulStop())
-        session = Session(run_dir=run_dir, tracker=tracker, checkpoints=checkpoints, stop=stop, restored=restored)
+        session = Session(
+            run_dir=run_dir, tracker=tracker, checkpoints=checkpoints, stop=stop, restored=restored
+        )
         yield session
         session.stop_if_asked()  # a signal that came after the last save was answered
 
@@ -173,7 +205,8 @@ def per_seed(
     shown: dict[str, str],
     pooled: Callable[[C, list[Path]], str] | None = None,
 ) -> int:
-    """Runs every seed of a config, one after another, and prints a table over them. Returns the exit code.
+    """Runs every seed of a config, one after another, and prints a table over them. Returns the
+    exit code.
 
     Args:
         config: with `seeds`, or one `seed`.
@@ -202,15 +235,22 @@ def _seed_configs(config: C) -> Iterator[C]:
         yield dataclasses.replace(config, seed=seed, seeds=(), run_dir=run_dir)
 
 
-def _seed_table(seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: dict[str, str]) -> str:
+def _seed_table(
+    seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: dict[str, str]
+) -> str:
     """One line a seed, then the mean and its standard error over seeds."""
     columns = {title: [float(s[key]) for s in summaries] for key, title in shown.items()}
     width = max(len(t) for t in columns) + 2
     lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in columns)]
     for i, seed in enumerate(seeds):
-        lines.append(str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values()))
+        lines.append(
+            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values())
+        )
     means = {title: sum(v) / len(v) for title, v in columns.items()}
     lines.append("mean".ljust(8) + "".join(f"{m:{width}.4g}" for m in means.values()))
-    errors = [(sum((x - means[title]) ** 2 for x in v) / (len(v) - 1) / len(v)) ** 0.5 for title, v in columns.items()]
+    errors = [
+        (sum((x - means[title]) ** 2 for x in v) / (len(v) - 1) / len(v)) ** 0.5
+        for title, v in columns.items()
+    ]
     lines.append("s.e.".ljust(8) + "".join(f"{e:{width}.2g}" for e in errors))
     return "\n".join(lines)

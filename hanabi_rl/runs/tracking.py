@@ -1,5 +1,5 @@
-"""What a run tells the outside while it trains: metrics on disk, and stages and progress on the terminal. Host side
-only."""
+"""What a run tells the outside while it trains: metrics on disk, and stages and progress on the
+terminal. Host side only."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ def announce_stage(index: int, total: int, title: str) -> None:
 class Tracker:
     """Writes a run's metrics: `metrics.jsonl`, TensorBoard, and optionally Weights & Biases.
 
-    Each line of `metrics.jsonl` is one JSON object, `step` first, then `wall_s` (seconds this run has trained, earlier
-    sessions included), then the metrics; a value that is not finite is null. A line is on its way to disk before `log`
-    returns.
+    Each line of `metrics.jsonl` is one JSON object, `step` first, then `wall_s` (seconds this run
+    has trained, earlier sessions included), then the metrics; a value that is not finite is null. A
+    line is on its way to disk before `log` returns.
 
     Args:
         run_dir: the run's folder.
-        resume_step: the step of the restored checkpoint, where the run continues: whatever was logged later is dropped.
+        resume_step: the step of the restored checkpoint, where the run continues: whatever was
+            logged later is dropped.
         tensorboard: whether to write TensorBoard's files.
-        wandb: whether to log to Weights & Biases as well (project `hanabi-rl`, the run's folder as its name).
+        wandb: whether to log to Weights & Biases as well (project `hanabi-rl`, the run's folder as
+            its name).
         config: what to show as the run's config there.
 
     Raises:
@@ -57,7 +59,11 @@ class Tracker:
         self._wandb = _start_wandb(run_dir.name, config or {}) if wandb else None
         self._file = path.open("w" if resume_step is None else "a", encoding="utf-8")
         purge_step = None if resume_step is None else resume_step + 1
-        self._tensorboard = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge_step) if tensorboard else None
+        self._tensorboard = (
+            SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge_step)
+            if tensorboard
+            else None
+        )
 
     @property
     def wall_s(self) -> float:
@@ -74,7 +80,9 @@ class Tracker:
             if np.shape(value) != ():
                 raise ValueError(f"metric {name!r}: expected a scalar, got shape {np.shape(value)}")
         plain = to_json(metrics)
-        self._file.write(json.dumps({"step": int(step), "wall_s": round(self.wall_s, 3), **plain}) + "\n")
+        self._file.write(
+            json.dumps({"step": int(step), "wall_s": round(self.wall_s, 3), **plain}) + "\n"
+        )
         self._file.flush()
         numbers = {name: value for name, value in plain.items() if isinstance(value, (int, float))}
         if self._tensorboard is not None:
@@ -95,7 +103,10 @@ class Tracker:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -116,14 +127,16 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             if number == len(lines) and not line.endswith("\n"):
                 break
             raise ValueError(
-                f"{path}, line {number}: expected a JSON object with a step, got {line.strip()[:80]!r}"
+                f"{path}, line {number}: expected a JSON object with a step, got "
+                f"{line.strip()[:80]!r}"
             ) from None
         records.append(record)
     return records
 
 
 def cut_metrics(path: Path, step: int) -> list[dict[str, Any]]:
-    """Drops the lines of a `metrics.jsonl` that were logged after `step`, atomically, and returns those kept."""
+    """Drops the lines of a `metrics.jsonl` that were logged after `step`, atomically, and returns
+    those kept."""
     if not path.exists():
         return []
     kept = [record for record in read_metrics(path) if record["step"] <= step]
@@ -135,13 +148,17 @@ def _start_wandb(name: str, config: Mapping[str, Any]) -> Any:
     try:
         import wandb
     except ImportError as error:
-        raise ValueError("--wandb needs the wandb package: pip install 'hanabi-rl[wandb]'") from error
-    return wandb.init(project="hanabi-rl", name=name, id=name, resume="allow", config=to_json(config))
+        raise ValueError(
+            "--wandb needs the wandb package: pip install 'hanabi-rl[wandb]'"
+        ) from error
+    return wandb.init(
+        project="hanabi-rl", name=name, id=name, resume="allow", config=to_json(config)
+    )
 
 
 class Progress:
-    """A progress bar on stderr with rate and time left; a plain line every `interval_s` seconds where stderr is no
-    terminal.
+    """A progress bar on stderr with rate and time left; a plain line every `interval_s` seconds
+    where stderr is no terminal.
 
         with Progress("BC", total=70, unit="epochs") as progress:
             progress.update(epoch, accuracy=0.41)
@@ -193,7 +210,9 @@ class Progress:
             self._bar.update(position - self._position)
         self._position = position
         now = time.monotonic()
-        if self._bar is None and (now - self._line_at >= self._interval_s or position >= self._total):
+        if self._bar is None and (
+            now - self._line_at >= self._interval_s or position >= self._total
+        ):
             self._line_at = now
             print(self._line(now, text), file=self._stream, flush=True)
         if not self._updated:  # the first update compiled: it would spoil the rate
@@ -202,7 +221,10 @@ class Progress:
     def _line(self, now: float, text: str) -> str:
         since, position = self._since
         rate = (self._position - position) / max(now - since, 1e-9)
-        parts = [f"{self._title}: {self._position:,}/{self._total:,} {self._unit}", f"{_brief(rate)} {self._unit}/s"]
+        parts = [
+            f"{self._title}: {self._position:,}/{self._total:,} {self._unit}",
+            f"{_brief(rate)} {self._unit}/s",
+        ]
         if rate > 0 and self._position < self._total:
             parts.append(f"{format_seconds((self._total - self._position) / rate)} left")
         return ", ".join([*parts, text] if text else parts)
@@ -216,7 +238,10 @@ class Progress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 

@@ -1,4 +1,5 @@
-"""The ablation over the KL weight: AH2AC2's Tables 12 and 13, ours beside theirs, and its curves of the KL."""
+"""The ablation over the KL weight: AH2AC2's Tables 12 and 13, ours beside theirs, and its curves of
+the KL."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class WeightResult(NamedTuple):
 def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -> str:
     """Both tables as text, one line a weight, means over its seeds."""
     lines = [
-        "Table 12: final weights in greedy self-play, and with the clone (the paper's figures in brackets)",
+        "Table 12: final weights in greedy self-play, and with the clone (the paper's figures in "
+        "brackets)",
         f"{'KL weight':<12}{'self-play':>16}{'perfect':>16}{'zero':>9}{'min':>10}{'with BC':>16}",
     ]
     for weight, runs in _by_weight(results).items():
@@ -39,27 +41,42 @@ def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -
         )
         lines.append(
             f"{weight:<12g}{_over_seeds(runs, 'selfplay_mean'):>16}{perfect:>16}"
-            f"{_mean(runs, 'selfplay_zero_share'):>9.1%}{minimum:>10}{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
+            f"{_mean(runs, 'selfplay_zero_share'):>9.1%}{minimum:>10}"
+            f"{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
         )
     first = results[0].summary
     low, high = first["bc_selfplay_ci95"]
     lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} [{low:.2f}, {high:.2f}]")
     if clone is not None:
-        lines += ["", "Table 13: on held-out games [95% over games] (the paper's figures in brackets)"]
-        lines.append(f"{'KL weight':<12}{'accuracy':>30}{'loss per timestep':>34}{'loss per decision':>19}")
+        lines += [
+            "",
+            "Table 13: on held-out games [95% over games] (the paper's figures in brackets)",
+        ]
+        lines.append(
+            f"{'KL weight':<12}{'accuracy':>30}{'loss per timestep':>34}{'loss per decision':>19}"
+        )
         for weight, runs in _by_weight(results).items():
-            lines.append(_prediction_line(f"{weight:g}", [run.prediction for run in runs], paper.ABLATION.get(weight)))
+            lines.append(
+                _prediction_line(
+                    f"{weight:g}", [run.prediction for run in runs], paper.ABLATION.get(weight)
+                )
+            )
         lines.append(_prediction_line("clone", [clone], None))
     return "\n".join(lines)
 
 
-def _prediction_line(name: str, predictions: Sequence[Prediction | None], published: paper.PaperAblation | None) -> str:
+def _prediction_line(
+    name: str, predictions: Sequence[Prediction | None], published: paper.PaperAblation | None
+) -> str:
     """Seeds are pooled game by game, so that the interval is over games."""
     read = [prediction for prediction in predictions if prediction is not None]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*read, strict=True)))
     accuracy, loss = f"{pooled.accuracy():.3f}", f"{pooled.cross_entropy_per_timestep():.3f}"
     if published:
-        accuracy, loss = f"{accuracy} ({published.accuracy:.3f})", f"{loss} ({published.loss_per_timestep:.3f})"
+        accuracy, loss = (
+            f"{accuracy} ({published.accuracy:.3f})",
+            f"{loss} ({published.loss_per_timestep:.3f})",
+        )
     return f"{name:<12}{accuracy:>30}{loss:>34}{pooled.cross_entropy().mean:>19.3f}"
 
 
@@ -72,7 +89,8 @@ def _mean(runs: Sequence[WeightResult], key: str) -> float:
 
 
 def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
-    """The mean over seeds with its standard error; of one seed, with the interval over games as half its width."""
+    """The mean over seeds with its standard error; of one seed, with the interval over games as
+    half its width."""
     values = [float(run.summary[key]) for run in runs]
     if len(values) == 1:
         low, high = runs[0].summary[key.replace("_mean", "_ci95")]
@@ -82,14 +100,19 @@ def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
 
 
 def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float] = ()) -> None:
-    """KL(BC || policy) against environment steps, a line a weight (its first seed): Figure 7, or `without` the weights
-    that hide the others, Figure 8. Nothing is drawn where no weight is left."""
+    """KL(BC || policy) against environment steps, a line a weight (its first seed): Figure 7, or
+    `without` the weights that hide the others, Figure 8. Nothing is drawn where no weight is
+    left."""
     curves = []
     for weight, runs in _by_weight(results).items():
         lines = [line for line in runs[0].metrics if line.get("kl_to_bc") is not None]
         if weight not in without and lines:
             curves.append(
-                Curve(f"{weight:g}", [line["env_steps"] for line in lines], [line["kl_to_bc"] for line in lines])
+                Curve(
+                    f"{weight:g}",
+                    [line["env_steps"] for line in lines],
+                    [line["kl_to_bc"] for line in lines],
+                )
             )
     title = "KL(BC || policy) in training"
     if curves:

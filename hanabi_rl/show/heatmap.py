@@ -15,9 +15,16 @@ _DARK_BELOW = 0.6  # share of the colour scale below which the text is white
 
 
 def plot_matrix(
-    means: np.ndarray, labels: Sequence[str], path: Path, *, title: str, max_score: int, column_label: str
+    means: np.ndarray,
+    labels: Sequence[str],
+    path: Path,
+    *,
+    title: str,
+    max_score: int,
+    column_label: str,
 ) -> None:
-    """Draws `means` float[A, A] (row: the single agent) with a colour scale from 0 to `max_score`."""
+    """Draws `means` float[A, A] (row: the single agent) with a colour scale from 0 to
+    `max_score`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -25,7 +32,10 @@ def plot_matrix(
     side = max(_CELL_INCHES * count, _LEAST_INCHES)
     longest = max(map(len, labels))
     room = 0.085 * longest + 0.6  # inches for the labels
-    figure = Figure(figsize=(side + room + 1.3, side + min(room, 0.06 * longest + 0.9) + 0.6), layout="constrained")
+    figure = Figure(
+        figsize=(side + room + 1.3, side + min(room, 0.06 * longest + 0.9) + 0.6),
+        layout="constrained",
+    )
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(means, cmap="viridis", vmin=0, vmax=max_score)
@@ -34,7 +44,9 @@ def plot_matrix(
         color = "white" if mean < _DARK_BELOW * max_score else "black"
         axes.text(column, row, f"{mean:.1f}", ha="center", va="center", color=color, fontsize=size)
     angled = longest >= _ANGLED_FROM
-    turn: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if angled else {}
+    turn: dict[str, Any] = (
+        {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if angled else {}
+    )
     axes.set_xticks(range(count), labels, fontsize=size, **turn)
     axes.set_yticks(range(count), labels, fontsize=size)
     axes.set_xlabel(column_label)

@@ -23,13 +23,18 @@ _TIME = re.compile(r"-\d{8}T\d{6}Z$")  # how the name of a run's folder ends
 
 
 def short_labels(names: Sequence[str]) -> list[str]:
-    """Labels for agents named by folders or `bot:NAME`: as much of the end of each path as tells them apart.
+    """Labels for agents named by folders or `bot:NAME`: as much of the end of each path as tells
+    them apart.
 
-    A run's `policy/` is called as the run, its `policy-latest/` as `RUN/policy-latest`, a checkpoint `RUN@STEP`. The
-    time in a run's name is left out where the rest tells the runs apart.
+    A run's `policy/` is called as the run, its `policy-latest/` as `RUN/policy-latest`, a
+    checkpoint `RUN@STEP`. The time in a run's name is left out where the rest tells the runs apart.
     """
     untimed = _unique_ends([_parts(name, timed=False) for name in names])
-    return untimed if len(set(untimed)) == len(names) else _unique_ends([_parts(name, timed=True) for name in names])
+    return (
+        untimed
+        if len(set(untimed)) == len(names)
+        else _unique_ends([_parts(name, timed=True) for name in names])
+    )
 
 
 def _parts(name: str, timed: bool) -> tuple[str, ...]:
@@ -107,7 +112,10 @@ def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
         "decks": matrix.setting.games,
         "seed": matrix.setting.seed,
         "sampled": matrix.setting.sample,
-        "agents": [{"label": agent.label, "group": agent.group, "hash": agent.hash} for agent in matrix.agents],
+        "agents": [
+            {"label": agent.label, "group": agent.group, "hash": agent.hash}
+            for agent in matrix.agents
+        ],
         "means": matrix.means,
         "cells": cell_rows(matrix),
         **grouped(matrix).as_dict(),
@@ -136,7 +144,8 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
     lines = [
-        f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, {matrix.setting.games:,} decks a cell, "
+        f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, "
+        f"{matrix.setting.games:,} decks a cell, "
         f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
         *_table([agent.label for agent in agents], matrix.means),
         f"Standard errors are at most {worst:.2f}.",
@@ -145,23 +154,35 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     if len(groups.groups) == len(agents):  # each is its own: the matrix says it all
         return "\n".join(lines)
     width = max(len(group.name) for group in groups.groups)
-    lines += ["", f"{'':<{width}}  {'self-play':<22} {'within, other agents':<22} {'with other groups':<22}"]
+    lines += [
+        "",
+        f"{'':<{width}}  {'self-play':<22} {'within, other agents':<22} {'with other groups':<22}",
+    ]
     for group in groups.groups:
         values = [_interval(value) for value in (group.selfplay, group.intra, group.inter)]
-        lines.append(f"{group.name:<{width}}  " + " ".join(f"{value:<22}" for value in values).rstrip())
+        lines.append(
+            f"{group.name:<{width}}  " + " ".join(f"{value:<22}" for value in values).rstrip()
+        )
     lines.append(
-        "95% intervals over agents, those of pairs jackknifed; none for one agent, nor for the one pair of two."
+        "95% intervals over agents, those of pairs jackknifed; none for one agent, nor for the "
+        "one pair of two."
     )
     if len(groups.groups) > 1:
         names = [group.name for group in groups.groups]
-        lines += ["", "By group (the diagonal: different agents of one group)", *_table(names, groups.means)]
+        lines += [
+            "",
+            "By group (the diagonal: different agents of one group)",
+            *_table(names, groups.means),
+        ]
     return "\n".join(lines)
 
 
 def _table(names: Sequence[str], means: np.ndarray) -> list[str]:
     width = max(map(len, names))
     count = len(str(len(names)))
-    lines = [" " * (width + count + 2) + "".join(f"{number:>7}" for number in range(1, len(names) + 1))]
+    lines = [
+        " " * (width + count + 2) + "".join(f"{number:>7}" for number in range(1, len(names) + 1))
+    ]
     for number, (name, row) in enumerate(zip(names, means, strict=True), start=1):
         cells = "".join(f"{'-' if np.isnan(mean) else f'{mean:.2f}':>7}" for mean in row)
         lines.append(f"{number:>{count}}  {name:<{width}}{cells}")

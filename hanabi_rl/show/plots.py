@@ -1,4 +1,5 @@
-"""PNG files: learning curves from the lines of `metrics.jsonl`, and how recorded games were predicted.
+"""PNG files: learning curves from the lines of `metrics.jsonl`, and how recorded games were
+predicted.
 
 Matplotlib is imported when a figure is drawn.
 """
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 Metrics = Sequence[Mapping[str, Any]]
 
-# Okabe and Ito's palette: told apart with any colour vision; dashes repeat the difference for print.
+# Okabe and Ito's palette: told apart with any colour vision; dashes repeat the difference for
+# print.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 _DASHES = ("-", "--", "-.", ":")
 _REFERENCE_COLOR = "#555555"
@@ -40,23 +42,39 @@ def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
     Raises ValueError where none of these were logged.
     """
     panels = [
-        Panel("Cross-entropy", "nats per decision", {"train_loss": "training games", "val_loss": "validation games"}),
         Panel(
-            "Accuracy", "share of decisions", {"train_accuracy": "training games", "val_accuracy": "validation games"}
+            "Cross-entropy",
+            "nats per decision",
+            {"train_loss": "training games", "val_loss": "validation games"},
+        ),
+        Panel(
+            "Accuracy",
+            "share of decisions",
+            {"train_accuracy": "training games", "val_accuracy": "validation games"},
         ),
         _selfplay_panel(max_score, None),
     ]
     draw_panels(metrics, panels, path, x_key="epoch", x_label="epoch")
 
 
-def plot_ppo(metrics: Metrics, path: Path, bc_selfplay: float | None = None, max_score: int = 25) -> None:
-    """Draws a PPO run: greedy self-play (a clone's as a line), with the clone, KL and entropy, against steps.
+def plot_ppo(
+    metrics: Metrics, path: Path, bc_selfplay: float | None = None, max_score: int = 25
+) -> None:
+    """Draws a PPO run: greedy self-play (a clone's as a line), with the clone, KL and entropy,
+    against steps.
 
     Raises ValueError where none of these were logged.
     """
     panels = [
-        _selfplay_panel(max_score, None if bc_selfplay is None else (bc_selfplay, f"BC self-play {bc_selfplay:.2f}")),
-        Panel(f"Cross-play with BC (of {max_score})", "points a game", {"crossplay_with_bc_mean": "mean score"}),
+        _selfplay_panel(
+            max_score,
+            None if bc_selfplay is None else (bc_selfplay, f"BC self-play {bc_selfplay:.2f}"),
+        ),
+        Panel(
+            f"Cross-play with BC (of {max_score})",
+            "points a game",
+            {"crossplay_with_bc_mean": "mean score"},
+        ),
         Panel("KL(BC || policy) in training", "nats", {"kl_to_bc": "KL"}),
         Panel("Entropy in training", "nats", {"entropy": "entropy"}),
     ]
@@ -64,7 +82,8 @@ def plot_ppo(metrics: Metrics, path: Path, bc_selfplay: float | None = None, max
 
 
 def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
-    """Draws accuracy and cross-entropy by turn and by kind of move, with 95% intervals, from `prediction_figures`."""
+    """Draws accuracy and cross-entropy by turn and by kind of move, with 95% intervals, from
+    `prediction_figures`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -72,7 +91,10 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=10, wrap=True)
     parts = (("by_turn", "turn"), ("by_move", "recorded move"))
-    measures = (("accuracy", "share of decisions guessed right"), ("cross_entropy", "nats per decision"))
+    measures = (
+        ("accuracy", "share of decisions guessed right"),
+        ("cross_entropy", "nats per decision"),
+    )
     for row, (measure, unit) in enumerate(measures):
         for column, (part, name) in enumerate(parts):
             axes = figure.add_subplot(2, 2, 2 * row + column + 1)
@@ -81,10 +103,22 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
             bounds = [share[f"{measure}_ci95"] for share in shares.values()]
             reach = [[m - low for m, (low, _) in zip(means, bounds, strict=True)]]
             reach.append([high - m for m, (_, high) in zip(means, bounds, strict=True)])
-            axes.errorbar(list(shares), means, yerr=reach, fmt="o", color=_COLORS[row], markersize=4, capsize=3)
+            axes.errorbar(
+                list(shares),
+                means,
+                yerr=reach,
+                fmt="o",
+                color=_COLORS[row],
+                markersize=4,
+                capsize=3,
+            )
             overall = figures[measure]
             axes.axhline(
-                overall, color=_REFERENCE_COLOR, linestyle=(0, (4, 3)), linewidth=1.2, label=f"all: {overall:.3f}"
+                overall,
+                color=_REFERENCE_COLOR,
+                linestyle=(0, (4, 3)),
+                linewidth=1.2,
+                label=f"all: {overall:.3f}",
             )
             axes.set_xlabel(name)
             axes.set_ylabel(unit)
@@ -97,20 +131,28 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
 
 
 def _selfplay_panel(max_score: int, reference: tuple[float, str] | None) -> Panel:
-    series = {"selfplay_mean": "mean score", "selfplay_points": "points before the last life was lost"}
+    series = {
+        "selfplay_mean": "mean score",
+        "selfplay_points": "points before the last life was lost",
+    }
     return Panel(f"Greedy self-play (of {max_score})", "points a game", series, reference)
 
 
-def draw_panels(metrics: Metrics, panels: Sequence[Panel], path: Path, x_key: str, x_label: str) -> None:
-    """Draws the panels of which something was logged, three or (for four) two a row, and writes them to `path`.
+def draw_panels(
+    metrics: Metrics, panels: Sequence[Panel], path: Path, x_key: str, x_label: str
+) -> None:
+    """Draws the panels of which something was logged, three or (for four) two a row, and writes
+    them to `path`.
 
-    `metrics` are dictionaries with `x_key`; a metric skips the lines that lack it or have null or NaN for it.
+    `metrics` are dictionaries with `x_key`; a metric skips the lines that lack it or have null or
+    NaN for it.
     """
     drawn = [(panel, lines) for panel in panels if (lines := _lines(metrics, panel, x_key))]
     if not drawn:
         wanted = ", ".join(key for panel in panels for key in panel.series)
         raise ValueError(
-            f"{path}: expected metrics with {x_key!r} and one of {wanted}, found none in {len(metrics)} lines"
+            f"{path}: expected metrics with {x_key!r} and one of {wanted}, found none in "
+            f"{len(metrics)} lines"
         )
 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -119,7 +161,9 @@ def draw_panels(metrics: Metrics, panels: Sequence[Panel], path: Path, x_key: st
 
     columns = 2 if len(drawn) == 4 else min(3, len(drawn))
     rows = -(-len(drawn) // columns)
-    figure = Figure(figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows), layout="constrained")
+    figure = Figure(
+        figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows), layout="constrained"
+    )
     FigureCanvasAgg(figure)  # a file, never a window, whatever the user's backend
     for position, (panel, lines) in enumerate(drawn, start=1):
         axes = figure.add_subplot(rows, columns, position)
@@ -154,16 +198,29 @@ def _draw(axes: Axes, panel: Panel, lines: Mapping[str, Line]) -> None:
             axes.plot(x, y, color=color, alpha=0.25, linewidth=0.8)
             label = f"{label} (mean of {len(y) // 50})"
             x, y = _smoothed(x, y)
-        axes.plot(x, y, color=color, linestyle=dash, marker=marker, markersize=3.5, linewidth=1.6, label=label)
+        axes.plot(
+            x,
+            y,
+            color=color,
+            linestyle=dash,
+            marker=marker,
+            markersize=3.5,
+            linewidth=1.6,
+            label=label,
+        )
     if panel.reference is not None:
         value, label = panel.reference
-        axes.axhline(value, color=_REFERENCE_COLOR, linestyle=(0, (4, 3)), linewidth=1.2, label=label)
+        axes.axhline(
+            value, color=_REFERENCE_COLOR, linestyle=(0, (4, 3)), linewidth=1.2, label=label
+        )
     axes.set_title(panel.title, fontsize=11)
     axes.set_ylabel(panel.unit)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.02)
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if min(min(y) for _, y in lines.values()) >= 0 else None)
+    axes.set_ylim(
+        bottom=min(0.0, axes.get_ylim()[0]) if min(min(y) for _, y in lines.values()) >= 0 else None
+    )
     if len(lines) > 1 or panel.reference is not None:
         axes.legend(fontsize=8, framealpha=0.9, edgecolor="none")  # readable over a line
 
@@ -176,7 +233,9 @@ class Curve(NamedTuple):
     y: Sequence[float]
 
 
-def plot_curves(curves: Sequence[Curve], path: Path, title: str, x_label: str, unit: str, legend: str) -> None:
+def plot_curves(
+    curves: Sequence[Curve], path: Path, title: str, x_label: str, unit: str, legend: str
+) -> None:
     """Draws an ordered family of curves, dark to light, and writes it to `path`."""
     from matplotlib import colormaps
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -189,13 +248,21 @@ def plot_curves(curves: Sequence[Curve], path: Path, title: str, x_label: str, u
     shades = colormaps["viridis"]
     for number, curve in enumerate(curves):
         x, y = _smoothed(curve.x, curve.y)
-        axes.plot(x, y, color=shades(0.92 * number / max(len(curves) - 1, 1)), linewidth=1.6, label=curve.label)
+        axes.plot(
+            x,
+            y,
+            color=shades(0.92 * number / max(len(curves) - 1, 1)),
+            linewidth=1.6,
+            label=curve.label,
+        )
     axes.set(title=title, xlabel=x_label, ylabel=unit)
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(title=legend, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.legend(
+        title=legend, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5)
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 

@@ -1,11 +1,12 @@
-"""Checkpoints of a whole training state: Orbax's manager with our manifest, made to survive kills and flipped bits.
+"""Checkpoints of a whole training state: Orbax's manager with our manifest, made to survive kills
+and flipped bits.
 
-A checkpoint is a folder `<directory>/<step>/` with the items `state`, `loader`, `policy`, `evaluation` (its metrics)
-and `manifest`.
-`state` is the un-replicated pytree, so it restores on any number of devices. The facts this file guards against were
-measured on Orbax 0.12: it restores damaged bytes silently, casts dtypes, lets a NaN metric evict the best checkpoint,
-opens no folder in which an item named `metrics` is damaged, and does not fsync everything it renames. So the metrics
-are an item of ours, and which checkpoints to keep is decided here.
+A checkpoint is a folder `<directory>/<step>/` with the items `state`, `loader`, `policy`,
+`evaluation` (its metrics) and `manifest`. `state` is the un-replicated pytree, so it restores on
+any number of devices. The facts this file guards against were measured on Orbax 0.12: it restores
+damaged bytes silently, casts dtypes, lets a NaN metric evict the best checkpoint, opens no folder
+in which an item named `metrics` is damaged, and does not fsync everything it renames. So the
+metrics are an item of ours, and which checkpoints to keep is decided here.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Checkpointer:
         directory: the `checkpoints/` folder of a run; made if missing.
         keep_latest: how many of the latest checkpoints to keep.
         best_metric: the best checkpoint by this metric is kept as well; larger is better.
-        policy: what `load_policy` needs to play straight from a checkpoint (`agents.loading.checkpoint_policy`), stored
-            with each.
+        policy: what `load_policy` needs to play straight from a checkpoint
+            (`agents.loading.checkpoint_policy`), stored with each.
     """
 
     def __init__(
@@ -68,26 +69,33 @@ class Checkpointer:
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
-                atomicity_options=ocp.options.AtomicityOptions(mode=ocp.options.AtomicityMode.COMMIT_FILE),
+                atomicity_options=ocp.options.AtomicityOptions(
+                    mode=ocp.options.AtomicityMode.COMMIT_FILE
+                ),
                 cleanup_tmp_directories=True,
                 create=False,  # done above; Orbax would wait for the other hosts
                 multiprocessing_options=trees.this_process(),
-                # An asynchronous save reports its errors one save too late, and hashing needs a host copy anyway.
+                # An asynchronous save reports its errors one save too late, and hashing needs a
+                # host copy anyway.
                 enable_async_checkpointing=False,
             ),
         )
 
     def _warn_of_unfinished(self) -> None:
-        """Orbax is about to delete the steps that have no commit file: says so where the newest is among them."""
+        """Orbax is about to delete the steps that have no commit file: says so where the newest is
+        among them."""
         steps = {
-            int(path.name): (path / _COMMITTED).exists() for path in self._directory.iterdir() if path.name.isdigit()
+            int(path.name): (path / _COMMITTED).exists()
+            for path in self._directory.iterdir()
+            if path.name.isdigit()
         }
         latest = max((step for step, committed in steps.items() if committed), default=None)
         for step in sorted(steps):
             if latest is None or step > latest:
                 before = "there is none before it" if latest is None else f"going back to {latest}"
                 warnings.warn(
-                    f"{self._directory}: checkpoint {step} was never finished, or part of it is missing: {before}",
+                    f"{self._directory}: checkpoint {step} was never finished, or part of it is "
+                    f"missing: {before}",
                     RuntimeWarning,
                     stacklevel=3,
                 )
@@ -108,15 +116,17 @@ class Checkpointer:
         loader: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
-        """Saves `state` (un-replicated, every leaf an array) at `step` and waits until it is on disk.
+        """Saves `state` (un-replicated, every leaf an array) at `step` and waits until it is on
+        disk.
 
-        Saving the step just saved or restored again does nothing. Later steps of an abandoned future (the run was
-        restored from an earlier one) are deleted first.
+        Saving the step just saved or restored again does nothing. Later steps of an abandoned
+        future (the run was restored from an earlier one) are deleted first.
 
         Raises:
-            ValueError: where a leaf is no array, or `directory` holds checkpoints that nobody restored from.
-            OSError: where the step cannot be written (a full disk): the earlier steps are as they were, and the next
-                save is tried afresh.
+            ValueError: where a leaf is no array, or `directory` holds checkpoints that nobody
+                restored from.
+            OSError: where the step cannot be written (a full disk): the earlier steps are as they
+                were, and the next save is tried afresh.
         """
         if step == self._at:
             return
@@ -136,7 +146,9 @@ class Checkpointer:
             "loader": ocp.args.JsonSave(loader),
             "policy": ocp.args.JsonSave(self._policy),
             "evaluation": ocp.args.JsonSave(metrics),
-            "manifest": ocp.args.JsonSave({"format_version": FORMAT_VERSION, "leaves": manifest, "sha256": sha256}),
+            "manifest": ocp.args.JsonSave(
+                {"format_version": FORMAT_VERSION, "leaves": manifest, "sha256": sha256}
+            ),
         }
         folder, threads = self._directory / str(step), set(threading.enumerate())
         try:
@@ -156,7 +168,8 @@ class Checkpointer:
         self._delete_superseded()
 
     def _delete(self, step: int) -> None:
-        """Deletes a step, its commit file first: Orbax deletes in any order, and what a kill leaves would count."""
+        """Deletes a step, its commit file first: Orbax deletes in any order, and what a kill leaves
+        would count."""
         folder = self._directory / str(step)
         (folder / _COMMITTED).unlink(missing_ok=True)
         fsync_path(folder)
@@ -173,7 +186,8 @@ class Checkpointer:
             self._delete(step)
 
     def _score(self, step: int) -> float | None:
-        """The metric that ranks a step; None where it was not measured, was not finite, or cannot be read."""
+        """The metric that ranks a step; None where it was not measured, was not finite, or cannot
+        be read."""
         try:
             return read_documents(self._directory / str(step)).metrics.get(self._best_metric)
         except (CorruptError, IncompatibleError):
@@ -184,14 +198,15 @@ class Checkpointer:
 
         Args:
             template: a state of the same structure: arrays or `jax.ShapeDtypeStruct`s.
-            step: a step that must be intact; without it, a damaged one is left with a warning for the one before it.
+            step: a step that must be intact; without it, a damaged one is left with a warning for
+                the one before it.
 
         Returns:
             The state with leaves on JAX's default device, NumPy where the template's are.
 
         Raises:
-            IncompatibleError: naming the leaf where a checkpoint does not fit `template`; never a reason to try another
-                step.
+            IncompatibleError: naming the leaf where a checkpoint does not fit `template`; never a
+                reason to try another step.
             CorruptError: where no checkpoint is intact.
             ValueError: where there is none.
         """
@@ -206,7 +221,9 @@ class Checkpointer:
                 if candidate == candidates[-1]:
                     raise
                 warnings.warn(
-                    f"checkpoint {candidate} is damaged, going one back: {error}", RuntimeWarning, stacklevel=2
+                    f"checkpoint {candidate} is damaged, going one back: {error}",
+                    RuntimeWarning,
+                    stacklevel=2,
                 )
                 continue
             self._at = candidate
@@ -221,7 +238,10 @@ class Checkpointer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -229,7 +249,9 @@ class Checkpointer:
 def _wait_for_others(known: set[threading.Thread]) -> None:
     """Waits for the threads that a failed save of Orbax's has left: they may still be writing."""
     end = time.monotonic() + _PATIENCE_S
-    while set(threading.enumerate()) - known and time.monotonic() < end:  # some may not have begun: no `join`
+    while (
+        set(threading.enumerate()) - known and time.monotonic() < end
+    ):  # some may not have begun: no `join`
         time.sleep(0.01)
 
 
@@ -243,8 +265,8 @@ class Documents(NamedTuple):
 
 
 def read_documents(folder: Path) -> Documents:
-    """Reads and verifies the JSON items of the checkpoint `folder`, without a manager: a writer may be at work beside
-    it.
+    """Reads and verifies the JSON items of the checkpoint `folder`, without a manager: a writer may
+    be at work beside it.
 
     Raises:
         CorruptError: where one is missing or not what was saved.
@@ -253,18 +275,24 @@ def read_documents(folder: Path) -> Documents:
     manifest = _read_item(folder, "manifest")
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
     try:
-        loader, policy, metrics = (_read_item(folder, name) for name in ("loader", "policy", "evaluation"))
+        loader, policy, metrics = (
+            _read_item(folder, name) for name in ("loader", "policy", "evaluation")
+        )
         if manifest["sha256"] != _digest(manifest["leaves"], loader, policy, metrics):
             raise CorruptError(
-                f"{folder}: the manifest, loader, policy or metrics are not what was saved: the data is damaged"
+                f"{folder}: the manifest, loader, policy or metrics are not what was saved: the "
+                "data is damaged"
             )
     except (CorruptError, KeyError, TypeError, ValueError) as error:
         if version == FORMAT_VERSION or version is None:
             raise CorruptError(f"{folder}: {type(error).__name__}: {error}") from error
-        raise IncompatibleError(f"{folder}: expected checkpoint format {FORMAT_VERSION}, got {version}") from error
+        raise IncompatibleError(
+            f"{folder}: expected checkpoint format {FORMAT_VERSION}, got {version}"
+        ) from error
     if version != FORMAT_VERSION:  # the digest says that it is ours
         raise CorruptError(
-            f"{folder}: says that it is of format {version!r}, not {FORMAT_VERSION}: the data is damaged"
+            f"{folder}: says that it is of format {version!r}, not {FORMAT_VERSION}: the data is "
+            "damaged"
         )
     return Documents(manifest["leaves"], loader, policy, metrics)
 
@@ -277,7 +305,8 @@ def _read_item(folder: Path, name: str) -> Any:
 
 
 def _digest(leaves: Manifest, *documents: Any) -> str:
-    """What a manifest stores of itself and the documents. Another format has another digest, even of equal ones."""
+    """What a manifest stores of itself and the documents. Another format has another digest, even
+    of equal ones."""
     return trees.manifest_digest(leaves, FORMAT_VERSION, *documents)
 
 
@@ -286,4 +315,6 @@ def read_checkpoint(folder: Path, template: PyTree) -> Restored:
     documents = read_documents(folder)
     trees.check_structure(documents.leaves, template, where=str(folder))
     leaves = trees.read_leaves(folder / "state", documents.leaves, documents.leaves)
-    return Restored(int(folder.name), trees.like(template, leaves), documents.loader, documents.metrics)
+    return Restored(
+        int(folder.name), trees.like(template, leaves), documents.loader, documents.metrics
+    )

@@ -14,7 +14,8 @@ import numpy as np
 
 
 def to_json(value: Any) -> Any:
-    """The plain JSON form of `value`: NumPy and JAX arrays become numbers or lists, paths become text.
+    """The plain JSON form of `value`: NumPy and JAX arrays become numbers or lists, paths become
+    text.
 
     JSON has no NaN or infinity, so a float that is not finite becomes `None`.
 
@@ -37,8 +38,8 @@ def to_json(value: Any) -> Any:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one, never half of
-    one."""
+    """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one,
+    never half of one."""
     write_bytes(path, text.encode("utf-8"))
 
 
@@ -67,7 +68,10 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # json's and unicode's own errors, which do not name the file
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # json's and unicode's own errors, which do not name the file
         raise ValueError(f"{path} is not valid JSON: {error}") from error
 
 
@@ -81,7 +85,8 @@ def fsync_path(path: Path) -> None:
 
 
 def fsync_tree(folder: Path) -> None:
-    """Flushes every file and folder under `folder` to disk, and the name of `folder` in its parent."""
+    """Flushes every file and folder under `folder` to disk, and the name of `folder` in its
+    parent."""
     for root, _, names in os.walk(folder):
         for name in names:
             fsync_path(Path(root, name))
@@ -94,14 +99,15 @@ def _set_aside(folder: Path) -> Path:
 
 
 def committed_folder(folder: Path) -> Path:
-    """`folder`, or the older version of it that `replace_folder` had set aside when it was killed between its two
-    renames."""
+    """`folder`, or the older version of it that `replace_folder` had set aside when it was killed
+    between its two renames."""
     old = _set_aside(folder)
     return old if not folder.exists() and old.exists() else folder
 
 
 def finish_replacements(folder: Path) -> None:
-    """Removes from `folder` what a kill left of the atomic writes into it. Nobody else may be writing there."""
+    """Removes from `folder` what a kill left of the atomic writes into it. Nobody else may be
+    writing there."""
     for path in folder.glob(".*.old"):
         replaced = folder / path.name.removeprefix(".").removesuffix(".old")
         if replaced.exists():
@@ -116,7 +122,8 @@ def finish_replacements(folder: Path) -> None:
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Puts the finished folder `new` in the place of `folder`; `committed_folder(folder)` is whole at every instant.
+    """Puts the finished folder `new` in the place of `folder`; `committed_folder(folder)` is whole
+    at every instant.
 
     POSIX cannot rename over a folder that has files in it, so the older one is first renamed aside.
     """

@@ -1,9 +1,9 @@
 """Pytrees on disk, verified: Orbax stores the arrays, a manifest of ours says what they must be.
 
-Orbax neither notices a flipped bit nor refuses another dtype, and some of its paths accept another shape. So every tree
-is saved with a manifest, `leaf path -> dtype, shape, SHA-256`, and compared with it leaf by leaf when it is read. On
-disk a tree is nested
-dicts of NumPy arrays, whatever its classes were: keys of a PRNG as their data, arrays without elements (which Orbax
+Orbax neither notices a flipped bit nor refuses another dtype, and some of its paths accept another
+shape. So every tree is saved with a manifest, `leaf path -> dtype, shape, SHA-256`, and compared
+with it leaf by leaf when it is read. On disk a tree is nested dicts of NumPy arrays, whatever its
+classes were: keys of a PRNG as their data, arrays without elements (which Orbax
     refuses) not at all.
 """
 
@@ -21,7 +21,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 PyTree = Any
-Manifest = dict[str, dict[str, Any]]  # leaf path -> {"dtype": str, "shape": list[int], "sha256": str}
+Manifest = dict[
+    str, dict[str, Any]
+]  # leaf path -> {"dtype": str, "shape": list[int], "sha256": str}
 
 _KEY_IMPLS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
@@ -35,8 +37,8 @@ class CorruptError(ValueError):
 
 
 def this_process() -> ocp.options.MultiprocessingOptions:
-    """Tells Orbax to wait for no other process: of several hosts that train together, the first saves and restores
-    alone."""
+    """Tells Orbax to wait for no other process: of several hosts that train together, the first
+    saves and restores alone."""
     me = jax.process_index()
     return ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})
 
@@ -44,7 +46,9 @@ def this_process() -> ocp.options.MultiprocessingOptions:
 def tree_checkpointer() -> ocp.Checkpointer:
     """Orbax's reader and writer of one tree of arrays."""
     alone = this_process()
-    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone)
+    return ocp.Checkpointer(
+        ocp.PyTreeCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone
+    )
 
 
 def leaf_paths(tree: PyTree) -> dict[str, Any]:
@@ -63,13 +67,20 @@ def leaf_paths(tree: PyTree) -> dict[str, Any]:
 
 
 def to_host(tree: PyTree) -> tuple[dict[str, np.ndarray], Manifest]:
-    """Copies the leaves of `tree` to NumPy arrays by path (PRNG keys as their data), with the manifest that describes
-    them."""
+    """Copies the leaves of `tree` to NumPy arrays by path (PRNG keys as their data), with the
+    manifest that describes them."""
     leaves = leaf_paths(tree)
-    data = {path: jax.random.key_data(leaf) if str(leaf.dtype) in _KEY_IMPLS else leaf for path, leaf in leaves.items()}
+    data = {
+        path: jax.random.key_data(leaf) if str(leaf.dtype) in _KEY_IMPLS else leaf
+        for path, leaf in leaves.items()
+    }
     arrays = {path: np.asarray(array) for path, array in jax.device_get(data).items()}
     manifest = {
-        path: {"dtype": str(leaves[path].dtype), "shape": list(leaves[path].shape), "sha256": _digest(array)}
+        path: {
+            "dtype": str(leaves[path].dtype),
+            "shape": list(leaves[path].shape),
+            "sha256": _digest(array),
+        }
         for path, array in arrays.items()
     }
     return arrays, manifest
@@ -88,14 +99,14 @@ def nested(leaves: Mapping[str, Any], separator: str = "/") -> dict[str, Any]:
 
 
 def storable(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What to hand to Orbax for the arrays of `to_host`: nested, without those that have no elements (it refuses
-    them)."""
+    """What to hand to Orbax for the arrays of `to_host`: nested, without those that have no
+    elements (it refuses them)."""
     return nested({path: array for path, array in arrays.items() if array.size})
 
 
 def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None:
-    """Checks that what `manifest` describes fits `template` (arrays or `jax.ShapeDtypeStruct`s): same leaves, dtypes
-    and shapes.
+    """Checks that what `manifest` describes fits `template` (arrays or `jax.ShapeDtypeStruct`s):
+    same leaves, dtypes and shapes.
 
     Raises:
         IncompatibleError: naming `where`, the first leaf that differs, and both sides.
@@ -103,7 +114,9 @@ def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None
     expected = leaf_paths(template)
     for path, leaf in expected.items():
         if path not in manifest:
-            raise IncompatibleError(f"{where}: leaf {path} ({_kind(leaf.dtype, leaf.shape)}) is not stored there")
+            raise IncompatibleError(
+                f"{where}: leaf {path} ({_kind(leaf.dtype, leaf.shape)}) is not stored there"
+            )
         stored = manifest[path]
         if stored["dtype"] != str(leaf.dtype) or tuple(stored["shape"]) != tuple(leaf.shape):
             raise IncompatibleError(
@@ -113,33 +126,39 @@ def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None
     for path, stored in manifest.items():
         if path not in expected:
             raise IncompatibleError(
-                f"{where}: leaf {path} ({_kind(stored['dtype'], stored['shape'])}) is stored but not part of the model"
+                f"{where}: leaf {path} ({_kind(stored['dtype'], stored['shape'])}) is stored but "
+                "not part of the model"
             )
 
 
 def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[str, Any]:
-    """Reads the leaves `paths` of the tree that Orbax stored in `folder`, and verifies each with its entry in
-    `manifest`.
+    """Reads the leaves `paths` of the tree that Orbax stored in `folder`, and verifies each with
+    its entry in `manifest`.
 
     Returns:
         Arrays by path: NumPy, PRNG keys wrapped again.
 
     Raises:
-        CorruptError: naming the leaf that Orbax cannot read, or whose bytes, dtype or shape are not those saved.
+        CorruptError: naming the leaf that Orbax cannot read, or whose bytes, dtype or shape are not
+            those saved.
     """
     leaves: dict[str, Any] = {}
     with tree_checkpointer() as checkpointer:
         for path in paths:
             entry = manifest[path]
             empty = 0 in entry["shape"]
-            array = np.zeros(entry["shape"], entry["dtype"]) if empty else _read_array(checkpointer, folder, path)
+            array = (
+                np.zeros(entry["shape"], entry["dtype"])
+                if empty
+                else _read_array(checkpointer, folder, path)
+            )
             leaves[path] = _verified(array, entry, where=f"{folder}: leaf {path}")
     return leaves
 
 
 def _read_array(checkpointer: ocp.Checkpointer, folder: Path, path: str) -> np.ndarray:
-    # One leaf a call: where one of many concurrent reads fails, Orbax closes the event loop under the others, which
-    # then complain on stderr from their own threads.
+    # One leaf a call: where one of many concurrent reads fails, Orbax closes the event loop under
+    # the others, which then complain on stderr from their own threads.
     one = nested({path: ocp.RestoreArgs(restore_type=np.ndarray)})
     args = ocp.args.PyTreeRestore(item=one, restore_args=one, partial_restore=True)
     try:
@@ -155,16 +174,19 @@ def _verified(array: np.ndarray, entry: Mapping[str, Any], *, where: str) -> Any
     dtype, shape = (entry["dtype"], array.shape) if impl is None else ("uint32", array.shape[:-1])
     if str(array.dtype) != dtype or list(shape) != entry["shape"]:
         raise CorruptError(
-            f"{where}: saved as {_kind(entry['dtype'], entry['shape'])}, read as {_kind(array.dtype, array.shape)}"
+            f"{where}: saved as {_kind(entry['dtype'], entry['shape'])}, read as "
+            f"{_kind(array.dtype, array.shape)}"
         )
     if _digest(array) != entry["sha256"]:
-        raise CorruptError(f"{where}: its SHA-256 is not the one it was saved with: the data is damaged")
+        raise CorruptError(
+            f"{where}: its SHA-256 is not the one it was saved with: the data is damaged"
+        )
     return array if impl is None else jax.random.wrap_key_data(jnp.asarray(array), impl=impl)
 
 
 def like(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
-    """`leaves` (by path) in the structure of `template`: NumPy where the template's leaf is NumPy, else on JAX's
-    default device."""
+    """`leaves` (by path) in the structure of `template`: NumPy where the template's leaf is NumPy,
+    else on JAX's default device."""
     treedef = jax.tree.structure(template)
     ordered = [
         leaves[path] if isinstance(leaf, (np.ndarray, np.generic)) else jnp.asarray(leaves[path])

@@ -1,4 +1,5 @@
-"""The bots: legal, blind to their own cards, colour-blind, deterministic, and the convention player's conventions."""
+"""The bots: legal, blind to their own cards, colour-blind, deterministic, and the convention
+player's conventions."""
 
 import functools
 from typing import NamedTuple
@@ -57,10 +58,15 @@ def _trace(rules: Rules, bot: Policy, decks: jax.Array, forced: jax.Array) -> tu
 
 
 def trace(rules: Rules, name: str, decks: np.ndarray, forced: np.ndarray | None = None) -> Trace:
-    """Games on `decks` between copies of a bot; the moves are the bot's unless `forced` int32[T, N] gives them."""
+    """Games on `decks` between copies of a bot; the moves are the bot's unless `forced` int32[T, N]
+    gives them."""
     if forced is None:
         forced = np.full((rules.max_turns, len(decks)), -1, np.int32)
-    return Trace(*jax.device_get(_trace(rules, make_bot(name, rules), jnp.asarray(decks), jnp.asarray(forced))))
+    return Trace(
+        *jax.device_get(
+            _trace(rules, make_bot(name, rules), jnp.asarray(decks), jnp.asarray(forced))
+        )
+    )
 
 
 def shuffled(rules: Rules, seed: int) -> np.ndarray:
@@ -80,11 +86,16 @@ def assert_legal(games: Trace) -> None:
     assert (games.wishes[idle & ~games.over[:, :, None]] == games.wishes.max()).all()
 
 
-# ------------------------------------------------------------------------------------------------------- the registry
+# --------------------------------------------------------------------------------------------------
+# the registry
 
 
 def test_names_and_versions() -> None:
-    assert type(make_bot("bot:random", SMALL)) is type(make_bot("random", SMALL)) is BOTS["random"].make
+    assert (
+        type(make_bot("bot:random", SMALL))
+        is type(make_bot("random", SMALL))
+        is BOTS["random"].make
+    )
     assert bot_version("bot:convention").startswith("convention-v")
     with pytest.raises(ValueError, match="bot:convention, got 'bot:humn'"):
         make_bot("bot:humn", SMALL)
@@ -97,14 +108,17 @@ def test_another_games_observation_is_refused() -> None:
         bot.step(bot.init_carry(1), *batch)
 
 
-# ---------------------------------------------------------------------------------------------------------- bot:random
+# --------------------------------------------------------------------------------------- bot:random
 
 
 @pytest.fixture(scope="module")
 def random_choices() -> np.ndarray:
-    """Greedy choices int[2, 4000] of two seeds in 4000 games where actions 1, 4, 5 and 9 are legal."""
+    """Greedy choices int[2, 4000] of two seeds in 4000 games where actions 1, 4, 5 and 9 are
+    legal."""
     rows = 4000
-    legal = jnp.broadcast_to(jnp.isin(jnp.arange(SMALL.num_moves), jnp.array([1, 4, 5, 9])), (rows, SMALL.num_moves))
+    legal = jnp.broadcast_to(
+        jnp.isin(jnp.arange(SMALL.num_moves), jnp.array([1, 4, 5, 9])), (rows, SMALL.num_moves)
+    )
     obs = jax.random.bernoulli(jax.random.key(0), 0.3, (rows, SMALL.obs_size)).astype(jnp.float32)
     choices = []
     for seed in (0, 1):
@@ -130,12 +144,13 @@ def test_random_bot_plays_a_game_alike_in_any_batch() -> None:
     assert len({tuple(game) for game in games.actions[:10].T}) == GAMES
 
 
-# ------------------------------------------------------------------------------------------------------ bot:convention
+# ----------------------------------------------------------------------------------- bot:convention
 
 
 @pytest.mark.parametrize("players", [2, 3, pytest.param(4, marks=pytest.mark.slow), 5])
 def test_convention_bot_is_legal_and_strong(players: int) -> None:
-    """Means of 5,000 games: 23.5, 23.4, 23.0 and 21.6; the floors are five standard errors of 200 games below."""
+    """Means of 5,000 games: 23.5, 23.4, 23.0 and 21.6; the floors are five standard errors of
+    200 games below."""
     games = self_play(players)
     assert_legal(games)
     assert games.score.mean() > {2: 22.6, 3: 22.7, 4: 22.3, 5: 21.0}[players]
@@ -157,8 +172,14 @@ def test_convention_bot_is_deterministic() -> None:
 def test_colours_are_treated_alike(players: int) -> None:
     """Exact, without exception: no tie is broken by colour."""
     rules, games = STANDARD[players], self_play(players)
-    perm = np.random.default_rng(1).permuted(np.tile(np.arange(5, dtype=np.int32), (GAMES, 1)), axis=1)
-    renamed = trace(rules, "convention", np.asarray(permute_decks(rules, shuffled(rules, players), jnp.asarray(perm))))
+    perm = np.random.default_rng(1).permuted(
+        np.tile(np.arange(5, dtype=np.int32), (GAMES, 1)), axis=1
+    )
+    renamed = trace(
+        rules,
+        "convention",
+        np.asarray(permute_decks(rules, shuffled(rules, players), jnp.asarray(perm))),
+    )
     expected = np.asarray(permute_actions(rules, jnp.asarray(games.actions), jnp.asarray(perm)))
     played = ~games.over
     np.testing.assert_array_equal(renamed.actions[played], expected[played])
@@ -166,7 +187,8 @@ def test_colours_are_treated_alike(players: int) -> None:
 
 @pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_own_cards_never_influence_the_action(players: int) -> None:
-    """Swap a card in the mover's hand with an undealt one that fits all its hints, and play the same moves again."""
+    """Swap a card in the mover's hand with an undealt one that fits all its hints, and play the
+    same moves again."""
     rules, games, turn = STANDARD[players], self_play(players), 24
     rng, decks = np.random.default_rng(players), shuffled(rules, players)
     state = jax.tree.map(lambda leaf: leaf[turn], games.states)
@@ -178,19 +200,29 @@ def test_own_cards_never_influence_the_action(players: int) -> None:
         if fits and not games.over[turn, n]:
             place = _deal_position(rules, games, n, turn, seat, slot)
             assert decks[n, place] == card
-            other = rules.deck_size - int(state.deck_left[n]) + undealt.tolist().index(rng.choice(fits))
+            other = (
+                rules.deck_size - int(state.deck_left[n]) + undealt.tolist().index(rng.choice(fits))
+            )
             swapped[n, [place, other]] = swapped[n, [other, place]]
             changed[n] = True
     replayed = trace(rules, "convention", swapped, forced=games.actions)
     assert changed.sum() > GAMES / 2
-    np.testing.assert_array_equal(replayed.wishes[: turn + 1, :, seat], games.wishes[: turn + 1, :, seat])
+    np.testing.assert_array_equal(
+        replayed.wishes[: turn + 1, :, seat], games.wishes[: turn + 1, :, seat]
+    )
     others = [other for other in range(players) if other != seat]
-    assert (replayed.wishes[: turn + 1, changed][..., others] != games.wishes[: turn + 1, changed][..., others]).any()
+    assert (
+        replayed.wishes[: turn + 1, changed][..., others]
+        != games.wishes[: turn + 1, changed][..., others]
+    ).any()
 
 
 def _deal_position(rules: Rules, games: Trace, n: int, turn: int, seat: int, slot: int) -> int:
     """Where in the deck the card that `seat` holds in `slot` before `turn` came from."""
-    hands = [list(range(p * rules.hand_size, (p + 1) * rules.hand_size)) for p in range(rules.num_players)]
+    hands = [
+        list(range(p * rules.hand_size, (p + 1) * rules.hand_size))
+        for p in range(rules.num_players)
+    ]
     drawn = rules.num_players * rules.hand_size
     for t in range(turn):
         move = decode_action(rules, games.actions[t, n])
@@ -202,7 +234,7 @@ def _deal_position(rules: Rules, games: Trace, n: int, turn: int, seat: int, slo
     return hands[seat][slot]
 
 
-# --------------------------------------------------------------------------------------------------------- conventions
+# -------------------------------------------------------------------------------------- conventions
 
 
 def cards(text: str) -> list[int]:
@@ -215,7 +247,8 @@ def as_set(text: str) -> int:
 
 
 class Table:
-    """A 2-player game on a made-up deck: what the bots do in turn, or after moves that are given."""
+    """A 2-player game on a made-up deck: what the bots do in turn, or after moves that are
+    given."""
 
     rules = STANDARD[2]
 
@@ -232,10 +265,13 @@ class Table:
         state, hand, possible = self.state, self.rules.hand_size, as_set(candidates)
 
         def told(word: jax.Array, groups: tuple[int, ...]) -> jax.Array:
-            """The slot's bits of a hand word: the groups of the candidates, and that it was named if there is one."""
+            """The slot's bits of a hand word: the groups of the candidates, and that it was
+            named if there is one."""
             kept = [g for g, cards in enumerate(groups) if possible & cards]
             every = sum(1 << (g * hand + slot) for g in range(len(groups) + 1))
-            bits = sum(1 << (g * hand + slot) for g in (kept if len(kept) > 1 else [*kept, len(groups)]))
+            bits = sum(
+                1 << (g * hand + slot) for g in (kept if len(kept) > 1 else [*kept, len(groups)])
+            )
             return word.at[0, seat].set((word[0, seat] & ~jnp.uint32(every)) | bits)
 
         self.state = state.replace(
@@ -247,9 +283,15 @@ class Table:
     def board(self, played: str = "", info: int = 8, lives: int = 3) -> "Table":
         state = self.state
         counters = pack_counters(
-            state.deck_left, jnp.array([info]), jnp.array([lives]), player=state.player, last_round=state.last_round
+            state.deck_left,
+            jnp.array([info]),
+            jnp.array([lives]),
+            player=state.player,
+            last_round=state.last_round,
         )
-        self.state = state.replace(fireworks=jnp.array([as_set(played)], jnp.uint32), counters=counters)
+        self.state = state.replace(
+            fireworks=jnp.array([as_set(played)], jnp.uint32), counters=counters
+        )
         return self
 
     def wish(self) -> Move:
@@ -272,7 +314,9 @@ class Table:
 @jax.jit
 def _look(bot: Policy, state: game.State, memory: tuple, reset: jax.Array) -> tuple:
     rules = Table.rules
-    memory, logits = bot.step(memory, observe(rules, state)[0], game.legal_actions(rules, state)[0], reset)
+    memory, logits = bot.step(
+        memory, observe(rules, state)[0], game.legal_actions(rules, state)[0], reset
+    )
     return memory, jnp.argmax(logits, axis=-1)
 
 
@@ -314,17 +358,24 @@ def test_known_trash_goes_before_the_chop() -> None:
 def test_good_touch_is_trusted_but_not_on_the_last_life() -> None:
     hands = ("B3 B4 R2 B2 B1", "P4 P4 Y4 Y4 G4")
     assert Table(*hands).know(0, 2, "R1 R2").board("R1", info=0).wish() == Move("play", slot=2)
-    assert Table(*hands).know(0, 2, "R1 R2").board("R1", info=0, lives=1).wish() == Move("discard", slot=0)
+    assert Table(*hands).know(0, 2, "R1 R2").board("R1", info=0, lives=1).wish() == Move(
+        "discard", slot=0
+    )
 
 
 def test_the_card_others_wait_for_is_played_first() -> None:
     hands = ("B3 R2 Y4 Y2 B1", "P4 P4 R3 R4 G4")
-    waiting = Table(*hands).know(0, 1, "R2").know(0, 3, "Y2").know(1, 2, "R3").board("R1 Y1", info=0)
+    waiting = (
+        Table(*hands).know(0, 1, "R2").know(0, 3, "Y2").know(1, 2, "R3").board("R1 Y1", info=0)
+    )
     assert waiting.wish() == Move("play", slot=1)
-    assert Table(*hands).know(0, 1, "R2").know(0, 3, "Y2").board("R1 Y1", info=0).wish() == Move("play", slot=3)
+    assert Table(*hands).know(0, 1, "R2").know(0, 3, "Y2").board("R1 Y1", info=0).wish() == Move(
+        "play", slot=3
+    )
 
 
 def test_the_last_copy_is_known_not_to_be_elsewhere() -> None:
-    """Two clued cards that can be R5 or Y5, one of them told to be R5: the other is Y5 and is played."""
+    """Two clued cards that can be R5 or Y5, one of them told to be R5: the other is Y5 and is
+    played."""
     table = Table("R5 B3 Y5 B4 G4", "P4 P4 R3 R4 G4").know(0, 0, "R5").know(0, 2, "R5 Y5")
     assert table.board("Y1 Y2 Y3 Y4", info=0).wish() == Move("play", slot=2)

@@ -24,7 +24,9 @@ NETWORK = NetworkConfig(embedding=(12,), lstm=(8,), decoder=(8,), critic=(8,), d
 
 @jax.jit
 def make_params(key: jax.Array) -> Any:
-    return init_params(Actor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves)
+    return init_params(
+        Actor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves
+    )
 
 
 def make_policy(seed: int) -> NetworkPolicy:
@@ -52,9 +54,18 @@ def test_a_policy_folder_round_trips(run: Path) -> None:
     policy = load_policy(run / "policy", RULES)
     assert isinstance(policy, NetworkPolicy)
     assert (policy.rules, policy.network) == (RULES, NETWORK)
-    assert (policy.info.algorithm, policy.info.step, policy.info.score, policy.info.greedy) == ("bc", 7, 1.25, True)
+    assert (policy.info.algorithm, policy.info.step, policy.info.score, policy.info.greedy) == (
+        "bc",
+        7,
+        1.25,
+        True,
+    )
     assert_same_params(policy.params, make_policy(1).params)
-    assert sorted(path.name for path in (run / "policy").iterdir()) == ["manifest.json", "params", "policy.json"]
+    assert sorted(path.name for path in (run / "policy").iterdir()) == [
+        "manifest.json",
+        "params",
+        "policy.json",
+    ]
 
 
 def test_a_run_folder_and_a_string_name_its_policy(run: Path) -> None:
@@ -70,8 +81,11 @@ def test_saving_again_replaces(damaged: Path) -> None:
     assert [path.name for path in damaged.parent.iterdir()] == ["policy"]
 
 
-def test_a_policy_replaced_while_it_is_read_is_read_again(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run in progress saves a better policy after its policy.json was read, and before its parameters are."""
+def test_a_policy_replaced_while_it_is_read_is_read_again(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run in progress saves a better policy after its policy.json was read, and before its
+    parameters are."""
     newer = [make_policy(2), make_policy(3)]
     read_leaves = trees.read_leaves
 
@@ -109,7 +123,9 @@ def test_a_flipped_bit_in_the_parameters_names_the_leaf(damaged: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 16
     path.write_bytes(content)
-    with pytest.raises(CorruptError, match=r"params: leaf \S+: its SHA-256 is not the one it was saved with"):
+    with pytest.raises(
+        CorruptError, match=r"params: leaf \S+: its SHA-256 is not the one it was saved with"
+    ):
         load_policy(damaged)
 
 
@@ -123,7 +139,11 @@ def edit(path: Path, change: Any) -> None:
     ("file", "change", "message"),
     [
         ("policy.json", lambda d: d.update(format_version=9), "expected format_version 1, got 9"),
-        ("policy.json", lambda d: d.update(observation_version=9), "expected observation_version 1, got 9"),
+        (
+            "policy.json",
+            lambda d: d.update(observation_version=9),
+            "expected observation_version 1, got 9",
+        ),
         ("policy.json", lambda d: d.pop("network"), "expected a key 'network'"),
         ("policy.json", lambda d: d["game"].update(variant=2), "unknown field 'variant'"),
         ("policy.json", lambda d: d.update(step=8), "damaged or was edited"),
@@ -137,13 +157,17 @@ def test_edited_documents_are_refused(damaged: Path, file: str, change: Any, mes
         load_policy(damaged)
 
 
-def test_a_network_that_does_not_fit_names_the_leaf(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_does_not_fit_names_the_leaf(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "hanabi_rl.storage.trees.manifest_digest", lambda *documents: ""
     )  # let the edit pass the digest
     edit(damaged / "manifest.json", lambda d: d.update(sha256=""))
     edit(damaged / "policy.json", lambda d: d["network"].update(decoder=[9]))
-    with pytest.raises(IncompatibleError, match=r"leaf decoder_0/bias: expected float32\[9\], stored float32\[8\]"):
+    with pytest.raises(
+        IncompatibleError, match=r"leaf decoder_0/bias: expected float32\[9\], stored float32\[8\]"
+    ):
         load_policy(damaged)
 
 

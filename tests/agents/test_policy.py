@@ -18,7 +18,9 @@ BATCH, STEPS = 3, 5
 
 @jax.jit
 def make_params(key: jax.Array) -> Any:
-    return init_params(Actor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves)
+    return init_params(
+        Actor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves
+    )
 
 
 def make_policy(seed: int, **info: int) -> NetworkPolicy:
@@ -28,7 +30,8 @@ def make_policy(seed: int, **info: int) -> NetworkPolicy:
 
 @pytest.fixture(scope="module")
 def inputs() -> tuple[jax.Array, jax.Array, jax.Array]:
-    """obs [T, B, O], legal [T, B, A] (at least one action), reset [T, B] with games that begin in the middle."""
+    """obs [T, B, O], legal [T, B, A] (at least one action), reset [T, B] with games that begin in
+    the middle."""
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(STEPS, BATCH, RULES.obs_size)).astype(np.float32)
     legal = rng.random((STEPS, BATCH, RULES.num_moves)) < 0.4
@@ -43,7 +46,9 @@ def test_stepping_equals_one_pass_over_the_sequence(inputs: tuple[jax.Array, ...
     assert isinstance(policy, Policy)
     obs, legal, reset = inputs
     actor = Actor(NETWORK, RULES.num_moves)
-    _, expected = jax.jit(actor.apply)({"params": policy.params}, policy.init_carry(BATCH), obs, legal, reset)
+    _, expected = jax.jit(actor.apply)(
+        {"params": policy.params}, policy.init_carry(BATCH), obs, legal, reset
+    )
     carry = policy.init_carry(BATCH)
     assert all(leaf.shape[0] == BATCH for leaf in jax.tree.leaves(carry))
     step = jax.jit(NetworkPolicy.step)
@@ -78,7 +83,9 @@ def test_act_is_greedy_without_a_key_and_samples_with_one(inputs: tuple[jax.Arra
     _, sampled = act(policy, policy.init_carry(draws), *wide, jax.random.key(1))
     counted = np.bincount(np.asarray(sampled), minlength=RULES.num_moves) / draws
     odds = np.exp(np.asarray(logits[0], np.float64))
-    np.testing.assert_allclose(counted, odds / odds.sum(), atol=5 * 0.5 / np.sqrt(draws))  # five standard errors
+    np.testing.assert_allclose(
+        counted, odds / odds.sum(), atol=5 * 0.5 / np.sqrt(draws)
+    )  # five standard errors
     assert counted[~np.asarray(legal[0])].sum() == 0
 
 

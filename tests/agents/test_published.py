@@ -1,4 +1,5 @@
-"""Published weights: the forward pass against NumPy, on random weights in the same file layouts; what is refused."""
+"""Published weights: the forward pass against NumPy, on random weights in the same file layouts;
+what is refused."""
 
 import huggingface_hub
 import jax
@@ -30,7 +31,10 @@ class Weights(dict):
         return (self.rng.normal(size=shape) / np.sqrt(shape[0])).astype(np.float32)
 
     def dense(self, key: str, rows: int, columns: int) -> None:
-        self[f"{key},kernel"], self[f"{key},bias"] = self.random(rows, columns), self.random(columns)
+        self[f"{key},kernel"], self[f"{key},bias"] = (
+            self.random(rows, columns),
+            self.random(columns),
+        )
 
     def norm(self, key: str, width: int) -> None:
         self[f"{key},scale"], self[f"{key},bias"] = 1 + self.random(width) / 4, self.random(width)
@@ -41,8 +45,15 @@ class Weights(dict):
             self.dense(f"{key},h{gate}", width, width)
 
 
-def clone(players: int = 2, embedding=(12,), lstm=(8,), decoder=(6,), prefix: str = "", seed: int = 0) -> Weights:
-    weights, rules, dense, size = Weights(seed), Rules(num_players=players), 0, Rules(num_players=players).obs_size
+def clone(
+    players: int = 2, embedding=(12,), lstm=(8,), decoder=(6,), prefix: str = "", seed: int = 0
+) -> Weights:
+    weights, rules, dense, size = (
+        Weights(seed),
+        Rules(num_players=players),
+        0,
+        Rules(num_players=players).obs_size,
+    )
     for k, width in enumerate(embedding):
         weights.dense(f"{prefix}Dense_{dense}", size, width)
         weights.norm(f"{prefix}LayerNorm_{k}", width)
@@ -102,13 +113,17 @@ class NumPyForward:
         self.prefix, self.memory = prefix, {}
 
     def dense(self, key, x):
-        return x @ self.weights[f"{self.prefix}{key},kernel"] + self.weights[f"{self.prefix}{key},bias"]
+        return (
+            x @ self.weights[f"{self.prefix}{key},kernel"]
+            + self.weights[f"{self.prefix}{key},bias"]
+        )
 
     def lstm(self, key, x):
         width = self.weights[f"{self.prefix}{key},hi,bias"].size
         cell, hidden = self.memory.get(key, (np.zeros(width), np.zeros(width)))
         i, f, g, o = (
-            x @ self.weights[f"{self.prefix}{key},i{gate},kernel"] + self.dense(f"{key},h{gate}", hidden)
+            x @ self.weights[f"{self.prefix}{key},i{gate},kernel"]
+            + self.dense(f"{key},h{gate}", hidden)
             for gate in "ifgo"
         )
         cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
@@ -118,7 +133,9 @@ class NumPyForward:
     def clone(self, x, embedding=1, lstm=1, decoder=1):
         for k in range(embedding):
             x = self.dense(f"Dense_{k}", x)
-            scale, bias = (self.weights[f"{self.prefix}LayerNorm_{k},{name}"] for name in ("scale", "bias"))
+            scale, bias = (
+                self.weights[f"{self.prefix}LayerNorm_{k},{name}"] for name in ("scale", "bias")
+            )
             x = gelu((x - x.mean()) / np.sqrt(x.var() + 1e-6) * scale + bias)
         for k in range(lstm):
             x = self.lstm(f"{CELL}{k}", x)
@@ -127,7 +144,10 @@ class NumPyForward:
         return self.dense(f"Dense_{embedding + decoder}", x)
 
     def feed_forward(self, x):
-        return self.dense("params,Dense_2", relu(self.dense("params,Dense_1", relu(self.dense("params,Dense_0", x)))))
+        return self.dense(
+            "params,Dense_2",
+            relu(self.dense("params,Dense_1", relu(self.dense("params,Dense_0", x)))),
+        )
 
     def obl(self, x):
         private, public = x, relu(self.dense("params,publ_net_dense_0", x[125:]))
@@ -150,19 +170,24 @@ def stored(tmp_path):
 
 
 def assert_same_logits(policy, row_forward) -> None:
-    """`row_forward()` makes one row's NumPy network, a function of its observation and whether a game begins."""
+    """`row_forward()` makes one row's NumPy network, a function of its observation and whether a
+    game begins."""
     rules, rng = policy.rules, np.random.default_rng(1)
     obs = (rng.random((TIMESTEPS, ROWS, rules.obs_size)) < 0.3).astype(np.float32)
     legal = rng.random((TIMESTEPS, ROWS, rules.num_moves)) < 0.7
     reset = np.zeros((TIMESTEPS, ROWS), bool)
     reset[0] = True
     reset[3, ::2] = True  # a new game in the middle for every second row
-    carry = jax.tree.map(lambda leaf: leaf + 1, policy.init_carry(ROWS))  # a memory that the first reset must clear
+    carry = jax.tree.map(
+        lambda leaf: leaf + 1, policy.init_carry(ROWS)
+    )  # a memory that the first reset must clear
     step, rows = jax.jit(type(policy).step), [row_forward() for _ in range(ROWS)]
     for t in range(TIMESTEPS):
         carry, logits = step(policy, carry, obs[t], legal[t], reset[t])
         expected = np.array([row(obs[t, b], reset[t, b]) for b, row in enumerate(rows)])
-        np.testing.assert_allclose(logits, np.where(legal[t], expected, -1e10), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            logits, np.where(legal[t], expected, -1e10), rtol=1e-4, atol=1e-5
+        )
 
 
 def numpy_row(weights, prefix, forward):
@@ -188,14 +213,18 @@ def test_a_clone_computes_what_numpy_does(stored, prefix, deep):
     assert isinstance(policy, NetworkPolicy) and policy.rules == Rules(num_players=3 if deep else 2)
     assert policy.info.algorithm == "ah2ac2-bc"
     layers = {name: len(widths) for name, widths in depth.items()}
-    assert_same_logits(policy, numpy_row(weights, prefix, lambda network, obs: network.clone(obs, **layers)))
+    assert_same_logits(
+        policy, numpy_row(weights, prefix, lambda network, obs: network.clone(obs, **layers))
+    )
 
 
 def test_hdr_ippo_computes_what_numpy_does(stored):
     weights = hdr_ippo(players=3, lstm=(8, 7))
     policy = load_policy(f"ah2ac2:{stored(weights)}")
     assert isinstance(policy, NetworkPolicy) and policy.info.algorithm == "ah2ac2-hdr-ippo"
-    assert_same_logits(policy, numpy_row(weights, "params,actor,", lambda network, obs: network.clone(obs, lstm=2)))
+    assert_same_logits(
+        policy, numpy_row(weights, "params,actor,", lambda network, obs: network.clone(obs, lstm=2))
+    )
 
 
 def test_feed_forward_computes_what_numpy_does(stored):
@@ -218,7 +247,9 @@ def test_obl_plays_as_jaxmarls_agent(stored):
 
     weights = obl(width=16)
     policy, agent = load_policy(f"obl:{stored(weights)}"), OBLAgentR2D2(hid_dim=16)
-    params = unflatten_dict({tuple(key.split(",")): jnp.asarray(value) for key, value in weights.items()})
+    params = unflatten_dict(
+        {tuple(key.split(",")): jnp.asarray(value) for key, value in weights.items()}
+    )
     rng, carry, theirs = (
         np.random.default_rng(2),
         policy.init_carry(32),
@@ -235,7 +266,10 @@ def test_obl_plays_as_jaxmarls_agent(stored):
 
 def test_published_agents_play_a_game_and_are_told_apart(stored):
     names = [f"ah2ac2:{stored(feed_forward())}", f"obl:{stored(obl(), 'obl.safetensors')}"]
-    names += [f"ah2ac2:{stored(weights, f'{k}.safetensors')}" for k, weights in enumerate([clone(), clone(seed=1)])]
+    names += [
+        f"ah2ac2:{stored(weights, f'{k}.safetensors')}"
+        for k, weights in enumerate([clone(), clone(seed=1)])
+    ]
     policies = [load_agent(name, None) for name in names]
     assert len({policy_hash(policy) for policy in policies}) == 4
     assert policy_hash(load_policy(names[1])) == policy_hash(policies[1])
@@ -253,7 +287,9 @@ def test_a_published_clone_starts_hdr_ippo_and_is_saved_as_ours(stored, tmp_path
     reference, policy = reference_policy(config, tmp_path / "run"), load_policy(name)
     jax.tree.map(np.testing.assert_array_equal, reference.params, policy.params)
     save_policy(tmp_path / "ours", policy, algorithm="bc", step=0, score=None)
-    jax.tree.map(np.testing.assert_array_equal, load_policy(tmp_path / "ours").params, policy.params)
+    jax.tree.map(
+        np.testing.assert_array_equal, load_policy(tmp_path / "ours").params, policy.params
+    )
 
 
 def test_the_configuration_beside_a_clone_is_read(stored, tmp_path):
@@ -282,19 +318,59 @@ def reshaped(key, shape=(3, 4)):
 @pytest.mark.parametrize(
     ("family", "make", "change", "message"),
     [
-        ("ah2ac2", clone, without("Dense_0,kernel"), "expected a tensor 'Dense_0,kernel', got Dense_0,bias"),
+        (
+            "ah2ac2",
+            clone,
+            without("Dense_0,kernel"),
+            "expected a tensor 'Dense_0,kernel', got Dense_0,bias",
+        ),
         ("ah2ac2", clone, without("LayerNorm_0,bias"), "expected a tensor 'LayerNorm_0,bias'"),
         ("ah2ac2", clone, without(f"{CELL}0,hi,bias"), f"expected a tensor '{CELL}0,hi,bias'"),
         ("ah2ac2", clone, without(f"{CELL}0,ig,kernel"), f"expected a tensor '{CELL}0,ig,kernel'"),
         ("ah2ac2", clone, reshaped("extra"), "expected no tensor but .*; got 'extra'"),
-        ("ah2ac2", clone, reshaped("Dense_1,kernel"), r"Dense_1,kernel: expected float32\[8, 6\], got float32\[3, 4\]"),
-        ("ah2ac2", clone, reshaped("Dense_0,kernel", (5, 12)), "a game of 2 to 5 players .*, got 5 and 21"),
+        (
+            "ah2ac2",
+            clone,
+            reshaped("Dense_1,kernel"),
+            r"Dense_1,kernel: expected float32\[8, 6\], got float32\[3, 4\]",
+        ),
+        (
+            "ah2ac2",
+            clone,
+            reshaped("Dense_0,kernel", (5, 12)),
+            "a game of 2 to 5 players .*, got 5 and 21",
+        ),
         ("ah2ac2", clone, lambda w: w.update({"Dense_2,bias": np.zeros(21)}), r"got float64\[21\]"),
-        ("ah2ac2", hdr_ippo, without("params,Dense_1,kernel"), "expected a tensor 'params,Dense_1,kernel'"),
-        ("ah2ac2", feed_forward, without("params,Dense_3,bias"), "expected a tensor 'params,Dense_3,bias'"),
-        ("ah2ac2", feed_forward, reshaped("params,Dense_4,bias"), r"params,Dense_4,bias: expected float32\[1\]"),
-        ("obl", obl, without("params,lstm,l0,hi,bias"), "expected a tensor 'params,lstm,l0,hi,bias'"),
-        ("obl", obl, reshaped("params,publ_net_dense_0,kernel"), r"expected float32\[533, 8\], got float32\[3, 4\]"),
+        (
+            "ah2ac2",
+            hdr_ippo,
+            without("params,Dense_1,kernel"),
+            "expected a tensor 'params,Dense_1,kernel'",
+        ),
+        (
+            "ah2ac2",
+            feed_forward,
+            without("params,Dense_3,bias"),
+            "expected a tensor 'params,Dense_3,bias'",
+        ),
+        (
+            "ah2ac2",
+            feed_forward,
+            reshaped("params,Dense_4,bias"),
+            r"params,Dense_4,bias: expected float32\[1\]",
+        ),
+        (
+            "obl",
+            obl,
+            without("params,lstm,l0,hi,bias"),
+            "expected a tensor 'params,lstm,l0,hi,bias'",
+        ),
+        (
+            "obl",
+            obl,
+            reshaped("params,publ_net_dense_0,kernel"),
+            r"expected float32\[533, 8\], got float32\[3, 4\]",
+        ),
         ("obl", clone, lambda weights: None, "expected a tensor 'params,fc_a,kernel'"),
     ],
 )
@@ -307,12 +383,18 @@ def test_a_file_of_another_layout_names_the_tensor(stored, family, make, change,
 
 def test_pickles_and_damaged_files_are_refused(tmp_path):
     (tmp_path / "broken.safetensors").write_bytes(b"no weights")
-    with pytest.raises(ValueError, match="expected a safetensors file, got one that cannot be read"):
+    with pytest.raises(
+        ValueError, match="expected a safetensors file, got one that cannot be read"
+    ):
         load_policy(f"ah2ac2:{tmp_path}/broken.safetensors")
     for name in ("ah2ac2:op/weights.pkl", "obl:OBL1/a.pthw"):
-        with pytest.raises(ValueError, match=r"expected a file ending in .safetensors \(pickles are never loaded\)"):
+        with pytest.raises(
+            ValueError, match=r"expected a file ending in .safetensors \(pickles are never loaded\)"
+        ):
             load_policy(name)
-    with pytest.raises(ValueError, match="expected a published policy, ah2ac2:FILE or obl:FILE, got 'obl:'"):
+    with pytest.raises(
+        ValueError, match="expected a published policy, ah2ac2:FILE or obl:FILE, got 'obl:'"
+    ):
         load_policy("obl:")
 
 
@@ -326,7 +408,9 @@ def test_a_name_without_a_local_file_is_fetched_from_the_hub(stored, monkeypatch
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     policy = load_policy("ah2ac2:bc_1k/2p.safetensors")
     assert policy_hash(policy) == policy_hash(load_policy(f"ah2ac2:{path}"))
-    assert asked == [("ah2ac2/baselines", "bc_1k/2p.safetensors", {"repo_type": "model", "local_dir": None})]
+    assert asked == [
+        ("ah2ac2/baselines", "bc_1k/2p.safetensors", {"repo_type": "model", "local_dir": None})
+    ]
 
 
 def test_without_a_connection(monkeypatch):
@@ -336,5 +420,9 @@ def test_without_a_connection(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
     with pytest.raises(ConnectionError) as caught:
         load_policy("obl:icml_OBL4/a.safetensors")
-    for part in ("https://huggingface.co/mttga/obl-r2d2-flax", "no route to host", "name the file it is in: obl:PATH"):
+    for part in (
+        "https://huggingface.co/mttga/obl-r2d2-flax",
+        "no route to host",
+        "name the file it is in: obl:PATH",
+    ):
         assert part in str(caught.value)

@@ -1,4 +1,5 @@
-"""What the benchmarks share: flags from a function's parameters, and one line of JSON as the last line of stdout."""
+"""What the benchmarks share: flags from a function's parameters, and one line of JSON as the last
+line of stdout."""
 
 import json
 import subprocess
@@ -17,7 +18,8 @@ common.pin_one_core()
 def measure(size: int = 3, repeats: int = 2) -> common.Record:
     print("not the record")
     rates = {{"slow": [1.0, 2.0, 4.0], "fast": [3.0, 4.0, 20.0]}}
-    return common.median_of("fast_per_s", rates["fast"]) | common.ratio_of("ratio", rates["fast"], rates["slow"])
+    ratio = common.ratio_of("ratio", rates["fast"], rates["slow"])
+    return common.median_of("fast_per_s", rates["fast"]) | ratio
 
 common.run(__doc__, measure)
 '''
@@ -25,7 +27,9 @@ common.run(__doc__, measure)
 
 def record(*flags: str) -> dict[str, object]:
     script = SCRIPT.format(folder=str(BENCHMARKS))
-    done = subprocess.run([sys.executable, "-c", script, *flags], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *flags], capture_output=True, text=True, check=True
+    )
     assert "fast_per_s" in done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -18,7 +18,13 @@ def policy_folder(tmp_path_factory):
     actor = Actor(network, RULES.num_moves)
     params = init_params(actor, jax.random.key(0), network, RULES.obs_size, RULES.num_moves)
     folder = tmp_path_factory.mktemp("run") / "policy"
-    save_policy(folder, NetworkPolicy(params=params, rules=RULES, network=network), algorithm="bc", step=1, score=None)
+    save_policy(
+        folder,
+        NetworkPolicy(params=params, rules=RULES, network=network),
+        algorithm="bc",
+        step=1,
+        score=None,
+    )
     return folder
 
 

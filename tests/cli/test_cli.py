@@ -13,11 +13,13 @@ def test_help_lists_the_commands_and_imports_no_accelerator_library(run_python):
     out = run_python(
         "import sys\n"
         "from hanabi_rl.cli import main\n"
-        "commands = (['evaluate'], ['cross-play'], ['leaderboard'], ['predict'], ['behaviour'], ['data'], ['replay'])\n"
+        "commands = (['evaluate'], ['cross-play'], ['leaderboard'], ['predict'], ['behaviour'], "
+        "['data'], ['replay'])\n"
         "for args in (['--help'], *([*command, '--help'] for command in commands)):\n"
         "    try: main(args)\n"
         "    except SystemExit as stop: assert stop.code == 0\n"
-        "print([name for name in ('jax', 'jaxmarl', 'distrax', 'flax', 'matplotlib') if name in sys.modules])\n"
+        "print([name for name in ('jax', 'jaxmarl', 'distrax', 'flax', 'matplotlib') if name in "
+        "sys.modules])\n"
     )
     assert "{evaluate,cross-play,leaderboard,predict,behaviour,data,replay}" in out
     assert "{info,convert,split,download,demos}" in out
@@ -28,7 +30,12 @@ def test_evaluate_prints_a_table_and_one_line_of_json(capsys):
     main(["evaluate", "bot:random", "--games", "32", "--seed", "5", "--json"])
     out, err = capsys.readouterr()
     record = json.loads(out)
-    assert (record["agent"], record["players"], record["games"], record["seed"]) == ("bot:random", 2, 32, 5)
+    assert (record["agent"], record["players"], record["games"], record["seed"]) == (
+        "bot:random",
+        2,
+        32,
+        5,
+    )
     assert len(record["histogram"]) == 26 and sum(record["histogram"]) == 32
     assert record["mean"] == pytest.approx(np.dot(record["histogram"], range(26)) / 32)
     assert record["zero_share"] == record["histogram"][0] / 32

@@ -49,7 +49,11 @@ def test_cross_play_writes_a_table_and_files(runs, tmp_path, capsys, monkeypatch
     ]
     expected = evaluate_pair(load_policy(agents[0]), load_policy(agents[2]), 16, seed=5).summary
     rows = list(csv.DictReader((tmp_path / "matrix.csv").read_text().splitlines()))
-    assert float(rows[2]["mean"]) == expected.mean.mean and rows[2]["row"] == "s0" and rows[2]["column"] == "rl"
+    assert (
+        float(rows[2]["mean"]) == expected.mean.mean
+        and rows[2]["row"] == "s0"
+        and rows[2]["column"] == "rl"
+    )
     assert "6 of 6 cells played" in err and "self-play" in err
     assert (tmp_path / "matrix.png").stat().st_size > 10_000
 
@@ -57,7 +61,9 @@ def test_cross_play_writes_a_table_and_files(runs, tmp_path, capsys, monkeypatch
     main([*args, "--group", "ours=s0,rl"])
     out, err = capsys.readouterr()
     assert "0 of 6 cells played" in err and "ours" in out
-    assert [group["group"] for group in json.loads((tmp_path / "matrix.json").read_text())["groups"]] == ["ours", "bc"]
+    assert [
+        group["group"] for group in json.loads((tmp_path / "matrix.json").read_text())["groups"]
+    ] == ["ours", "bc"]
 
 
 def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
@@ -66,13 +72,26 @@ def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(crossplay, "play_games", interrupt)
     with pytest.raises(SystemExit) as stop:
-        main(["cross-play", str(runs / "s0"), "--out", str(tmp_path), "--cache", str(tmp_path / "kept")])
+        main(
+            [
+                "cross-play",
+                str(runs / "s0"),
+                "--out",
+                str(tmp_path),
+                "--cache",
+                str(tmp_path / "kept"),
+            ]
+        )
     assert stop.value.code == 130 and str(tmp_path / "kept") in capsys.readouterr().err
 
 
-def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, taught_games, monkeypatch):
+def test_leaderboard_prints_ours_beside_the_papers(
+    runs, tmp_path, capsys, taught_games, monkeypatch
+):
     games = taught_games(RULES, 8)
-    monkeypatch.setattr(data_games, "load_games", lambda path: games)  # files hold games of the standard deck only
+    monkeypatch.setattr(
+        data_games, "load_games", lambda path: games
+    )  # files hold games of the standard deck only
     proxies, agents = [str(runs / "s0"), str(runs / "s1")], [str(runs / "rl"), str(runs / "s0")]
     flags = ["--games", "16", "--data", "human.json", "--out", str(tmp_path), "--json"]
     main(["leaderboard", "--proxies", *proxies, "--agents", *agents, *flags])
@@ -83,7 +102,10 @@ def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, taugh
     assert [agent["agent"] for agent in record["agents"]] == ["rl", "s0"]
     assert [line_up["games"] for line_up in record["agents"][0]["line_ups"]] == [4] * 4
     prediction = predict(load_policy(agents[0]), games)
-    assert record["agents"][0]["cross_entropy_per_timestep"] == prediction.cross_entropy_per_timestep().mean
+    assert (
+        record["agents"][0]["cross_entropy_per_timestep"]
+        == prediction.cross_entropy_per_timestep().mean
+    )
     assert "OBL (L4)" in err and "21.04" in err and "candidate, s1" in err
 
 
@@ -94,11 +116,23 @@ def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, taugh
         (["cross-play", "RUNS/s0", "RUNS/three", "--out", "OUT"], "one number of players"),
         (["cross-play", "RUNS/s0", "nowhere", "--out", "OUT"], "expected an agent"),
         (["cross-play", "RUNS/s0", "--players", "3", "--out", "OUT"], "expected --players 2"),
-        (["cross-play", "RUNS/s0", "--out", "OUT", "--group", "x=y"], "expected one of the agents s0, got 'y'"),
-        (["cross-play", "RUNS/s0", "--out", "OUT", "--group", "x"], "expected --group NAME=AGENT,AGENT"),
+        (
+            ["cross-play", "RUNS/s0", "--out", "OUT", "--group", "x=y"],
+            "expected one of the agents s0, got 'y'",
+        ),
+        (
+            ["cross-play", "RUNS/s0", "--out", "OUT", "--group", "x"],
+            "expected --group NAME=AGENT,AGENT",
+        ),
         (["leaderboard", "--proxies", "bot:genius", "--agents", "RUNS/s0"], "bot:convention"),
-        (["leaderboard", "--proxies", "RUNS/three", "--agents", "RUNS/s0"], "one number of players"),
-        (["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"], "each of the 2 line-ups"),
+        (
+            ["leaderboard", "--proxies", "RUNS/three", "--agents", "RUNS/s0"],
+            "one number of players",
+        ),
+        (
+            ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"],
+            "each of the 2 line-ups",
+        ),
     ],
 )
 def test_a_users_error_is_one_line(runs, tmp_path, capsys, args, message):

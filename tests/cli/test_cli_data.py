@@ -27,7 +27,10 @@ def run(capsys, *args) -> str:
 def test_info(file, capsys):
     games = load_games(file)
     text = run(capsys, "data", "info", file)
-    assert f"20 games of 2 players on 20 decks: 0 perfect, {(games.scores == 0).sum()} bombed, 0 unfinished" in text
+    assert (
+        f"20 games of 2 players on 20 decks: 0 perfect, {(games.scores == 0).sum()} bombed, 0 "
+        "unfinished" in text
+    )
     stats = json.loads(run(capsys, "data", "info", file, "--json").splitlines()[-1])
     lengths = games.num_actions
     assert stats["lengths"] == {
@@ -51,7 +54,9 @@ def test_convert(file, capsys, tmp_path):
 
 def test_split(file, capsys, tmp_path):
     run(capsys, "data", "split", file, "--fractions", 0.8, 0.1, 0.1, "--out", tmp_path)
-    parts = [load_games(tmp_path / f"games_{name}.safetensors") for name in ("train", "val", "test")]
+    parts = [
+        load_games(tmp_path / f"games_{name}.safetensors") for name in ("train", "val", "test")
+    ]
     assert [len(part) for part in parts] == [16, 2, 2]
     run(capsys, "data", "split", file, "--sizes", 5, 5, "--seed", 1, "--out", tmp_path)
     assert len(load_games(tmp_path / "games_val.safetensors")) == 5
@@ -81,10 +86,19 @@ def test_demos(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["data", "info", "nowhere.safetensors"], "expected a file of games, got nowhere.safetensors"),
+        (
+            ["data", "info", "nowhere.safetensors"],
+            "expected a file of games, got nowhere.safetensors",
+        ),
         (["data", "split", "FILE"], "either --fractions or --sizes"),
-        (["data", "split", "FILE", "--fractions", "0.5", "0.6"], "positive fractions that add to 1"),
-        (["data", "convert", "FILE", "games.pickle"], "ending in .safetensors, .json, .jsonl, got games.pickle"),
+        (
+            ["data", "split", "FILE", "--fractions", "0.5", "0.6"],
+            "positive fractions that add to 1",
+        ),
+        (
+            ["data", "convert", "FILE", "games.pickle"],
+            "ending in .safetensors, .json, .jsonl, got games.pickle",
+        ),
         (["replay", "FILE", "--game", "20"], "expected --game in 0..19, got 20"),
         (["replay", "FILE", "--turn", "0"], "expected a turn in 1.."),
     ],

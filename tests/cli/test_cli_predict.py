@@ -12,9 +12,20 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.prediction import predict
 
 
-def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(small_file, policy_folder, capsys, tmp_path):
+def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(
+    small_file, policy_folder, capsys, tmp_path
+):
     main(
-        ["predict", str(policy_folder), str(small_file), "--surprising", "3", "--json", "--out", str(tmp_path / "new")]
+        [
+            "predict",
+            str(policy_folder),
+            str(small_file),
+            "--surprising",
+            "3",
+            "--json",
+            "--out",
+            str(tmp_path / "new"),
+        ]
     )
     out, err = capsys.readouterr()
     record = json.loads(out)
@@ -28,7 +39,10 @@ def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(small_file, p
     assert sum(share["decisions"] for share in record["by_turn"].values()) == record["decisions"]
     assert len(record["surprising"]) == 3
     assert "12 games of 2 players, every seat" in err and record["surprising"][2]["move"] in err
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["prediction.json", "prediction.png"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "prediction.json",
+        "prediction.png",
+    ]
 
 
 def test_a_bot_is_all_or_nothing_and_says_so(small_file, capsys):
@@ -45,18 +59,26 @@ def test_a_bot_is_all_or_nothing_and_says_so(small_file, capsys):
     [
         (["predict", "FOLDER", "nowhere.safetensors"], "expected a file of games"),
         (["predict", "nowhere", "FILE"], "expected an agent"),
-        (["predict", "FOLDER", "FILE", "--surprising", "-1"], "expected --surprising 0 or more, got -1"),
+        (
+            ["predict", "FOLDER", "FILE", "--surprising", "-1"],
+            "expected --surprising 0 or more, got -1",
+        ),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(small_file, policy_folder, capsys, args, message):
     with pytest.raises(SystemExit) as caught:
-        main([{"FILE": str(small_file), "FOLDER": str(policy_folder)}.get(arg, arg) for arg in args])
+        main(
+            [{"FILE": str(small_file), "FOLDER": str(policy_folder)}.get(arg, arg) for arg in args]
+        )
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
 
 
 def test_games_of_other_rules_are_refused(policy_folder, capsys, tmp_path, taught_games):
-    save_games(tmp_path / "games.safetensors", taught_games(Rules(num_colors=3, num_ranks=3, hand_size=2), 2))
+    save_games(
+        tmp_path / "games.safetensors",
+        taught_games(Rules(num_colors=3, num_ranks=3, hand_size=2), 2),
+    )
     with pytest.raises(SystemExit):
         main(["predict", str(policy_folder), str(tmp_path / "games.safetensors")])
     assert "expected a policy for Rules(" in capsys.readouterr().err

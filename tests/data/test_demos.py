@@ -44,7 +44,9 @@ def test_a_damaged_cache_file_is_made_again(cache, generated):
     content = path.read_bytes()
     for damaged in (content[:100], content[:-8] + b"\xff" * 8):
         path.write_bytes(damaged)
-        with pytest.warns(UserWarning, match="cached games are damaged and are generated again: .*safetensors"):
+        with pytest.warns(
+            UserWarning, match="cached games are damaged and are generated again: .*safetensors"
+        ):
             again = demos.demo_games(RULES, "random", 12, seed=1)
         np.testing.assert_array_equal(again.actions, games.actions)
         assert path.read_bytes() == content

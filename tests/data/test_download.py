@@ -31,11 +31,18 @@ def test_without_a_connection(monkeypatch, tmp_path):
     with pytest.raises(ConnectionError) as caught:
         download("val", 3, tmp_path)
     text = str(caught.value)
-    for part in ("3_player_games_val.safetensors", "no route to host", "hf download ah2ac2/datasets", str(tmp_path)):
+    for part in (
+        "3_player_games_val.safetensors",
+        "no route to host",
+        "hf download ah2ac2/datasets",
+        str(tmp_path),
+    ):
         assert part in text
     assert "https://huggingface.co/datasets/ah2ac2/datasets" in text
 
 
 def test_a_file_that_does_not_exist():
-    with pytest.raises(ValueError, match="2 or 3 players and one of train, val, all; got 4 players, 'train'"):
+    with pytest.raises(
+        ValueError, match="2 or 3 players and one of train, val, all; got 4 players, 'train'"
+    ):
         download("train", 4)

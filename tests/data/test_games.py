@@ -1,4 +1,5 @@
-"""Files of games: the real ones, round trips, and an error for everything that can be wrong with one."""
+"""Files of games: the real ones, round trips, and an error for everything that can be wrong with
+one."""
 
 import dataclasses
 import json
@@ -7,7 +8,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from hanabi_rl.data.games import GameDataError, Games, join_games, load_games, save_games, validate_games
+from hanabi_rl.data.games import (
+    GameDataError,
+    Games,
+    join_games,
+    load_games,
+    save_games,
+    validate_games,
+)
 from hanabi_rl.data.statistics import statistics
 from hanabi_rl.env.game import Rules
 
@@ -19,7 +27,9 @@ def assert_equal(games: Games, expected: Games, skip: tuple[str, ...] = ()) -> N
     assert games.rules == expected.rules
     for name in FIELDS:
         if name not in skip:
-            np.testing.assert_array_equal(getattr(games, name), getattr(expected, name), err_msg=name)
+            np.testing.assert_array_equal(
+                getattr(games, name), getattr(expected, name), err_msg=name
+            )
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +76,18 @@ def test_recorded_games_load_and_round_trip(shared_data, tmp_path, name, count, 
 def test_the_papers_table_for_the_three_player_validation_games(shared_data):
     """AH2AC2, open data: 221 games, scores 19/25/24.19/25/1.20, lengths 46/62/56.16/56/2.86."""
     stats = statistics(load_games(shared_data("3_player_games_val.safetensors")))
-    for spread, expected in ((stats.scores, (19, 25, 24.19, 25, 1.20)), (stats.lengths, (46, 62, 56.16, 56, 2.86))):
+    for spread, expected in (
+        (stats.scores, (19, 25, 24.19, 25, 1.20)),
+        (stats.lengths, (46, 62, 56.16, 56, 2.86)),
+    ):
         got = (spread.min, spread.max, round(spread.mean, 2), spread.median, round(spread.std, 2))
         assert got == expected
 
 
 def test_the_split_of_the_human_games_is_the_whole(shared_data):
-    parts = [load_games(shared_data(f"3p_human_{part}.safetensors")) for part in ("train_180", "val_41")]
+    parts = [
+        load_games(shared_data(f"3p_human_{part}.safetensors")) for part in ("train_180", "val_41")
+    ]
     joined = join_games(parts)
     whole = load_games(shared_data("3_player_games_val.safetensors"))
     order = np.argsort(joined.game_ids)
@@ -109,19 +124,25 @@ def test_a_small_game_round_trips_and_the_site_refuses_it(make_games, tmp_path):
     small = make_games(SMALL, 4)
     save_games(tmp_path / "small.safetensors", small)
     assert_equal(load_games(tmp_path / "small.safetensors"), small)
-    with pytest.raises(GameDataError, match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has the standard"):
+    with pytest.raises(
+        GameDataError, match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has the standard"
+    ):
         save_games(tmp_path / "small.jsonl", small)
 
 
 def test_joining_and_selecting(games):
     long = dataclasses.replace(
-        games, actions=np.pad(games.actions, ((0, 0), (0, 3)), constant_values=20), human_seats=np.zeros((8, 2), bool)
+        games,
+        actions=np.pad(games.actions, ((0, 0), (0, 3)), constant_values=20),
+        human_seats=np.zeros((8, 2), bool),
     )
     joined = join_games([games.select(slice(3)), long])
     assert joined.actions.shape == (11, 92)
     assert joined.human_seats.tolist() == [[True, True]] * 3 + [[False, False]] * 8
     validate_games(joined)
-    assert_equal(joined.select(np.arange(11) < 3), games.select(slice(3)), skip=("actions", "human_seats"))
+    assert_equal(
+        joined.select(np.arange(11) < 3), games.select(slice(3)), skip=("actions", "human_seats")
+    )
     with pytest.raises(ValueError, match="games to join, got none"):
         join_games([])
     with pytest.raises(ValueError, match="one set of rules"):
@@ -147,18 +168,30 @@ def go_on_after_the_end(t):
     [
         (lambda t: t.pop("scores"), "expected the tensor 'scores'"),
         (lambda t: t.update(extra=t["scores"]), "expected no tensors but .*, got 'extra'"),
-        (lambda t: t.update(actions=t["actions"].astype(np.float32)), "actions: expected integers, got dtype float32"),
-        (lambda t: t.update(human_seats=np.ones((8, 2), np.int32)), "human_seats: expected bool, got dtype int32"),
+        (
+            lambda t: t.update(actions=t["actions"].astype(np.float32)),
+            "actions: expected integers, got dtype float32",
+        ),
+        (
+            lambda t: t.update(human_seats=np.ones((8, 2), np.int32)),
+            "human_seats: expected bool, got dtype int32",
+        ),
         (lambda t: t.update(decks=t["decks"][..., 0]), "decks: expected 3 axes, got shape .8, 50."),
         (lambda t: t.update(num_players=np.array(7)), "num_players: .*2 to 5, got 7"),
-        (lambda t: t.update(num_players=np.array(3)), r"actions: expected shape \(8, 89, 3\), got \(8, 89, 2\)"),
+        (
+            lambda t: t.update(num_players=np.array(3)),
+            r"actions: expected shape \(8, 89, 3\), got \(8, 89, 2\)",
+        ),
         (lambda t: t.update(scores=t["scores"][:5]), r"scores: expected shape \(8,\), got \(5,\)"),
         (lambda t: t.update(decks=t["decks"][:, :49]), r"decks: expected shape \(8, 50, 2\)"),
         (
             lambda t: t["decks"].__setitem__((6, 49, 1), 5),
             r"game 6 \(game_id 106\), decks: card 49: expected a rank in 0..4",
         ),
-        (swap_cards, r"game 3 \(game_id 103\), decks: expected the 50-card deck with \d of \w\d, got \d"),
+        (
+            swap_cards,
+            r"game 3 \(game_id 103\), decks: expected the 50-card deck with \d of \w\d, got \d",
+        ),
         (
             lambda t: t["actions"].__setitem__((5, 2, 0), 21),
             r"game 5 \(game_id 105\), turn 2, actions: seat 0: expected an action in 0..20, got 21",
@@ -167,21 +200,32 @@ def go_on_after_the_end(t):
             lambda t: t["actions"].__setitem__((5, 3, 0), 4),
             "game 5 .*, turn 3, actions: seat 0: expected the no-op 20 while seat 1 moves, got 4",
         ),
-        (lambda t: t["num_actions"].__setitem__(1, 0), "game 1 .*, num_actions: expected 1..89, got 0"),
-        (lambda t: t["num_actions"].__setitem__(1, 90), "game 1 .*, num_actions: expected 1..89, got 90"),
+        (
+            lambda t: t["num_actions"].__setitem__(1, 0),
+            "game 1 .*, num_actions: expected 1..89, got 0",
+        ),
+        (
+            lambda t: t["num_actions"].__setitem__(1, 90),
+            "game 1 .*, num_actions: expected 1..89, got 90",
+        ),
         (
             lambda t: t["num_actions"].__setitem__(1, 8),
             "game 1 .*, turn 8, actions: expected the no-op 20 after the game's 8 moves",
         ),
         (
             illegal_discard,
-            r"game 2 .*, turn 0, actions: expected a legal move, got illegal move 0 \(Alice discards .*all 8 inf",
+            r"game 2 .*, turn 0, actions: expected a legal move, got illegal move 0 \(Alice "
+            r"discards .*all 8 inf",
         ),
         (
             go_on_after_the_end,
-            r"game 4 .*, turn \d+, actions: expected the no-op after the game's end at turn \d+, got 5",
+            r"game 4 .*, turn \d+, actions: expected the no-op after the game's end at turn "
+            r"\d+, got 5",
         ),
-        (lambda t: t["scores"].__setitem__(7, 9), "game 7 .*, scores: expected [0-8] as replayed, got 9"),
+        (
+            lambda t: t["scores"].__setitem__(7, 9),
+            "game 7 .*, scores: expected [0-8] as replayed, got 9",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(path, change, message):
@@ -213,10 +257,13 @@ def test_validation_can_be_left_out(path, games):
 def test_a_wrong_flag_of_an_unfinished_game(games):
     flipped = games.unfinished.copy()
     flipped[3] = ~flipped[3]
-    with pytest.raises(GameDataError, match=f"game 3 .*, unfinished: expected {games.unfinished[3]} as replayed"):
+    with pytest.raises(
+        GameDataError, match=f"game 3 .*, unfinished: expected {games.unfinished[3]} as replayed"
+    ):
         validate_games(dataclasses.replace(games, unfinished=flipped))
     with pytest.raises(
-        GameDataError, match=r"games, actions: expected signed integers \[8, 89\], got float64\[8, 89\]"
+        GameDataError,
+        match=r"games, actions: expected signed integers \[8, 89\], got float64\[8, 89\]",
     ):
         validate_games(dataclasses.replace(games, actions=games.actions.astype(float)))
 
@@ -243,7 +290,10 @@ def test_site_files_name_the_game_that_is_wrong(games, make_games, tmp_path):
     lines = path.read_text().splitlines()
     save_games(path, make_games(Rules(num_players=3), 2))
     path.write_text("\n".join([*lines[:2], path.read_text()]))
-    with pytest.raises(GameDataError, match=r"game 2 \(game_id 100\), players: expected 2 players as in game 0, got 3"):
+    with pytest.raises(
+        GameDataError,
+        match=r"game 2 \(game_id 100\), players: expected 2 players as in game 0, got 3",
+    ):
         load_games(path)
     broken = json.loads(lines[1])
     broken["options"]["emptyClues"] = True

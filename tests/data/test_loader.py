@@ -1,4 +1,5 @@
-"""Every game once an epoch, in an order that (seed, epoch) alone decide, from any saved position on."""
+"""Every game once an epoch, in an order that (seed, epoch) alone decide, from any saved position
+on."""
 
 import json
 

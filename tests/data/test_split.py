@@ -39,7 +39,9 @@ def test_by_sizes_leaves_the_others_out(games):
 
 
 def test_a_split_is_random_and_repeatable(games):
-    first, again, other = (split_games(games, (0.5, 0.5), seed)[0].game_ids.tolist() for seed in (0, 0, 1))
+    first, again, other = (
+        split_games(games, (0.5, 0.5), seed)[0].game_ids.tolist() for seed in (0, 0, 1)
+    )
     assert first == again != other
 
 

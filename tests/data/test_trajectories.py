@@ -1,4 +1,5 @@
-"""Replayed trajectories against the plain-Python table, and colour permutations that depend on nothing but the game."""
+"""Replayed trajectories against the plain-Python table, and colour permutations that depend on
+nothing but the game."""
 
 from functools import partial
 
@@ -43,7 +44,9 @@ def test_moves_masks_and_decisions(games, trajectory):
     legal = np.take_along_axis(trajectory.legal, trajectory.action[..., None], axis=-1)[..., 0]
     assert legal[trajectory.decision].all()
     idle = trajectory.valid[..., None] & ~trajectory.decision
-    assert (trajectory.legal[idle].sum(axis=-1) == 1).all() and trajectory.legal[idle][:, RULES.noop].all()
+    assert (trajectory.legal[idle].sum(axis=-1) == 1).all() and trajectory.legal[idle][
+        :, RULES.noop
+    ].all()
 
 
 def test_states_are_those_before_each_move(games, trajectory):
@@ -52,8 +55,18 @@ def test_states_are_those_before_each_move(games, trajectory):
         table = Table(RULES, games.decks[game])
         for turn, action in enumerate(games.moves(game)):
             state = jax.tree.map(lambda leaf: leaf[turn, game], trajectory.state)  # noqa: B023
-            seen = (state.info_tokens, state.life_tokens, bin(state.fireworks).count("1"), state.deck_left)
-            assert seen == (table.info_tokens, table.life_tokens, table.points, RULES.deck_size - table.drawn)
+            seen = (
+                state.info_tokens,
+                state.life_tokens,
+                bin(state.fireworks).count("1"),
+                state.deck_left,
+            )
+            assert seen == (
+                table.info_tokens,
+                table.life_tokens,
+                table.points,
+                RULES.deck_size - table.drawn,
+            )
             table.apply(action)
     assert trajectory.state.deck.size == 0
 
@@ -82,7 +95,8 @@ def test_permutations_belong_to_the_game():
 
 
 def test_permutations_are_uniform():
-    """Each of 24 permutations of 4 colours about 100 times in 2,400: chi-square, 23 degrees, 0.999 quantile 49.7."""
+    """Each of 24 permutations of 4 colours about 100 times in 2,400: chi-square, 23 degrees, 0.999
+    quantile 49.7."""
     drawn = np.asarray(colour_permutations(jax.random.key(0), 0, np.arange(2400), 4))
     _, counts = np.unique(drawn, axis=0, return_counts=True)
     assert len(counts) == 24
@@ -95,7 +109,9 @@ def test_a_renamed_game_is_legal_and_scores_the_same(games):
     actions = permute_actions(RULES, games.actions, permutation[:, None])
     assert (np.asarray(decks) != games.decks).any()
     outcomes = replay_moves(RULES, decks, actions)
-    np.testing.assert_array_equal(outcomes.score[np.arange(GAMES), games.num_actions - 1], games.scores)
+    np.testing.assert_array_equal(
+        outcomes.score[np.arange(GAMES), games.num_actions - 1], games.scores
+    )
 
 
 def test_one_compilation_serves_every_batch(games):

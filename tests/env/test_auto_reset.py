@@ -1,4 +1,5 @@
-"""Auto-reset: which decks are dealt, to whom and when; shards of environments play what all of them together would."""
+"""Auto-reset: which decks are dealt, to whom and when; shards of environments play what all of them
+together would."""
 
 from __future__ import annotations
 
@@ -24,13 +25,17 @@ STEPS = 150
 
 @pytest.fixture(scope="module")
 def play() -> Callable[..., tuple[Any, ...]]:
-    """`play(key, noise [T, N], hopeless [N], first_index)`: the states and timesteps ``[T, N]`` of ``N`` environments.
+    """`play(key, noise [T, N], hopeless [N], first_index)`: the states and timesteps ``[T, N]`` of
+    ``N`` environments.
 
-    Each takes the legal move with the most noise; the `hopeless` make illegal ones only and lose in two moves.
+    Each takes the legal move with the most noise; the `hopeless` make illegal ones only and lose in
+    two moves.
     """
 
     @jax.jit
-    def played(key: jax.Array, noise: jax.Array, hopeless: jax.Array, first_index: jax.Array) -> tuple[Any, ...]:
+    def played(
+        key: jax.Array, noise: jax.Array, hopeless: jax.Array, first_index: jax.Array
+    ) -> tuple[Any, ...]:
         def move(env_state: Any, noise: jax.Array) -> tuple[Any, tuple[Any, ...]]:
             legal = legal_for_mover(ENV.rules, env_state.game)
             action = jnp.where(hopeless, 99, jnp.argmax(jnp.where(legal, noise, -1.0), axis=-1))
@@ -67,7 +72,9 @@ def test_two_shards_play_what_the_whole_plays(play, whole):
     shards = [play(jax.random.key(1), NOISE[:, i : i + 4], CAREFUL[i : i + 4], i) for i in (0, 4)]
     together = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *shards)
     jax.tree.map(np.testing.assert_array_equal, together, whole)
-    assert whole[2].max(axis=0).min() > POOL_SIZE, "every environment should have outlived its first pool"
+    assert whole[2].max(axis=0).min() > POOL_SIZE, (
+        "every environment should have outlived its first pool"
+    )
 
 
 def test_a_deck_depends_on_its_environment_and_game_alone(play, whole):
@@ -84,7 +91,9 @@ def test_a_deck_depends_on_its_environment_and_game_alone(play, whole):
 
 def test_decks_are_shuffled_and_all_different(whole):
     decks = decks_by_game(whole)
-    assert all(len(dealt) == 1 for dealt in decks.values()), "a game's deck changed while it was played"
+    assert all(len(dealt) == 1 for dealt in decks.values()), (
+        "a game's deck changed while it was played"
+    )
     dealt = [deck for (deck,) in decks.values()]
     assert len(set(dealt)) == len(dealt) > 8 * POOL_SIZE
     assert {tuple(sorted(deck)) for deck in dealt} == {tuple(full_deck(ENV.rules))}
@@ -100,16 +109,24 @@ def test_the_timestep_tells_of_the_old_game_and_the_state_is_the_new_one(whole):
     assert np.asarray(game.fireworks)[1:][done].max() == 0 and timestep.points[:-1][done].max() > 0
     assert np.array_equal(timestep.score[~timestep.done], timestep.points[~timestep.done])
     for env in range(8):
-        for rewards in np.split(timestep.reward[:, env], np.flatnonzero(timestep.done[:, env]) + 1)[:-1]:
+        for rewards in np.split(timestep.reward[:, env], np.flatnonzero(timestep.done[:, env]) + 1)[
+            :-1
+        ]:
             assert rewards.sum() >= 0
     totals = np.cumsum(timestep.reward, axis=0)
     scores = np.cumsum(np.where(timestep.done, timestep.score, 0), axis=0)
-    assert np.array_equal(totals[timestep.done], scores[timestep.done]), "rewards should sum to the score"
+    assert np.array_equal(totals[timestep.done], scores[timestep.done]), (
+        "rewards should sum to the score"
+    )
 
 
 def test_raw_and_typed_keys_deal_the_same():
     reset = jax.jit(functools.partial(ENV.reset, num_envs=4))
-    raw, typed, other = reset(jax.random.PRNGKey(3)), reset(jax.random.key(3)), reset(jax.random.key(4))
+    raw, typed, other = (
+        reset(jax.random.PRNGKey(3)),
+        reset(jax.random.key(3)),
+        reset(jax.random.key(4)),
+    )
     assert np.array_equal(raw.game.deck, typed.game.deck)
     assert not np.array_equal(raw.game.deck, other.game.deck)
 

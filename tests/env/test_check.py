@@ -18,7 +18,9 @@ class KeepsPointsOfLostGames(HanabiEnv):
 class LosesDiscards(HanabiEnv):
     def step(self, env_state, action):
         after, timestep = super().step(env_state, action)
-        return after.replace(game=after.game.replace(discards=after.game.discards.at[:, 0].set(0))), timestep
+        return after.replace(
+            game=after.game.replace(discards=after.game.discards.at[:, 0].set(0))
+        ), timestep
 
 
 class ShowsOwnHand(HanabiEnv):
@@ -32,7 +34,9 @@ class AllowsDiscardsAtFullTokens(HanabiEnv):
     def legal_actions(self, env_state):
         legal = super().legal_actions(env_state)
         seats = jnp.arange(self.rules.num_players) == env_state.game.player[:, None]
-        return legal.at[:, :, 0].set(legal[:, :, 0] | (seats & (env_state.game.hands[:, :, 0] != 0)))
+        return legal.at[:, :, 0].set(
+            legal[:, :, 0] | (seats & (env_state.game.hands[:, :, 0] != 0))
+        )
 
 
 class ForgetsThatColorsAreAlike(HanabiEnv):
@@ -56,16 +60,28 @@ def test_our_environment_conforms(players, game):
     ("broken", "message"),
     [
         (KeepsPointsOfLostGames, r"^reward: step \d+, environment \d+: expected -\d\.0, got 0\.0"),
-        (LosesDiscards, r"^copies of each card: step \d+, environment \d+ at \[\d\]: expected \d, got \d"),
-        (ShowsOwnHand, r"^who sees that a hidden card is another: step 0, .* expected False, got True"),
+        (
+            LosesDiscards,
+            r"^copies of each card: step \d+, environment \d+ at \[\d\]: expected \d, got \d",
+        ),
+        (
+            ShowsOwnHand,
+            r"^who sees that a hidden card is another: step 0, .* expected False, got True",
+        ),
         pytest.param(
             AllowsDiscardsAtFullTokens,
             r"^legal moves: step 0, environment 0 at \[0, 0\]: expected False, got True",
             marks=pytest.mark.slow,
         ),
-        pytest.param(ForgetsThatColorsAreAlike, r"^observation of renamed colours: step \d+", marks=pytest.mark.slow),
         pytest.param(
-            StartsAgainWithCardsPlayed, r"^copies of each card: step \d+, environment \d+", marks=pytest.mark.slow
+            ForgetsThatColorsAreAlike,
+            r"^observation of renamed colours: step \d+",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            StartsAgainWithCardsPlayed,
+            r"^copies of each card: step \d+, environment \d+",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -1,8 +1,9 @@
-"""Our game and jaxmarl 0.2's, played side by side on the same decks with the same moves, auto-reset included.
+"""Our game and jaxmarl 0.2's, played side by side on the same decks with the same moves, auto-reset
+included.
 
-Every step compares the observation of every seat, the legal moves, the reward, the end and the seat to move; where a
-game ends, both its last state and the first of the next game. The comparison runs inside one compiled scan for each
-game, and hands back its verdicts.
+Every step compares the observation of every seat, the legal moves, the reward, the end and the seat
+to move; where a game ends, both its last state and the first of the next game. The comparison runs
+inside one compiled scan for each game, and hands back its verdicts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ RANDOM, GOOD = EXPLORE == 1.0, EXPLORE == 0.0
 class Verdict(NamedTuple):
     """What one step found, ``[N]`` each; after the scan ``[T, N]``."""
 
-    obs_error: jax.Array  # largest difference of any number any seat sees, before and after auto-reset
+    obs_error: (
+        jax.Array
+    )  # largest difference of any number any seat sees, before and after auto-reset
     legal_differs: jax.Array
     reward_differs: jax.Array
     done_differs: jax.Array
@@ -41,10 +44,13 @@ class Verdict(NamedTuple):
 
 
 class JaxmarlGame:
-    """jaxmarl's HanabiEnv for `rules`, over ``N`` games at once and with arrays where it has dicts of agents."""
+    """jaxmarl's HanabiEnv for `rules`, over ``N`` games at once and with arrays where it has dicts
+    of agents."""
 
     def __init__(self, rules: Rules) -> None:
-        from jaxmarl.environments.hanabi.hanabi import HanabiEnv as JaxmarlHanabi  # takes 7 seconds: only where needed
+        from jaxmarl.environments.hanabi.hanabi import (
+            HanabiEnv as JaxmarlHanabi,
+        )  # takes 7 seconds: only where needed
 
         self.rules = rules
         self.env = JaxmarlHanabi(
@@ -61,8 +67,11 @@ class JaxmarlGame:
         return jnp.stack([of_agents[agent] for agent in self.env.agents], axis=-2)
 
     def reset(self, decks: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
-        """(observations [N, P, O], legal moves [N, P, A], states) of games on card ids [N, deck_size]."""
-        pairs = jnp.stack([decks // self.rules.num_ranks, decks % self.rules.num_ranks], axis=-1).astype(jnp.int32)
+        """(observations [N, P, O], legal moves [N, P, A], states) of games on card ids [N,
+        deck_size]."""
+        pairs = jnp.stack(
+            [decks // self.rules.num_ranks, decks % self.rules.num_ranks], axis=-1
+        ).astype(jnp.int32)
         obs, state = jax.vmap(self.env.reset_from_deck_of_pairs)(pairs)
         return self._by_seat(obs), self.legal(state), state
 
@@ -83,18 +92,25 @@ def play_both(rules: Rules, mixed_player: Callable[..., jax.Array], seed: int) -
     games = len(EXPLORE)
     decks = shuffled_decks(rules, key, games * DECKS).reshape(games, DECKS, rules.deck_size)
     play = both_games(rules, mixed_player)
-    verdicts, first_error = jax.tree.map(np.asarray, play(decks, EXPLORE, jax.random.fold_in(key, 1)))
+    verdicts, first_error = jax.tree.map(
+        np.asarray, play(decks, EXPLORE, jax.random.fold_in(key, 1))
+    )
     assert first_error.max() <= 1e-6
     wrong = np.argwhere(~(verdicts.obs_error <= 1e-6))
-    assert not wrong.size, f"observations differ by {verdicts.obs_error.max()} at (step, game) {wrong[:5].tolist()}"
+    assert not wrong.size, (
+        f"observations differ by {verdicts.obs_error.max()} at (step, game) {wrong[:5].tolist()}"
+    )
     for name in ("legal_differs", "reward_differs", "done_differs", "player_differs"):
         wrong = np.argwhere(getattr(verdicts, name))
         assert not wrong.size, f"{name} at (step, game) {wrong[:5].tolist()}, {len(wrong)} in all"
     return verdicts
 
 
-def both_games(rules: Rules, mixed_player: Callable[..., jax.Array]) -> Callable[..., tuple[Verdict, jax.Array]]:
-    """A compiled function ``(decks uint8[N, K, D], explore [N], key) -> (verdicts, error of first observations)``."""
+def both_games(
+    rules: Rules, mixed_player: Callable[..., jax.Array]
+) -> Callable[..., tuple[Verdict, jax.Array]]:
+    """A compiled function ``(decks uint8[N, K, D], explore [N], key) -> (verdicts, error of first
+    observations)``."""
     env = HanabiEnv(**dataclasses.asdict(rules))
     theirs = JaxmarlGame(rules)
 
@@ -108,10 +124,13 @@ def both_games(rules: Rules, mixed_player: Callable[..., jax.Array]) -> Callable
     def play(decks: jax.Array, explore: jax.Array, key: jax.Array) -> tuple[Verdict, jax.Array]:
         games = jnp.arange(decks.shape[0])
         starts = jax.tree.map(
-            lambda x: x.reshape(*decks.shape[:2], *x.shape[1:]), theirs.reset(decks.reshape(-1, decks.shape[-1]))
+            lambda x: x.reshape(*decks.shape[:2], *x.shape[1:]),
+            theirs.reset(decks.reshape(-1, decks.shape[-1])),
         )
 
-        def one_step(carry: tuple[Any, Any], step_key: jax.Array) -> tuple[tuple[Any, Any], Verdict]:
+        def one_step(
+            carry: tuple[Any, Any], step_key: jax.Array
+        ) -> tuple[tuple[Any, Any], Verdict]:
             env_state, their_state = carry
             action = mixed_player(rules, env_state.game, step_key, explore)
             last, _, _ = rules_step(rules, env_state.game, action)
@@ -127,7 +146,9 @@ def both_games(rules: Rules, mixed_player: Callable[..., jax.Array]) -> Callable
             # Before and after auto-reset in one batch: half as much to compile.
             states = jax.tree.map(lambda *both: jnp.concatenate(both), last, next_state.game)
             error = worst(observe(rules, states), jnp.concatenate([end_obs, obs]))
-            legal_differs = differ(legal_actions(rules, states), jnp.concatenate([end_legal, legal]))
+            legal_differs = differ(
+                legal_actions(rules, states), jnp.concatenate([end_legal, legal])
+            )
             verdict = Verdict(
                 obs_error=jnp.max(error.reshape(2, -1), axis=0),
                 legal_differs=jnp.any(legal_differs.reshape(2, -1), axis=0),
@@ -163,7 +184,14 @@ def test_the_standard_game(players, mixed_player):
 
 @pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_small_game_of_bombs_and_last_rounds(players, mixed_player):
-    rules = Rules(num_players=players, num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=2, max_life_tokens=2)
+    rules = Rules(
+        num_players=players,
+        num_colors=3,
+        num_ranks=3,
+        hand_size=2,
+        max_info_tokens=2,
+        max_life_tokens=2,
+    )
     seen = play_both(rules, mixed_player, seed=10 + players)
     bombed = seen.done & (seen.score == 0) & (seen.points > 0)
     assert bombed.sum() > 200, "too few games that lost points with the last life"

@@ -1,4 +1,5 @@
-"""hanab.live's JSON and links: the known link, round trips, other starting players, and what must be refused."""
+"""hanab.live's JSON and links: the known link, round trips, other starting players, and what must
+be refused."""
 
 import copy
 import re
@@ -14,9 +15,7 @@ from hanabi_rl.env.replay import decode_link, game_from_json, game_to_json, shar
 from hanabi_rl.env.table import Table, full_deck
 
 KNOWN_MOVES = [17, 10, 5, 0, 6]
-KNOWN_LINK = (
-    "https://hanab.live/shared-replay-json/215aaabbccddefffgghh-iijkkkllmmnnopppqqrr-sstuuuvvwwxxy,03tbga-aabfac,0#1"
-)
+KNOWN_LINK = "https://hanab.live/shared-replay-json/215aaabbccddefffgghh-iijkkkllmmnnopppqqrr-sstuuuvvwwxxy,03tbga-aabfac,0#1"
 
 
 @st.composite
@@ -29,7 +28,9 @@ def games(draw: st.DrawFn) -> tuple[Rules, np.ndarray, np.ndarray]:
     for choice in draw(st.lists(st.integers(0, 48), min_size=1, max_size=60)):
         if table.over or table.points == table.best_reachable():
             break
-        legal = [action for action in range(rules.num_moves) if table.illegal_reason(action) is None]
+        legal = [
+            action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+        ]
         moves.append(legal[choice % len(legal)])
         table.apply(moves[-1])
     return rules, deck, np.array(moves, np.int32)
@@ -61,7 +62,8 @@ def test_links_and_json_round_trip(game):
 
 
 def test_json_by_hand():
-    """The known game, written out: Alice tells Bob 3s, Bob tells Alice red, cards by their place in the deck."""
+    """The known game, written out: Alice tells Bob 3s, Bob tells Alice red, cards by their place in
+    the deck."""
     record = game_to_json(Rules(), full_deck(Rules()), KNOWN_MOVES)
     assert record["players"] == ["Alice", "Bob"]
     assert record["deck"][0] == {"suitIndex": 0, "rank": 1}
@@ -83,7 +85,9 @@ def test_another_starting_player(start):
     deck = np.random.default_rng(5).permutation(full_deck(rules))
     table, moves = Table(rules, deck), []
     while len(moves) < 25 and not table.over:
-        legal = [action for action in range(rules.num_moves) if table.illegal_reason(action) is None]
+        legal = [
+            action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+        ]
         moves.append(legal[7 * len(moves) % len(legal)])
         table.apply(moves[-1])
     assert len(set(moves)) > 6
@@ -145,7 +149,15 @@ def test_a_game_ended_by_a_player_is_read_up_to_there():
 
 
 @pytest.mark.parametrize(
-    "option", ["deckPlays", "emptyClues", "oneExtraCard", "oneLessCard", "allOrNothing", "detrimentalCharacters"]
+    "option",
+    [
+        "deckPlays",
+        "emptyClues",
+        "oneExtraCard",
+        "oneLessCard",
+        "allOrNothing",
+        "detrimentalCharacters",
+    ],
 )
 def test_options_that_change_the_rules_are_refused_by_name(option):
     record = known_record()
@@ -159,19 +171,37 @@ def test_options_that_change_the_rules_are_refused_by_name(option):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: r["options"].update(variant="Rainbow (5 Suits)"), "variant to be 'No Variant', got 'Rainbow"),
+        (
+            lambda r: r["options"].update(variant="Rainbow (5 Suits)"),
+            "variant to be 'No Variant', got 'Rainbow",
+        ),
         (lambda r: r["options"].update(startingPlayer=2), "startingPlayer in 0..1, got 2"),
         (lambda r: r["players"].extend("CDEF"), "2-5 players, got 6"),
         (lambda r: r.pop("deck"), "a list under 'deck', got NoneType"),
         (lambda r: r["deck"].pop(), "a deck of 50 cards, got 49"),
-        (lambda r: r["deck"][3].update(rank=6), "card 3: expected suitIndex 0-4 and rank 1-5, got .*6"),
+        (
+            lambda r: r["deck"][3].update(rank=6),
+            "card 3: expected suitIndex 0-4 and rank 1-5, got .*6",
+        ),
         (lambda r: r["deck"][0].update(rank=2), "expected 3 of card id 0, got 2"),
         (lambda r: r["actions"][0].update(type=5), "action 0: expected a type 0-4"),
-        (lambda r: r["actions"][0].update(target=0), "turn 0: expected a clue to another of 2 seats, got seat 0"),
-        (lambda r: r["actions"][0].update(value=9), "turn 0: expected a colour 0-4 or a rank 1-5, got 9"),
+        (
+            lambda r: r["actions"][0].update(target=0),
+            "turn 0: expected a clue to another of 2 seats, got seat 0",
+        ),
+        (
+            lambda r: r["actions"][0].update(value=9),
+            "turn 0: expected a colour 0-4 or a rank 1-5, got 9",
+        ),
         (lambda r: r["actions"][0].pop("value"), "turn 0: expected a colour"),
-        (lambda r: r["actions"][2].update(target=5), r"turn 2: expected a card of seat 0 \(deck indices .*\), got 5"),
-        (lambda r: r["actions"].insert(0, {"type": 1, "target": 0}), "turn 0: illegal move 0 .*all 8 information"),
+        (
+            lambda r: r["actions"][2].update(target=5),
+            r"turn 2: expected a card of seat 0 \(deck indices .*\), got 5",
+        ),
+        (
+            lambda r: r["actions"].insert(0, {"type": 1, "target": 0}),
+            "turn 0: illegal move 0 .*all 8 information",
+        ),
         (lambda r: r.update(actions="x"), "a list under 'actions', got str"),
         (lambda r: r.update(options=[1]), "an object under 'options', got list"),
     ],
@@ -208,5 +238,7 @@ def test_what_cannot_be_exported():
         share_link(small, full_deck(small), [2])
     with pytest.raises(ValueError, match="at least one move, got none"):
         share_link(Rules(), full_deck(Rules()), [20, 20])
-    with pytest.raises(ValueError, match=re.escape("turn 0: illegal move 12 (Alice clues Bob green)")):
+    with pytest.raises(
+        ValueError, match=re.escape("turn 0: illegal move 12 (Alice clues Bob green)")
+    ):
         game_to_json(Rules(), full_deck(Rules()), [12])

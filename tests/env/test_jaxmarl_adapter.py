@@ -1,4 +1,5 @@
-"""`make_jaxmarl` beside jaxmarl's own Hanabi: the same games, move by move, and the same behaviour under `jax.vmap`."""
+"""`make_jaxmarl` beside jaxmarl's own Hanabi: the same games, move by move, and the same behaviour
+under `jax.vmap`."""
 
 from __future__ import annotations
 
@@ -22,7 +23,14 @@ from hanabi_rl.env.rules import next_cards
 from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.env.words import pack_deck
 
-SMALL = dict(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2, num_cards_of_rank=[3, 2, 1])
+SMALL = dict(
+    num_colors=2,
+    num_ranks=3,
+    hand_size=2,
+    max_info_tokens=3,
+    max_life_tokens=2,
+    num_cards_of_rank=[3, 2, 1],
+)
 """A game of 12 cards that ends soon and compiles fast."""
 
 
@@ -33,7 +41,9 @@ def small() -> JaxMARLHanabi:
 
 @cache
 def small_jaxmarl() -> MultiAgentEnv:
-    return jaxmarl.make("hanabi", num_agents=2, **SMALL | {"num_cards_of_rank": np.array([3, 2, 1])})
+    return jaxmarl.make(
+        "hanabi", num_agents=2, **SMALL | {"num_cards_of_rank": np.array([3, 2, 1])}
+    )
 
 
 def random_pairs(rules: Rules, num_decks: int, seed: int) -> np.ndarray:
@@ -43,14 +53,23 @@ def random_pairs(rules: Rules, num_decks: int, seed: int) -> np.ndarray:
     return np.stack(divmod(cards, rules.num_ranks), axis=-1)
 
 
-def choose(env: JaxMARLHanabi, key: jax.Array, state: GameState, careful: jax.Array) -> dict[str, jax.Array]:
-    """A random legal action for each agent of one game; a `careful` mover plays cards that fit, and no others."""
+def choose(
+    env: JaxMARLHanabi, key: jax.Array, state: GameState, careful: jax.Array
+) -> dict[str, jax.Array]:
+    """A random legal action for each agent of one game; a `careful` mover plays cards that fit, and
+    no others."""
     legal = env.get_avail_actions(state)
-    plays = (jnp.arange(env.num_moves) >= env.hand_size) & (jnp.arange(env.num_moves) < 2 * env.hand_size)
+    plays = (jnp.arange(env.num_moves) >= env.hand_size) & (
+        jnp.arange(env.num_moves) < 2 * env.hand_size
+    )
     fits = (state.game.hands & next_cards(env.rules, state.game.fireworks)) != 0
     actions = {}
     for seat, agent in enumerate(env.agents):
-        fitting = legal[agent] & plays & jnp.pad(fits[seat], (env.hand_size, env.num_moves - 2 * env.hand_size))
+        fitting = (
+            legal[agent]
+            & plays
+            & jnp.pad(fits[seat], (env.hand_size, env.num_moves - 2 * env.hand_size))
+        )
         wise = jnp.where(fitting.any(), fitting, legal[agent] & ~plays)
         mask = jnp.where(careful & wise.any(), wise, legal[agent])
         key, own_key = jax.random.split(key)
@@ -73,7 +92,9 @@ class Seen(NamedTuple):
 
 def seen(env: Any, state: Any, obs: Any, rewards: Any, dones: Any) -> Seen:
     legal = jax.vmap(env.get_legal_moves)(state)
-    return Seen(obs, legal, rewards, dones, state.step, state.done, state.cur_player_idx, state.score)
+    return Seen(
+        obs, legal, rewards, dones, state.step, state.done, state.cur_player_idx, state.score
+    )
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
@@ -86,14 +107,17 @@ def assert_same(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_whole_games_equal_jaxmarl_through_auto_reset(players: int) -> None:
-    """Every second game is random, the others careful: those reach the last round and high scores."""
+    """Every second game is random, the others careful: those reach the last round and high
+    scores."""
     ours, theirs = make_jaxmarl(players), jaxmarl.make("hanabi", num_agents=players)
     games, turns = 16, 200
     careful = jnp.arange(games) % 2 == 0
 
     def turn(states: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], tuple[Seen, Seen]]:
         act_key, step_key = jax.random.split(key)
-        actions = jax.vmap(lambda k, s, c: choose(ours, k, s, c))(jax.random.split(act_key, games), states[0], careful)
+        actions = jax.vmap(lambda k, s, c: choose(ours, k, s, c))(
+            jax.random.split(act_key, games), states[0], careful
+        )
         keys = jax.random.split(step_key, games)
         out = []
         for env, state in zip((ours, theirs), states, strict=True):
@@ -106,7 +130,9 @@ def test_whole_games_equal_jaxmarl_through_auto_reset(players: int) -> None:
     def play(decks: jax.Array, key: jax.Array) -> Any:
         first = [jax.vmap(env.reset_from_deck_of_pairs)(decks) for env in (ours, theirs)]
         states = (first[0][1], first[1][1])
-        return (first[0][0], first[1][0]), jax.lax.scan(turn, states, jax.random.split(key, turns))[1]
+        return (first[0][0], first[1][0]), jax.lax.scan(turn, states, jax.random.split(key, turns))[
+            1
+        ]
 
     first_obs, (a, b) = play(random_pairs(ours.rules, games, seed=0), jax.random.key(players))
     assert_same(*first_obs)
@@ -124,7 +150,9 @@ def test_a_key_deals_what_it_deals_in_jaxmarl(key: jax.Array) -> None:
     assert isinstance(state, JaxMARLState) and not state.done and state.step == 0
 
 
-def play_small(env: JaxMARLHanabi, shape: tuple[int, ...], turns: int = 12) -> tuple[GameState, Any, jax.Array]:
+def play_small(
+    env: JaxMARLHanabi, shape: tuple[int, ...], turns: int = 12
+) -> tuple[GameState, Any, jax.Array]:
     """States in mid-game, legal actions and keys of many small games."""
     games = int(np.prod(shape))
     state = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), games))[1]
@@ -149,9 +177,15 @@ def test_vmap_equals_one_game_at_a_time(midgame: tuple[GameState, Any, jax.Array
     state, actions, keys = midgame
     together = jax.vmap(small().step)(keys, state, actions)
     for game in range(len(keys)):
-        key, one_state, one_actions = jax.tree.map(lambda leaf, game=game: leaf[game], (keys, state, actions))
+        key, one_state, one_actions = jax.tree.map(
+            lambda leaf, game=game: leaf[game], (keys, state, actions)
+        )
         alone = small().step(key, one_state, one_actions)
-        jax.tree.map(np.testing.assert_array_equal, alone, jax.tree.map(lambda leaf, game=game: leaf[game], together))
+        jax.tree.map(
+            np.testing.assert_array_equal,
+            alone,
+            jax.tree.map(lambda leaf, game=game: leaf[game], together),
+        )
     dones = np.asarray(together[3]["__all__"])
     assert dones.any() and not dones.all()
 
@@ -168,7 +202,8 @@ def test_nested_vmap_equals_vmap(midgame: tuple[GameState, Any, jax.Array]) -> N
 
 
 def test_however_it_is_vmapped_the_games_are_one_batch() -> None:
-    """The function below depends on its whole batch, so it tells a batch of six from two of three."""
+    """The function below depends on its whole batch, so it tells a batch of six from two of
+    three."""
 
     def folded(batches: list[Any]) -> Any:
         def above_mean(keys: jax.Array, numbers: dict[str, jax.Array]) -> jax.Array:
@@ -177,20 +212,24 @@ def test_however_it_is_vmapped_the_games_are_one_batch() -> None:
 
         return jax.vmap(lambda key, a: on_all_games(above_mean, key, {"a": a}), in_axes=(None, 0))
 
-    # A function of its own for each call: jax 0.11 does not trace one again for a batch that it has seen.
+    # A function of its own for each call: jax 0.11 does not trace one again for a batch that it has
+    # seen.
     eager: list[Any] = []
     jitted: list[Any] = []
     key, numbers = jax.random.key(0), jnp.arange(12.0).reshape(2, 3, 2)
     outer = jax.vmap(folded(jitted), in_axes=(None, 1), out_axes=1)
     expected = numbers - numbers.mean() + jax.random.uniform(key)
-    np.testing.assert_allclose(jax.vmap(folded(eager), in_axes=(None, 0))(key, numbers), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.vmap(folded(eager), in_axes=(None, 0))(key, numbers), expected, rtol=1e-5
+    )
     np.testing.assert_allclose(jax.jit(outer)(key, numbers), expected, rtol=1e-5)
     assert eager[-1] == jitted[-1] == (6,)
 
 
 @pytest.mark.parametrize("ended", [0, 1, 32, 33, 80])
 def test_as_many_decks_are_dealt_as_games_end(ended: int) -> None:
-    """More than are shuffled at a time, too. The deck of a game is what `reset` deals from half of its key."""
+    """More than are shuffled at a time, too. The deck of a game is what `reset` deals from half of
+    its key."""
     rules, games = small().rules, 80
     keys = jax.random.split(jax.random.key(0), games)
     needed = np.random.default_rng(ended).permutation(games) < ended
@@ -215,7 +254,9 @@ def test_step_env_keeps_the_final_state_and_reset_state_is_the_next_one(midgame:
     done = np.asarray(dones["__all__"])
     assert done.any() and not done.all()
     np.testing.assert_array_equal(after.step, np.where(done, other.step, state.step + 1))
-    np.testing.assert_array_equal(after.game.deck, np.where(done[:, None], other.game.deck, state.game.deck))
+    np.testing.assert_array_equal(
+        after.game.deck, np.where(done[:, None], other.game.deck, state.game.deck)
+    )
     assert_same(jax.vmap(small().get_obs)(after), obs)
 
 
@@ -244,7 +285,9 @@ def test_gradients_of_a_policy_pass_by_the_environment() -> None:
             legal = jax.vmap(small().get_legal_moves)(state)
             logits = {agent: scale * noise + (legal[agent] - 1) * 1e9 for agent in small().agents}
             actions = {agent: jnp.argmax(logits[agent], axis=-1) for agent in small().agents}
-            obs, state, rewards, _, _ = jax.vmap(small().step)(jax.random.split(key, 3), state, actions)
+            obs, state, rewards, _, _ = jax.vmap(small().step)(
+                jax.random.split(key, 3), state, actions
+            )
             return state, scale + sum(o.sum() for o in obs.values()) + rewards["__all__"].sum()
 
         return jax.lax.scan(turn, state, jax.random.split(jax.random.key(1), 5))[1].sum()
@@ -265,10 +308,21 @@ def sorted_pairs() -> np.ndarray:
 @pytest.mark.parametrize(
     ("action", "words"),
     [
-        (1, "agent_0, turn 0: illegal move 1 (Alice discards slot 2 (R1)): a discard while all 3 information tokens"),
-        (5, "agent_0, turn 0: illegal move 5 (Alice clues Bob yellow): a clue that touches no card"),
+        (
+            1,
+            "agent_0, turn 0: illegal move 1 (Alice discards slot 2 (R1)): a discard while all 3 "
+            "information tokens",
+        ),
+        (
+            5,
+            "agent_0, turn 0: illegal move 5 (Alice clues Bob yellow): a clue that touches no card",
+        ),
         (9, "agent_0, turn 0: illegal move 9 (Alice passes): a no-op on the player's own turn"),
-        (10, "agent_0, turn 0: illegal move 10 (Alice makes an unknown move): expected an action in 0..9, got 10"),
+        (
+            10,
+            "agent_0, turn 0: illegal move 10 (Alice makes an unknown move): expected an action "
+            "in 0..9, got 10",
+        ),
     ],
 )
 def test_an_illegal_action_is_explained(first: GameState, action: int, words: str) -> None:
@@ -286,17 +340,24 @@ def test_an_illegal_action_costs_a_life_where_it_is_not_checked(first: GameState
 
 
 def test_only_the_movers_action_counts(first: GameState) -> None:
-    state = small().step(jax.random.key(0), first, {"agent_0": 2, "agent_1": 9})[1]  # Alice plays R1
+    state = small().step(jax.random.key(0), first, {"agent_0": 2, "agent_1": 9})[
+        1
+    ]  # Alice plays R1
     assert state.score == 1 and list(state.cur_player_idx) == [0, 1]
-    out = small().step(jax.random.key(0), state, {"agent_0": 999, "agent_1": np.int64(3)})  # Bob plays R2
+    out = small().step(
+        jax.random.key(0), state, {"agent_0": 999, "agent_1": np.int64(3)}
+    )  # Bob plays R2
     assert out[1].score == 2 and out[2] == {"agent_0": 1, "agent_1": 1, "__all__": 1}
     assert set(out[0]) == set(small().agents)
-    with pytest.raises(ValueError, match=r"expected an action for each of .* got none for \['agent_1'\]"):
+    with pytest.raises(
+        ValueError, match=r"expected an action for each of .* got none for \['agent_1'\]"
+    ):
         small().step(jax.random.key(0), state, {"agent_0": 9})
 
 
 def test_the_table_of_a_state_says_what_the_whole_game_says() -> None:
-    """`table_of` sees one state; a `Table` that played the game gives the same reason for every action."""
+    """`table_of` sees one state; a `Table` that played the game gives the same reason for every
+    action."""
     env = make_jaxmarl(2, validate=False, **SMALL)
     pairs = random_pairs(env.rules, 6, seed=5)
     for deck in pairs:
@@ -323,18 +384,25 @@ def test_decks_are_checked(first: GameState) -> None:
     jax.tree.map(np.testing.assert_array_equal, env.reset_from_deck(one_hot)[1], first)
     with pytest.raises(ValueError, match=r"the deck must have shape \[12, 2\], got \[11, 2\]"):
         env.reset_from_deck_of_pairs(pairs[1:])
-    with pytest.raises(ValueError, match=r"the deck is not the 12-card set: expected 3 of card id 0, got 4"):
+    with pytest.raises(
+        ValueError, match=r"the deck is not the 12-card set: expected 3 of card id 0, got 4"
+    ):
         env.reset_from_deck_of_pairs(np.concatenate([pairs[:-1], pairs[:1]]))
 
 
 def test_jaxmarls_wrappers_see_the_same_numbers() -> None:
     """`LogWrapper` and `CTRolloutManager` around ours and theirs, in step."""
     turns, games = 30, 5
-    managers = [CTRolloutManager(LogWrapper(env), batch_size=games) for env in (small(), small_jaxmarl())]
+    managers = [
+        CTRolloutManager(LogWrapper(env), batch_size=games) for env in (small(), small_jaxmarl())
+    ]
 
     def turn(carry: Any, key: jax.Array) -> Any:
         valid = managers[0].get_valid_actions(carry[0].env_state)
-        actions = {agent: jnp.argmax(valid[agent] * jax.random.uniform(key, valid[agent].shape), -1) for agent in valid}
+        actions = {
+            agent: jnp.argmax(valid[agent] * jax.random.uniform(key, valid[agent].shape), -1)
+            for agent in valid
+        }
         out = [m.batch_step(key, state, actions) for m, state in zip(managers, carry, strict=True)]
         for manager, (_, state, _, _, _) in zip(managers, out, strict=True):
             assert set(manager.get_valid_actions(state.env_state)) == set(small().agents)
@@ -354,12 +422,29 @@ def test_jaxmarls_wrappers_see_the_same_numbers() -> None:
 def test_names_and_spaces(players: int) -> None:
     ours, theirs = make_jaxmarl(players), jaxmarl.make("hanabi", num_agents=players)
     assert isinstance(ours, MultiAgentEnv)
-    for name in ("name", "agents", "num_agents", "num_moves", "num_actions", "obs_size", "hand_size", "deck_size"):
+    for name in (
+        "name",
+        "agents",
+        "num_agents",
+        "num_moves",
+        "num_actions",
+        "obs_size",
+        "hand_size",
+        "deck_size",
+    ):
         assert getattr(ours, name) == getattr(theirs, name), name
     np.testing.assert_array_equal(ours.num_cards_of_rank, theirs.num_cards_of_rank)
     for agent in ours.agents:
-        assert ours.action_space(agent).n == ours.action_spaces[agent].n == theirs.action_space(agent).n
-        assert ours.observation_space(agent).shape == ours.observation_spaces[agent].shape == theirs.obs_size
+        assert (
+            ours.action_space(agent).n
+            == ours.action_spaces[agent].n
+            == theirs.action_space(agent).n
+        )
+        assert (
+            ours.observation_space(agent).shape
+            == ours.observation_spaces[agent].shape
+            == theirs.obs_size
+        )
 
 
 def test_options_that_are_not_supported() -> None:

@@ -36,6 +36,8 @@ def test_a_random_legal_action_is_legal_and_uniform(players):
         counts = np.stack([np.bincount(column, minlength=rules.num_moves) for column in actions.T])
         assert (counts[~legal] == 0).all()
         probability = 1 / legal.sum(1, keepdims=True)
-        deviation = (counts - draws * probability) / np.sqrt(draws * probability * (1 - probability))
+        deviation = (counts - draws * probability) / np.sqrt(
+            draws * probability * (1 - probability)
+        )
         assert np.abs(deviation[legal]).max() < 5.5
         state, _, _ = advance(state, jnp.asarray(actions[0]))

@@ -44,7 +44,8 @@ few = settings(max_examples=6, deadline=None, derandomize=True)
 
 
 class Journey(NamedTuple):
-    """States of some games, ``B`` in all (finished ones included), and what was computed of each."""
+    """States of some games, ``B`` in all (finished ones included), and what was computed of
+    each."""
 
     deck: Any  # the deck as card ids [B, D]
     before: dict[str, Any]  # each state's parts by name
@@ -89,7 +90,8 @@ def parts(state: State) -> dict[str, jax.Array]:
 
 @pytest.fixture(scope="module")
 def journey(mixed_player) -> Callable[[int, float], Journey]:
-    """`journey(seed, explore)`: STEPS moves through GAMES games; compiled once, and every journey remembered."""
+    """`journey(seed, explore)`: STEPS moves through GAMES games; compiled once, and every journey
+    remembered."""
 
     def visit(key: jax.Array, explore: jax.Array) -> tuple[State, jax.Array]:
         deck_key, play_key = jax.random.split(key)
@@ -116,12 +118,16 @@ def journey(mixed_player) -> Callable[[int, float], Journey]:
 
         anything = jnp.arange(-3, 128)  # far out of range on both sides, too
         legal_mask = legal_for_mover(RULES, state)
-        is_illegal = jnp.ones((size, len(anything)), bool).at[:, 3 : 3 + RULES.num_moves].set(~legal_mask)
+        is_illegal = (
+            jnp.ones((size, len(anything)), bool).at[:, 3 : 3 + RULES.num_moves].set(~legal_mask)
+        )
         illegal = anything[jax.random.categorical(keys[5], jnp.where(is_illegal, 0.0, -jnp.inf))]
 
         # One batch for each function: a third as much to compile.
         moves = jnp.concatenate([action, illegal, permute_actions(RULES, action, perm)])
-        stepped, permuted_step, after_illegal = split_step(step(RULES, join(state, state, permuted), moves), size)
+        stepped, permuted_step, after_illegal = split_step(
+            step(RULES, join(state, state, permuted), moves), size
+        )
         obs, obs_swapped, obs_permuted = jnp.split(observe(RULES, join(state, other, permuted)), 3)
         legal, _, legal_permuted = jnp.split(legal_actions(RULES, join(state, other, permuted)), 3)
         expected, reward, done = stepped
@@ -162,13 +168,17 @@ def join(*states: State) -> State:
 
 def split_step(result: Any, size: int) -> tuple[Any, Any, Any]:
     """The results of the moves, of the permuted moves and of the illegal ones."""
-    move, illegal, permuted = (jax.tree.map(lambda x, i=i: x[i * size : (i + 1) * size], result) for i in range(3))
+    move, illegal, permuted = (
+        jax.tree.map(lambda x, i=i: x[i * size : (i + 1) * size], result) for i in range(3)
+    )
     return move, permuted, illegal
 
 
 def copies(words: np.ndarray) -> np.ndarray:
     """How often each card is in sets uint32[B, F]: int[B, K]."""
-    return ((words[..., None] >> np.arange(RULES.num_cards, dtype=np.uint32)) & 1).sum(axis=1, dtype=int)
+    return ((words[..., None] >> np.arange(RULES.num_cards, dtype=np.uint32)) & 1).sum(
+        axis=1, dtype=int
+    )
 
 
 @few
@@ -178,8 +188,14 @@ def test_fifty_cards_are_conserved(journey, seed, explore):
     game = seen.before
     undealt = np.arange(50) >= 50 - game["deck_left"][:, None]
     in_deck = ((seen.deck[..., None] == np.arange(25)) & undealt[..., None]).sum(axis=1)
-    table = [game["hands"].reshape(len(seen.deck), -1), game["fireworks"][:, None], game["discards"]]
-    assert np.array_equal(in_deck + sum(copies(words) for words in table), np.tile([3, 2, 2, 2, 1], (len(in_deck), 5)))
+    table = [
+        game["hands"].reshape(len(seen.deck), -1),
+        game["fireworks"][:, None],
+        game["discards"],
+    ]
+    assert np.array_equal(
+        in_deck + sum(copies(words) for words in table), np.tile([3, 2, 2, 2, 1], (len(in_deck), 5))
+    )
 
 
 @few
@@ -243,14 +259,24 @@ def test_an_illegal_move_costs_a_life_and_nothing_else(journey, seed, explore):
     on = ~seen.over
     before = {name: part[on] for name, part in seen.before.items()}
     after = {name: part[on] for name, part in seen.after_illegal.items()}
-    for name in ("hands", "knowledge", "hints", "fireworks", "discards", "deck_left", "info_tokens"):
+    for name in (
+        "hands",
+        "knowledge",
+        "hints",
+        "fireworks",
+        "discards",
+        "deck_left",
+        "info_tokens",
+    ):
         assert np.array_equal(after[name], before[name]), name
     assert np.array_equal(after["life_tokens"], before["life_tokens"] - 1)
     assert np.array_equal(after["player"], (before["player"] + 1) % 3)
     assert np.array_equal(after["turn"], before["turn"] + 1)
     bombed = after["life_tokens"] == 0
     assert seen.over_after_illegal[on][bombed].all()
-    assert np.array_equal(seen.illegal_reward[on], np.where(bombed, -copies(before["fireworks"][:, None]).sum(-1), 0))
+    assert np.array_equal(
+        seen.illegal_reward[on], np.where(bombed, -copies(before["fireworks"][:, None]).sum(-1), 0)
+    )
 
 
 @few
@@ -258,7 +284,9 @@ def test_an_illegal_move_costs_a_life_and_nothing_else(journey, seed, explore):
 def test_a_finished_game_does_not_change(journey, seed, explore):
     seen = journey(seed, explore)
     for name in PARTS:
-        assert np.array_equal(seen.after_illegal[name][seen.over], seen.before[name][seen.over]), name
+        assert np.array_equal(seen.after_illegal[name][seen.over], seen.before[name][seen.over]), (
+            name
+        )
     assert seen.over_after_illegal[seen.over].all() and not seen.illegal_reward[seen.over].any()
 
 

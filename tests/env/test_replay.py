@@ -15,7 +15,9 @@ SMALL = Rules(num_colors=2, num_ranks=2, hand_size=2, max_info_tokens=2)
 @pytest.fixture(scope="module")
 def small_games() -> tuple[np.ndarray, np.ndarray]:
     """Five small games, by hand: decks [5, 8], actions [5, 4]."""
-    decks = np.tile(np.array(full_deck(SMALL), np.uint8), (5, 1))  # Alice R1 R1, Bob R1 R2, to come: B1 B1 B1 B2
+    decks = np.tile(
+        np.array(full_deck(SMALL), np.uint8), (5, 1)
+    )  # Alice R1 R1, Bob R1 R2, to come: B1 B1 B1 B2
     decks[1] = 0, 0, 1, 3, 2, 0, 2, 2
     actions = np.full((5, 4), SMALL.noop, np.int32)
     actions[0, :2] = 2, 3  # Alice plays R1, Bob R2
@@ -40,16 +42,35 @@ def test_chunks_do_not_change_the_outcomes(small_games, monkeypatch):
     whole = replay_moves(SMALL, *small_games, validate=False)
     monkeypatch.setattr(replay, "SMALL_CHUNK", 2)
     monkeypatch.setattr(replay, "CHUNK", 2)
-    for expected, field in zip(whole, replay_moves(SMALL, *small_games, validate=False), strict=True):
+    for expected, field in zip(
+        whole, replay_moves(SMALL, *small_games, validate=False), strict=True
+    ):
         np.testing.assert_array_equal(field, expected)
 
 
 @pytest.mark.parametrize(
     ("game", "turn", "action", "message"),
     [
-        (2, 2, 4, r"game 2, turn 2: illegal move 4 \(Alice clues Bob red\): a clue without an information token"),
-        (3, 0, 0, r"game 3, turn 0: illegal move 0 \(Alice discards slot 1 \(R1\)\): a discard while all 2 info"),
-        (0, 0, 8, r"game 0, turn 0: illegal move 8 \(Alice passes\): a no-op on the player's own turn"),
+        (
+            2,
+            2,
+            4,
+            r"game 2, turn 2: illegal move 4 \(Alice clues Bob red\): a clue without an "
+            r"information token",
+        ),
+        (
+            3,
+            0,
+            0,
+            r"game 3, turn 0: illegal move 0 \(Alice discards slot 1 \(R1\)\): a discard while "
+            r"all 2 info",
+        ),
+        (
+            0,
+            0,
+            8,
+            r"game 0, turn 0: illegal move 8 \(Alice passes\): a no-op on the player's own turn",
+        ),
         (3, 1, -5, "game 3, turn 1: illegal move -5 .*expected an action in 0..8, got -5"),
         (3, 2, 2, "game 3, turn 1: .*no-op"),
     ],
@@ -63,7 +84,10 @@ def test_an_illegal_move_is_named(small_games, game, turn, action, message):
 
 
 def test_moves_after_the_end_are_illegal(small_games):
-    decks, actions = small_games[0], np.pad(small_games[1], ((0, 0), (0, 1)), constant_values=SMALL.noop)
+    decks, actions = (
+        small_games[0],
+        np.pad(small_games[1], ((0, 0), (0, 1)), constant_values=SMALL.noop),
+    )
     actions[1, 4] = 2
     with pytest.raises(ValueError, match=r"game 1, turn 4: .*the game is over"):
         replay_moves(SMALL, decks, actions)
@@ -88,7 +112,9 @@ def test_a_game_as_text():
         "Alice plays slot 2 (R1)",
     ]
     assert turns[-1] == "End: score 1 of 25 after 5 moves, 2 of 3 lives left, unfinished"
-    assert turns[0].splitlines()[0] == "Turn 1, Alice to move. Score 0, clues 8/8, lives 3/3, deck 40"
+    assert (
+        turns[0].splitlines()[0] == "Turn 1, Alice to move. Score 0, clues 8/8, lives 3/3, deck 40"
+    )
     third = turns[2].splitlines()
     assert third[1:3] == ["  Fireworks  R0 Y0 G0 W0 B0", "  Discards   none"]
     assert third[3].split() == [">", "Alice", "R1", "R1", "R1", "R2", "R2"]

@@ -1,4 +1,5 @@
-"""Small facts of the rules, each by a few moves on a deck laid by hand. `test_equals_jaxmarl` plays whole games."""
+"""Small facts of the rules, each by a few moves on a deck laid by hand. `test_equals_jaxmarl` plays
+whole games."""
 
 from __future__ import annotations
 
@@ -12,9 +13,24 @@ import pytest
 from hanabi_rl.env import Rules, deal, legal_for_mover, points, score, step
 from hanabi_rl.env.table import Move, encode_action
 
-RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=2, max_life_tokens=2)
+RULES = Rules(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=2, max_life_tokens=2
+)
 R1, R2, R3, Y1, Y2, Y3 = range(6)
-DECK = [R1, Y1, R2, R3, R1, Y2, Y3, R2, R1, Y1, Y1, Y2]  # seat 0 holds R1 Y1, seat 1 R2 R3; R1 is drawn first
+DECK = [
+    R1,
+    Y1,
+    R2,
+    R3,
+    R1,
+    Y2,
+    Y3,
+    R2,
+    R1,
+    Y1,
+    Y1,
+    Y2,
+]  # seat 0 holds R1 Y1, seat 1 R2 R3; R1 is drawn first
 
 DISCARD = [encode_action(RULES, Move("discard", slot=slot)) for slot in range(2)]
 PLAY = [encode_action(RULES, Move("play", slot=slot)) for slot in range(2)]
@@ -44,7 +60,9 @@ def after(move):
 
 
 def hand(state, seat: int) -> list[int | None]:
-    return [int(word).bit_length() - 1 if word else None for word in np.asarray(state.hands)[0, seat]]
+    return [
+        int(word).bit_length() - 1 if word else None for word in np.asarray(state.hands)[0, seat]
+    ]
 
 
 def legal(state) -> set[int]:
@@ -69,7 +87,10 @@ def test_the_standard_games_have_the_published_sizes():
     [
         (dict(num_players=6), "num_players must be 2 to 5, got 6"),
         (dict(num_colors=0), "num_colors must be 1 to"),
-        (dict(num_cards_of_rank=(3, 2)), r"num_cards_of_rank must have 5 entries of at least 1, got \(3, 2\)"),
+        (
+            dict(num_cards_of_rank=(3, 2)),
+            r"num_cards_of_rank must have 5 entries of at least 1, got \(3, 2\)",
+        ),
         (dict(num_colors=1, num_ranks=1, hand_size=2), "the deck must have 4 to"),
     ],
 )
@@ -86,7 +107,11 @@ def test_decks_of_another_shape_are_refused():
 def test_hands_are_dealt_from_the_top_and_seat_0_begins(after):
     state, _, _ = after()
     assert (hand(state, 0), hand(state, 1)) == ([R1, Y1], [R2, R3])
-    assert (int(state.player[0]), int(state.deck_left[0]), int(state.last_action[0])) == (0, 8, RULES.noop)
+    assert (int(state.player[0]), int(state.deck_left[0]), int(state.last_action[0])) == (
+        0,
+        8,
+        RULES.noop,
+    )
 
 
 def test_a_good_play_scores_and_the_next_card_comes_last(after):
@@ -110,7 +135,11 @@ def test_completing_a_color_gives_a_token_unless_all_are_there(after):
     state, _, _ = after(*to_red_3)
     assert bool(state.last_gained_token[0])
     full, rewards, _ = after(PLAY[0], PLAY[0], PLAY[0], PLAY[0])
-    assert rewards == [1.0, 1.0, 1.0, 1.0] and int(full.info_tokens[0]) == 2 and not bool(full.last_gained_token[0])
+    assert (
+        rewards == [1.0, 1.0, 1.0, 1.0]
+        and int(full.info_tokens[0]) == 2
+        and not bool(full.last_gained_token[0])
+    )
 
 
 def test_a_hint_costs_a_token_and_tells_about_every_card(after):
@@ -120,8 +149,12 @@ def test_a_hint_costs_a_token_and_tells_about_every_card(after):
     assert (cards(known[0]), cards(known[1])) == ({R2, Y2}, {R1, R3, Y1, Y3})
     state, _, _ = after(RANK[1], RANK[0], DISCARD[0], DISCARD[0])
     assert int(state.info_tokens[0]) == 2
-    assert cards(np.asarray(state.knowledge)[0, 1, 0]) == {R1, R3, Y1, Y3}, "knowledge moves with the card"
-    assert cards(np.asarray(state.knowledge)[0, 1, 1]) == set(range(6)), "nothing is known of a new card"
+    assert cards(np.asarray(state.knowledge)[0, 1, 0]) == {R1, R3, Y1, Y3}, (
+        "knowledge moves with the card"
+    )
+    assert cards(np.asarray(state.knowledge)[0, 1, 1]) == set(range(6)), (
+        "nothing is known of a new card"
+    )
 
 
 def test_legal_moves_at_full_and_at_no_tokens(after):
@@ -132,7 +165,9 @@ def test_legal_moves_at_full_and_at_no_tokens(after):
 def test_everyone_moves_once_after_the_last_card_is_drawn(after, move):
     state, left, dones = after()[0], [], []
     for turn in range(18):
-        action = DISCARD[0] if turn % 2 else max(legal(state))  # seat 1 discards, seat 0 pays with hints
+        action = (
+            DISCARD[0] if turn % 2 else max(legal(state))
+        )  # seat 1 discards, seat 0 pays with hints
         state, _, done = move(state, jnp.array([action], jnp.int32))
         left.append(int(state.deck_left[0]))
         dones.append(bool(done[0]))
@@ -146,7 +181,9 @@ def test_illegal_moves_end_the_game_and_change_nothing_else(after, action):
     start, _, _ = after()
     state, rewards, dones = after(action)
     assert (int(state.life_tokens[0]), int(state.player[0]), int(state.info_tokens[0])) == (1, 1, 2)
-    assert (hand(state, 0), hand(state, 1)) == (hand(start, 0), hand(start, 1)) and int(state.deck_left[0]) == 8
+    assert (hand(state, 0), hand(state, 1)) == (hand(start, 0), hand(start, 1)) and int(
+        state.deck_left[0]
+    ) == 8
     state, rewards, dones = after(PLAY[0], 99, action)
     assert dones == [False, False, True]
     assert rewards == [1.0, 0.0, -1.0]

@@ -1,4 +1,5 @@
-"""The plain-Python table against the batched rules: legal moves, tokens, scores, hands and knowledge on every turn."""
+"""The plain-Python table against the batched rules: legal moves, tokens, scores, hands and
+knowledge on every turn."""
 
 from functools import partial
 
@@ -14,21 +15,34 @@ from hanabi_rl.env.table import Table, decode_action, encode_action, full_deck
 GAMES = 6
 ALL_RULES = [
     *[Rules(num_players=players) for players in (2, 3, 5)],
-    Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2),
+    Rules(
+        num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+    ),
 ]
 
 
 def play(rules: Rules, seed: int, careful: bool) -> Table:
-    """A random game; a careful player looks at its cards and plays only what fits, so that the game is long."""
+    """A random game; a careful player looks at its cards and plays only what fits, so that the game
+    is long."""
     rng = np.random.default_rng(seed)
     table = Table(rules, rng.permutation(full_deck(rules)))
     table.moves = []
     while not table.over:
-        legal = [action for action in range(rules.num_moves) if table.illegal_reason(action) is None]
+        legal = [
+            action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+        ]
         if careful:
-            hand = [divmod(table.deck[order], rules.num_ranks) for order in table.hands[table.player]]
-            fits = [rules.hand_size + slot for slot, (c, r) in enumerate(hand) if table.fireworks[c] == r]
-            safe = [action for action in legal if not rules.hand_size <= action < 2 * rules.hand_size]
+            hand = [
+                divmod(table.deck[order], rules.num_ranks) for order in table.hands[table.player]
+            ]
+            fits = [
+                rules.hand_size + slot
+                for slot, (c, r) in enumerate(hand)
+                if table.fireworks[c] == r
+            ]
+            safe = [
+                action for action in legal if not rules.hand_size <= action < 2 * rules.hand_size
+            ]
             legal = fits or safe or legal
         table.moves.append(int(rng.choice(legal)))
         table.apply(table.moves[-1])
@@ -37,7 +51,8 @@ def play(rules: Rules, seed: int, careful: bool) -> Table:
 
 @partial(jax.jit, static_argnums=0)
 def replayed(rules: Rules, decks: np.ndarray, moves: np.ndarray):
-    """By the core, time first: states and legal masks before each move; over, score and lives after it."""
+    """By the core, time first: states and legal masks before each move; over, score and lives after
+    it."""
 
     def turn(state, action):
         after, _, over = core.step(rules, state, action)
@@ -54,7 +69,9 @@ def played(request: pytest.FixtureRequest):
     tables = [play(rules, seed, careful=seed % 3 > 0) for seed in range(GAMES)]
     length = max(table.turn for table in tables)
     decks = np.array([table.deck for table in tables], np.uint8)
-    moves = np.array([table.moves + [rules.noop] * (length - table.turn) for table in tables], np.int32)
+    moves = np.array(
+        [table.moves + [rules.noop] * (length - table.turn) for table in tables], np.int32
+    )
     states, masks, outcomes = jax.device_get(replayed(rules, decks, moves))
     return rules, tables, states, masks, outcomes
 
@@ -78,11 +95,14 @@ def test_both_kinds_of_game_are_covered(played):
 
 
 def test_state_and_table_read_the_same_as_text(played):
-    """Hands, knowledge, fireworks, discards and tokens, each turn; the table's text has the move below it."""
+    """Hands, knowledge, fireworks, discards and tokens, each turn; the table's text has the move
+    below it."""
     rules, tables, states, _, _ = played
     for game, table in enumerate(tables[:3]):
         for turn in range(0, table.turn, 7):
-            expected = render_game(rules, table.deck, table.moves, turn=turn + 1).rpartition("\n")[0]
+            expected = render_game(rules, table.deck, table.moves, turn=turn + 1).rpartition("\n")[
+                0
+            ]
             state = jax.tree.map(lambda leaf: leaf[turn], states)  # noqa: B023 - used at once
             assert render_state(rules, state, game) == expected
 
@@ -91,7 +111,9 @@ def test_state_and_table_read_the_same_as_text(played):
 def test_decoding_actions_is_a_bijection(rules):
     moves = [decode_action(rules, action) for action in range(rules.num_moves)]
     assert [encode_action(rules, move) for move in moves] == list(range(rules.num_moves))
-    with pytest.raises(ValueError, match=f"expected an action in 0..{rules.num_moves - 1}, got {rules.num_moves}"):
+    with pytest.raises(
+        ValueError, match=f"expected an action in 0..{rules.num_moves - 1}, got {rules.num_moves}"
+    ):
         decode_action(rules, rules.num_moves)
 
 
@@ -100,13 +122,17 @@ def test_decoding_actions_is_a_bijection(rules):
     [
         (
             [0],
-            "turn 0: illegal move 0 .Alice discards slot 1 .R1..: a discard while all 8 information tokens are there",
+            "turn 0: illegal move 0 .Alice discards slot 1 .R1..: a discard while all 8 "
+            "information tokens are there",
         ),
         ([20], "a no-op on the player's own turn"),
         ([12], "Alice clues Bob green.: a clue that touches no card"),
         ([99], "expected an action in 0..20, got 99"),
         ([-1], "expected an action in 0..20, got -1"),
-        ([10] * 9, "turn 8: .* a clue without an information token"),  # red touches every card of both
+        (
+            [10] * 9,
+            "turn 8: .* a clue without an information token",
+        ),  # red touches every card of both
     ],
 )
 def test_illegal_moves_say_why(actions, reason):

@@ -24,7 +24,9 @@ class RecurrentPolicy:
     def init_carry(self, batch: int) -> jax.Array:
         return jnp.zeros((batch, 16))
 
-    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
+    ) -> tuple[Any, jax.Array]:
         self.traces.append("step")
         carry = jnp.where(reset[:, None], 0, carry)
         carry = jnp.tanh(carry @ self.weights["hidden"] + obs @ self.weights["obs"])
@@ -33,7 +35,8 @@ class RecurrentPolicy:
 
 @flax.struct.dataclass
 class ClockPolicy:
-    """Plays slot `t % period` at timestep t by its own clock, right only if idle turns step it too."""
+    """Plays slot `t % period` at timestep t by its own clock, right only if idle turns step it
+    too."""
 
     period: jax.Array
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -41,7 +44,9 @@ class ClockPolicy:
     def init_carry(self, batch: int) -> jax.Array:
         return jnp.full((batch,), 99)
 
-    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Any, jax.Array]:
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
+    ) -> tuple[Any, jax.Array]:
         clock = jnp.where(reset, 0, carry)
         play = self.rules.hand_size + clock % self.period
         return clock + 1, jnp.where(legal, 5.0 * jax.nn.one_hot(play, self.rules.num_moves), -1e10)
@@ -59,12 +64,16 @@ def recurrent_policy(rules: Rules, seed: int, scale: float = 2.0) -> RecurrentPo
 
 @pytest.fixture(scope="session")
 def small_rules() -> Rules:
-    return Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=5)
+    return Rules(
+        num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=5
+    )
 
 
 @pytest.fixture(scope="session")
 def small_rules_3p() -> Rules:
-    return Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=5)
+    return Rules(
+        num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=5
+    )
 
 
 @pytest.fixture(scope="session")
@@ -80,9 +89,13 @@ def make_clock() -> Callable[[Rules, int], ClockPolicy]:
 def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPolicy:
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
     init = jax.jit(
-        lambda key: init_params(Actor(network, rules.num_moves), key, network, rules.obs_size, rules.num_moves)
+        lambda key: init_params(
+            Actor(network, rules.num_moves), key, network, rules.obs_size, rules.num_moves
+        )
     )
-    params = jax.tree.map(lambda leaf: 3 * leaf, init(jax.random.key(seed)))  # larger than initialised: moves vary
+    params = jax.tree.map(
+        lambda leaf: 3 * leaf, init(jax.random.key(seed))
+    )  # larger than initialised: moves vary
     return NetworkPolicy(params=params, rules=rules, network=network, info=PolicyInfo(algorithm))
 
 

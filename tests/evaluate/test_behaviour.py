@@ -1,4 +1,5 @@
-"""Information per play and communicativeness, against their definitions on one plain-Python game at a time."""
+"""Information per play and communicativeness, against their definitions on one plain-Python game at
+a time."""
 
 import numpy as np
 import pytest
@@ -7,22 +8,41 @@ from hanabi_rl.data.games import Games, load_games
 from hanabi_rl.data.layout import pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Move, Table, decode_action, encode_action, full_deck
-from hanabi_rl.measure.behaviour import Behaviour, behaviour, behaviour_figures, behaviour_of_games, behaviour_table
+from hanabi_rl.measure.behaviour import (
+    Behaviour,
+    behaviour,
+    behaviour_figures,
+    behaviour_of_games,
+    behaviour_table,
+)
 
-SMALL = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=3, max_info_tokens=4, max_life_tokens=3)
+SMALL = Rules(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=3, max_info_tokens=4, max_life_tokens=3
+)
 
 
 def talkative_games(rules: Rules, num_games: int) -> Games:
-    """Random games of players who see their cards: they play what fits or give a random hint, so cards get known."""
+    """Random games of players who see their cards: they play what fits or give a random hint, so
+    cards get known."""
     rng = np.random.default_rng(0)
     decks, moves = [], []
     for _ in range(num_games):
         table, played = Table(rules, rng.permutation(full_deck(rules))), []
         while not table.over:
-            legal = [action for action in range(rules.num_moves) if table.illegal_reason(action) is None]
-            hand = [divmod(table.deck[order], rules.num_ranks) for order in table.hands[table.player]]
-            fits = [rules.hand_size + slot for slot, (c, r) in enumerate(hand) if table.fireworks[c] == r]
-            clues = [action for action in legal if decode_action(rules, action).kind in ("color", "rank")]
+            legal = [
+                action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+            ]
+            hand = [
+                divmod(table.deck[order], rules.num_ranks) for order in table.hands[table.player]
+            ]
+            fits = [
+                rules.hand_size + slot
+                for slot, (c, r) in enumerate(hand)
+                if table.fireworks[c] == r
+            ]
+            clues = [
+                action for action in legal if decode_action(rules, action).kind in ("color", "rank")
+            ]
             options = fits if fits and rng.random() < 0.4 else clues or legal
             played.append(int(rng.choice(options)))
             table.apply(played[-1])
@@ -40,7 +60,8 @@ def talkative_games(rules: Rules, num_games: int) -> Games:
 
 
 def by_hand(games: Games) -> Behaviour:
-    """From the definitions: the table keeps what each card's holder was told, and what that rules out."""
+    """From the definitions: the table keeps what each card's holder was told, and what that rules
+    out."""
     rules = games.rules
     sums = np.zeros((6, len(games)))
     for game in range(len(games)):
@@ -68,16 +89,21 @@ def test_behaviour_equals_its_definition(rules, human):
     found, expected = behaviour_of_games(games, chunk_size=4), by_hand(games)
     for name in Behaviour._fields:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
-    assert found.information_per_play().mean == pytest.approx(expected.hinted.sum() / expected.plays.sum())
-    assert found.communicativeness().mean == pytest.approx(expected.clues.sum() / expected.token_turns.sum())
+    assert found.information_per_play().mean == pytest.approx(
+        expected.hinted.sum() / expected.plays.sum()
+    )
+    assert found.communicativeness().mean == pytest.approx(
+        expected.clues.sum() / expected.token_turns.sum()
+    )
     assert 0 < found.token_turns.sum() < found.turns.sum()
     if rules is SMALL:  # with two colours a hint tells of the cards it does not touch, too
         assert found.deduced.sum() > found.hinted.sum()
 
 
 def test_a_game_by_hand():
-    # Alice holds R1 R1 R2, Bob G1 G1 G2 (colours 0 and 1). Alice clues Bob green, which Bob's cards all are; Bob tells
-    # Alice of her 1s, and she plays one: rank named, colour unknown. Bob plays a G1: colour named, rank unknown.
+    # Alice holds R1 R1 R2, Bob G1 G1 G2 (colours 0 and 1). Alice clues Bob green, which Bob's cards
+    # all are; Bob tells Alice of her 1s, and she plays one: rank named, colour unknown. Bob plays a
+    # G1: colour named, rank unknown.
     deck = [0, 0, 1, 3, 3, 4, 0, 1, 2, 3, 4, 5]
     rules = Rules(num_colors=2, num_ranks=3, hand_size=3, max_info_tokens=2)
     moves = [
@@ -97,7 +123,9 @@ def test_a_game_by_hand():
 def test_nothing_played_is_none_not_a_number():
     rules = SMALL
     deck = np.array([full_deck(rules)], np.uint8)
-    found = behaviour(rules, deck, np.array([[encode_action(rules, Move("rank", offset=1, value=1)), rules.noop]]))
+    found = behaviour(
+        rules, deck, np.array([[encode_action(rules, Move("rank", offset=1, value=1)), rules.noop]])
+    )
     figures = behaviour_figures(found)
     assert (figures["information_per_play"], figures["information_per_play_ci95"]) == (None, None)
     assert figures["communicativeness"] == 1.0
@@ -114,8 +142,8 @@ def test_the_table_stands_beside_the_papers():
 
 
 def test_the_recorded_human_games(shared_data):
-    """Values measured by an independent script: shared/reference/paper-tables.md. It counts both seats of the games
-    with an AI."""
+    """Values measured by an independent script: shared/reference/paper-tables.md. It counts both
+    seats of the games with an AI."""
     found = behaviour_of_games(load_games(shared_data("3_player_games_val.safetensors")))
     assert found.information_per_play().mean == pytest.approx(0.510, abs=5e-4)
     assert found.deduced_information_per_play().mean == pytest.approx(0.513, abs=5e-4)

@@ -1,6 +1,8 @@
-"""Whole games: against games worked out by hand, a plain-Python table, and a loop that calls each seat by itself.
+"""Whole games: against games worked out by hand, a plain-Python table, and a loop that calls each
+seat by itself.
 
-Compiling is what takes time here, so that the tests share a few shapes: GAMES games at once, a few groupings of seats.
+Compiling is what takes time here, so that the tests share a few shapes: GAMES games at once, a few
+    groupings of seats.
 """
 
 import jax
@@ -23,8 +25,20 @@ def assert_same(first, second):
 
 
 def deck_played_in_order(cards):
-    """A 2-player deck whose cards come up in the order `cards` when both seats always play their oldest card."""
-    first_hands = [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]  # seat 0 was dealt cards 0-4, seat 1 cards 5-9; then they draw in turn
+    """A 2-player deck whose cards come up in the order `cards` when both seats always play their
+    oldest card."""
+    first_hands = [
+        0,
+        5,
+        1,
+        6,
+        2,
+        7,
+        3,
+        8,
+        4,
+        9,
+    ]  # seat 0 was dealt cards 0-4, seat 1 cards 5-9; then they draw in turn
     deck = np.zeros(50, np.uint8)
     deck[first_hands + list(range(10, 50))] = cards
     return deck
@@ -33,9 +47,37 @@ def deck_played_in_order(cards):
 def test_games_of_oldest_cards_score_what_they_do_by_hand(make_clock):
     rules = Rules()
     ascending = list(range(25))  # R1..R5, Y1.., each exactly when it is playable
-    spare = [0, 0, 1, 2, 3, 5, 5, 6, 7, 8, 10, 10, 11, 12, 13, 15, 15, 16, 17, 18, 20, 20, 21, 22, 23]
+    spare = [
+        0,
+        0,
+        1,
+        2,
+        3,
+        5,
+        5,
+        6,
+        7,
+        8,
+        10,
+        10,
+        11,
+        12,
+        13,
+        15,
+        15,
+        16,
+        17,
+        18,
+        20,
+        20,
+        21,
+        22,
+        23,
+    ]
     perfect = deck_played_in_order(ascending + spare)
-    bombed = deck_played_in_order([0, 1, 0, 2, 0, 1, *ascending[3:], *spare[3:]])  # R1 R2 (R1) R3 (R1) (R2)
+    bombed = deck_played_in_order(
+        [0, 1, 0, 2, 0, 1, *ascending[3:], *spare[3:]]
+    )  # R1 R2 (R1) R3 (R1) (R2)
     oldest = make_clock(rules, 1)
     records = play_games((oldest, oldest), rules, np.stack([perfect, bombed] * (GAMES // 2)))
     np.testing.assert_array_equal(records.score[:2], [25, 0])
@@ -59,7 +101,12 @@ def test_policies_are_stepped_on_idle_turns_too(make_clock):
 def test_records_are_games_that_a_table_replays(small_rules_3p, make_policy, key):
     rules = small_rules_3p
     lineup = tuple(make_policy(rules, seed) for seed in (1, 2, 1))
-    records = play_games(lineup, rules, evaluation_decks(rules, GAMES, 1), None if key is None else jax.random.key(key))
+    records = play_games(
+        lineup,
+        rules,
+        evaluation_decks(rules, GAMES, 1),
+        None if key is None else jax.random.key(key),
+    )
     for i, length in enumerate(records.length):
         table = Table(rules, records.decks[i])
         for action in records.actions[i, :length]:
@@ -67,12 +114,19 @@ def test_records_are_games_that_a_table_replays(small_rules_3p, make_policy, key
             table.apply(action)  # raises where the move is illegal
         assert table.over
         assert (records.actions[i, length:] == rules.noop).all()
-        assert (table.score, table.points, table.life_tokens) == (records.score[i], records.points[i], records.lives[i])
+        assert (table.score, table.points, table.life_tokens) == (
+            records.score[i],
+            records.points[i],
+            records.lives[i],
+        )
 
 
 def play_seat_by_seat(policies, rules, decks):
-    """The plain loop that `play_games` must equal: one call for each seat and turn, no grouping of seats."""
-    see, step, legal_actions = (jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions))
+    """The plain loop that `play_games` must equal: one call for each seat and turn, no grouping of
+    seats."""
+    see, step, legal_actions = (
+        jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions)
+    )
     state = game.deal(rules, decks)
     carries = [policy.init_carry(len(decks)) for policy in policies]
     actions = []
@@ -99,7 +153,9 @@ def test_grouped_seats_equal_one_call_a_seat(small_rules_3p, make_policy):
         np.testing.assert_array_equal(records.actions, actions)
         np.testing.assert_array_equal(records.score, score)
         copies = tuple(policy.replace(weights=dict(policy.weights)) for policy in lineup)
-        assert_same(play_games(copies, rules, decks), records)  # equal but distinct objects: three calls instead of one
+        assert_same(
+            play_games(copies, rules, decks), records
+        )  # equal but distinct objects: three calls instead of one
 
 
 def test_seating_moves_policies_between_seats(small_rules_3p, make_policy):
@@ -147,7 +203,10 @@ def test_sampled_actions_follow_the_policy(small_rules, make_policy):
     records = play_games((policy, policy), rules, decks, jax.random.key(0), chunk_size=GAMES)
     state = game.deal(rules, decks[:1])
     _, logits = policy.step(
-        policy.init_carry(1), observe(rules, state)[:, 0], game.legal_actions(rules, state)[:, 0], np.array([True])
+        policy.init_carry(1),
+        observe(rules, state)[:, 0],
+        game.legal_actions(rules, state)[:, 0],
+        np.array([True]),
     )
     counts = np.bincount(records.actions[:, 0], minlength=rules.num_moves)
     np.testing.assert_allclose(counts / 1600, jax.nn.softmax(logits[0]), atol=0.04)
@@ -166,12 +225,18 @@ def test_new_parameters_and_seatings_do_not_recompile(small_rules, make_policy):
 def test_evaluation_decks_are_whole_decks_apart_for_each_purpose(small_rules):
     for rules in (Rules(), small_rules):
         report = evaluation_decks(rules, 40, 0, "report")
-        copies = np.bincount(report[0], minlength=rules.num_cards).reshape(rules.num_colors, rules.num_ranks)
-        np.testing.assert_array_equal(copies, np.tile(rules.num_cards_of_rank, (rules.num_colors, 1)))
+        copies = np.bincount(report[0], minlength=rules.num_cards).reshape(
+            rules.num_colors, rules.num_ranks
+        )
+        np.testing.assert_array_equal(
+            copies, np.tile(rules.num_cards_of_rank, (rules.num_colors, 1))
+        )
         np.testing.assert_array_equal(np.sort(report, axis=1), np.tile(np.sort(report[0]), (40, 1)))
         np.testing.assert_array_equal(report[:7], evaluation_decks(rules, 7, 0))
     everything = [
-        evaluation_decks(Rules(), 1000, seed, purpose) for seed in (0, 1) for purpose in ("report", "selection", "kl")
+        evaluation_decks(Rules(), 1000, seed, purpose)
+        for seed in (0, 1)
+        for purpose in ("report", "selection", "kl")
     ]
     assert len(np.unique(np.concatenate(everything), axis=0)) == 6000
 
@@ -181,7 +246,10 @@ def test_evaluation_decks_are_whole_decks_apart_for_each_purpose(small_rules):
     [
         ({"policies": 1}, "expected 2 policies, one a seat, got 1"),
         ({"seating": (0, 0)}, "permutes the 2 seats"),
-        ({"seating": np.zeros((3, 2))}, r"expected a seating \[2\] or \[2, 2\], got shape \(3, 2\)"),
+        (
+            {"seating": np.zeros((3, 2))},
+            r"expected a seating \[2\] or \[2, 2\], got shape \(3, 2\)",
+        ),
         ({"decks": np.zeros((0, 12))}, r"expected decks \[N, 12\]"),
         ({"rules": Rules()}, "policy 0 plays"),
     ],
@@ -190,6 +258,8 @@ def test_errors_say_what_was_expected(small_rules, make_policy, arguments, messa
     policies = (make_policy(small_rules, 1),) * arguments.get("policies", 2)
     decks = arguments.get("decks", evaluation_decks(small_rules, 2, 0))
     with pytest.raises(ValueError, match=message):
-        play_games(policies, arguments.get("rules", small_rules), decks, seating=arguments.get("seating"))
+        play_games(
+            policies, arguments.get("rules", small_rules), decks, seating=arguments.get("seating")
+        )
     with pytest.raises(ValueError, match="purpose"):
         evaluation_decks(small_rules, 2, 0, "training")

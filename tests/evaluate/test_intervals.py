@@ -6,7 +6,9 @@ import pytest
 from hanabi_rl.measure.intervals import bootstrap_mean, bootstrap_ratio, mean_interval
 
 
-@pytest.mark.parametrize(("count", "quantile"), [(2, 12.7062), (3, 4.30265), (11, 2.22814), (1001, 1.96234)])
+@pytest.mark.parametrize(
+    ("count", "quantile"), [(2, 12.7062), (3, 4.30265), (11, 2.22814), (1001, 1.96234)]
+)
 def test_mean_interval_uses_the_tabulated_t_quantile(count, quantile):
     values = np.random.default_rng(count).normal(20, 3, count)
     mean = sum(values) / count
@@ -32,13 +34,17 @@ def test_one_value_has_an_infinite_interval():
 
 def test_bootstrap_of_a_mean_approaches_the_normal_interval():
     values = np.random.default_rng(2).normal(10, 4, 2000)
-    np.testing.assert_allclose(bootstrap_mean(values).bounds, mean_interval(values).bounds, atol=0.03)
+    np.testing.assert_allclose(
+        bootstrap_mean(values).bounds, mean_interval(values).bounds, atol=0.03
+    )
 
 
 def test_bootstrap_ratio_equals_a_resampling_loop_over_whole_games():
     rng = np.random.default_rng(3)
     decisions = rng.integers(1, 60, 40)
-    losses = decisions * rng.gamma(2.0, 0.3, 40)  # a game's decisions share a level: they are not independent
+    losses = decisions * rng.gamma(
+        2.0, 0.3, 40
+    )  # a game's decisions share a level: they are not independent
     interval = bootstrap_ratio(losses, decisions, num_resamples=4000)
     plain = []
     for _ in range(4000):

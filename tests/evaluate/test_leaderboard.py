@@ -8,7 +8,7 @@ from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 from hanabi_rl.play.episodes import evaluation_decks, play_games
 
 TWO_PLAYERS = {"C1", "C2", "1C", "2C"}
-THREE_PLAYERS = {"C11", "C12", "C21", "C22", "1C1", "1C2", "2C1", "2C2", "11C", "12C", "21C", "22C"} | {
+THREE_PLAYERS = set("C11 C12 C21 C22 1C1 1C2 2C1 2C2 11C 12C 21C 22C".split()) | {
     "CC1", "CC2", "C1C", "C2C", "1CC", "2CC"
 }  # fmt: skip
 
@@ -37,11 +37,15 @@ def test_two_players_take_turns_in_both_seats(small_rules, make_network):
         at_seat = tuple(candidate if who < 0 else proxies[who] for who in seats)
         games = np.flatnonzero(entry.line_up == index)
         assert len(games) == 4
-        np.testing.assert_array_equal(entry.points[games], play_games(at_seat, small_rules, decks[games]).points)
+        np.testing.assert_array_equal(
+            entry.points[games], play_games(at_seat, small_rules, decks[games]).points
+        )
     record = entry.as_dict(["p", "q"])
     assert record["games"] == 16 and record["points_mean"] == pytest.approx(entry.points.mean())
     assert record["median"] == np.median(entry.score)
-    assert record["line_ups"][0]["seats"] == ["candidate", "p"] and record["line_ups"][0]["games"] == 4
+    assert (
+        record["line_ups"][0]["seats"] == ["candidate", "p"] and record["line_ups"][0]["games"] == 4
+    )
     assert record["line_ups"][0]["mean"] == pytest.approx(entry.score[entry.line_up == 0].mean())
 
 

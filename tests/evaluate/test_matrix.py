@@ -22,7 +22,9 @@ SETTING = Setting(GAMES, seed=3)
 
 @pytest.fixture(scope="module")
 def agents(small_rules, make_network):
-    return make_agents([make_network(small_rules, seed) for seed in (1, 2, 3)], ["a", "b", "c"], ["bc", "bc", "rl"])
+    return make_agents(
+        [make_network(small_rules, seed) for seed in (1, 2, 3)], ["a", "b", "c"], ["bc", "bc", "rl"]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,9 @@ def test_cells_are_pairs_on_the_same_decks(agents, matrix):
         for j in range(3):
             pair = evaluate_pair(agents[i].policy, agents[j].policy, GAMES, seed=3)
             assert matrix.cells[i][j] == pair.summary
-    assert len({cell for row in matrix.cells for cell in row}) == 6  # policies that play differently
+    assert (
+        len({cell for row in matrix.cells for cell in row}) == 6
+    )  # policies that play differently
 
 
 def test_of_three_players_the_row_is_the_single_agent(small_rules_3p, make_network, played):
@@ -64,7 +68,9 @@ def test_a_new_agent_plays_only_its_row_and_column(agents, matrix, tmp_path, pla
     play_matrix(agents[:2], SETTING, cache=cache)
     assert sorted(played) == [GAMES, GAMES, 2 * GAMES]
     played.clear()
-    larger = play_matrix((agents[2], *agents[:2]), SETTING, cache=cache)  # in front: the order does not matter
+    larger = play_matrix(
+        (agents[2], *agents[:2]), SETTING, cache=cache
+    )  # in front: the order does not matter
     assert sorted(played) == [GAMES, 2 * GAMES, 2 * GAMES]
     assert larger.cells[1][2] == matrix.cells[0][1] and larger.cells[0][1] == matrix.cells[0][2]
     played.clear()
@@ -111,21 +117,34 @@ def test_a_damaged_cell_is_played_again_with_a_warning(agents, matrix, tmp_path,
     with pytest.warns(UserWarning, match="played again"):
         again = play_matrix(agents[:1], SETTING, cache=cache)
     assert again.cells[0][0] == matrix.cells[0][0] and len(played) == 2
-    assert play_matrix(agents[:1], SETTING, cache=cache).cells == again.cells and len(played) == 2  # it was repaired
+    assert (
+        play_matrix(agents[:1], SETTING, cache=cache).cells == again.cells and len(played) == 2
+    )  # it was repaired
 
 
 def test_structures_compile_once_not_cells(small_rules, make_network, matrix):
     compiled = _play_chunk._cache_size()
-    others = make_agents([make_network(small_rules, seed) for seed in (5, 6)], ["d", "e"], ["bc", "bc"])
+    others = make_agents(
+        [make_network(small_rules, seed) for seed in (5, 6)], ["d", "e"], ["bc", "bc"]
+    )
     play_matrix(others, SETTING)
     assert _play_chunk._cache_size() == compiled
 
 
 def test_pairs_of_kinds_come_in_one_order(small_rules, make_network, make_policy):
-    networks = make_agents([make_network(small_rules, seed) for seed in (1, 2)], ["a", "b"], ["bc", "bc"])
+    networks = make_agents(
+        [make_network(small_rules, seed) for seed in (1, 2)], ["a", "b"], ["bc", "bc"]
+    )
     other = networks[0]._replace(policy=make_policy(small_rules, 1), label="other")
     pairs = cell_pairs((networks[0], other, networks[1]))
-    assert sorted(pairs) == [(0, 0), (0, 1), (0, 2), (1, 1), (2, 1), (2, 2)]  # (2, 1) as (0, 1): network, other
+    assert sorted(pairs) == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 1),
+        (2, 1),
+        (2, 2),
+    ]  # (2, 1) as (0, 1): network, other
 
 
 def test_files_hold_every_cell(agents, matrix):
@@ -145,7 +164,9 @@ def test_files_hold_every_cell(agents, matrix):
     }.items():
         assert float(row[name]) == value
     record = json.loads(json.dumps(to_json(matrix_dict(matrix))))
-    assert [agent["hash"] for agent in record["agents"]] == [policy_hash(agent.policy) for agent in agents]
+    assert [agent["hash"] for agent in record["agents"]] == [
+        policy_hash(agent.policy) for agent in agents
+    ]
     np.testing.assert_array_equal(record["means"], matrix.means)
     assert [group["group"] for group in record["groups"]] == ["bc", "rl"]
     assert record["group_means"][1][1] is None and len(record["cells"]) == 9
@@ -154,7 +175,9 @@ def test_files_hold_every_cell(agents, matrix):
 
 
 def test_labels_are_short_and_differ():
-    assert short_labels(["bot:random", "/r/bc-2p-s0-20261122T015258Z", "/r/bc-2p-s1-20261122T015259Z/policy"]) == [
+    assert short_labels(
+        ["bot:random", "/r/bc-2p-s0-20261122T015258Z", "/r/bc-2p-s1-20261122T015259Z/policy"]
+    ) == [
         "bot:random",
         "bc-2p-s0",
         "bc-2p-s1",
@@ -164,11 +187,19 @@ def test_labels_are_short_and_differ():
         "x-20261122T015259Z",
     ]
     assert short_labels(["/r/a/s0", "/r/b/s0", "/r/b/s1"]) == ["a/s0", "b/s0", "s1"]
-    assert short_labels(["/r/x/policy-latest", "/r/x/checkpoints/70", "/r/x"]) == ["x/policy-latest", "x@70", "x"]
+    assert short_labels(["/r/x/policy-latest", "/r/x/checkpoints/70", "/r/x"]) == [
+        "x/policy-latest",
+        "x@70",
+        "x",
+    ]
 
 
 def test_errors_say_what_was_expected(small_rules, small_rules_3p, make_network):
-    one, same, three = make_network(small_rules, 1), make_network(small_rules, 1), make_network(small_rules_3p, 1)
+    one, same, three = (
+        make_network(small_rules, 1),
+        make_network(small_rules, 1),
+        make_network(small_rules_3p, 1),
+    )
     for policies, labels, message in [
         ([], [], "at least one agent"),
         ([one, same], ["x", "y"], "got the same one as x and as y"),

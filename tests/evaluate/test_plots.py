@@ -24,12 +24,20 @@ def figures(monkeypatch):
 
 
 def curves(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
-    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
+    return {
+        line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines
+    }
 
 
 def test_bc_curves_show_what_was_logged(tmp_path, figures):
     metrics = [
-        {"epoch": 1, "train_loss": 2.0, "val_loss": 2.1, "train_accuracy": 0.2, "val_accuracy": 0.1},
+        {
+            "epoch": 1,
+            "train_loss": 2.0,
+            "val_loss": 2.1,
+            "train_accuracy": 0.2,
+            "val_accuracy": 0.1,
+        },
         {
             "epoch": 2,
             "train_loss": 1.5,
@@ -38,11 +46,20 @@ def test_bc_curves_show_what_was_logged(tmp_path, figures):
             "val_accuracy": 0.3,
             "selfplay_mean": 3.5,
         },
-        {"epoch": 3, "train_loss": None, "val_loss": float("nan"), "train_accuracy": 0.5, "val_accuracy": 0.4},
+        {
+            "epoch": 3,
+            "train_loss": None,
+            "val_loss": float("nan"),
+            "train_accuracy": 0.5,
+            "val_accuracy": 0.4,
+        },
     ]
     plot_bc(metrics, tmp_path / "new" / "bc.png")
     loss, accuracy, selfplay = figures[0].axes
-    assert curves(loss) == {"training games": ([1, 2], [2.0, 1.5]), "validation games": ([1, 2], [2.1, 1.9])}
+    assert curves(loss) == {
+        "training games": ([1, 2], [2.0, 1.5]),
+        "validation games": ([1, 2], [2.1, 1.9]),
+    }
     assert curves(accuracy)["validation games"] == ([1, 2, 3], [0.1, 0.3, 0.4])
     assert curves(selfplay) == {"mean score": ([2], [3.5])}
     assert all(axes.get_xlabel() == "epoch" and axes.get_ylabel() for axes in figures[0].axes)
@@ -51,7 +68,10 @@ def test_bc_curves_show_what_was_logged(tmp_path, figures):
 
 def test_hdr_ippo_curves_have_the_clone_as_a_line_and_smooth_many_points(tmp_path, figures):
     noise = np.random.default_rng(0).normal(size=400)
-    metrics = [{"step": i, "env_steps": 1000 * i, "kl_to_bc": 1 + noise[i], "entropy": 0.5} for i in range(400)]
+    metrics = [
+        {"step": i, "env_steps": 1000 * i, "kl_to_bc": 1 + noise[i], "entropy": 0.5}
+        for i in range(400)
+    ]
     metrics[0]["selfplay_mean"], metrics[399]["selfplay_mean"] = 5.0, 9.0
     plot_ppo(metrics, tmp_path / "hdr.png", bc_selfplay=5.25)
     selfplay, kl, entropy = figures[0].axes  # cross-play was not logged: no empty panel
@@ -66,6 +86,7 @@ def test_hdr_ippo_curves_have_the_clone_as_a_line_and_smooth_many_points(tmp_pat
 
 def test_nothing_to_draw_is_an_error_that_names_the_metrics(tmp_path):
     with pytest.raises(
-        ValueError, match="expected metrics with 'epoch' and one of train_loss, .*, found none in 1 lines"
+        ValueError,
+        match="expected metrics with 'epoch' and one of train_loss, .*, found none in 1 lines",
     ):
         plot_bc([{"epoch": 1, "val_loss": None}], tmp_path / "bc.png")

@@ -41,7 +41,9 @@ def as_games(records, rules, human_seats=None):
 
 def log_probabilities(policy, rules, records):
     """log pi [T, N, P, A] of every seat at every timestep, one seat at a time, in float64 NumPy."""
-    see, step, legal_actions = (jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions))
+    see, step, legal_actions = (
+        jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions)
+    )
     state = game.deal(rules, records.decks)
     carries = [policy.init_carry(GAMES) for _ in range(2)]
     rows = []
@@ -49,7 +51,9 @@ def log_probabilities(policy, rules, records):
         obs, legal = see(rules, state), legal_actions(rules, state)
         seats = []
         for seat in range(2):
-            carries[seat], logits = policy.step(carries[seat], obs[:, seat], legal[:, seat], np.full(GAMES, turn == 0))
+            carries[seat], logits = policy.step(
+                carries[seat], obs[:, seat], legal[:, seat], np.full(GAMES, turn == 0)
+            )
             logits = np.asarray(logits, np.float64)
             shifted = logits - logits.max(axis=1, keepdims=True)
             seats.append(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
@@ -81,8 +85,12 @@ def test_prediction_equals_a_numpy_loop(rules, records, make_policy):
         np.testing.assert_array_equal(prediction.seat_timesteps, seat_timesteps)
         np.testing.assert_allclose(prediction.nll, nll, rtol=1e-4, atol=1e-4)
         assert prediction.accuracy().mean == pytest.approx(correct.sum() / decisions.sum())
-        assert prediction.cross_entropy().mean == pytest.approx(nll.sum() / decisions.sum(), rel=1e-4)
-        assert prediction.cross_entropy_per_timestep().mean == pytest.approx(nll.sum() / seat_timesteps.sum(), rel=1e-4)
+        assert prediction.cross_entropy().mean == pytest.approx(
+            nll.sum() / decisions.sum(), rel=1e-4
+        )
+        assert prediction.cross_entropy_per_timestep().mean == pytest.approx(
+            nll.sum() / seat_timesteps.sum(), rel=1e-4
+        )
 
 
 def test_every_decision_has_its_guess_and_nats(rules, records, make_policy):
@@ -98,7 +106,9 @@ def test_every_decision_has_its_guess_and_nats(rules, records, make_policy):
             assert decisions.nll[n, t] == pytest.approx(expected, rel=1e-4, abs=1e-4)
         assert not decisions.counted[n, records.length[n] :].any()
     assert decisions.summed().accuracy_per_timestep().mean == pytest.approx(
-        1 - (decisions.counted & (decisions.guess != decisions.action)).sum() / decisions.seat_timesteps.sum()
+        1
+        - (decisions.counted & (decisions.guess != decisions.action)).sum()
+        / decisions.seat_timesteps.sum()
     )
 
 
@@ -129,8 +139,13 @@ def test_kl_equals_its_definition_on_the_decisions(rules, records, make_policy):
 def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules, make_policy):
     policy, other = make_policy(rules, 1), make_policy(rules, 2)
     copy = policy.replace(weights=dict(policy.weights))
-    assert kl_between(copy, policy, num_games=GAMES, chunk_size=5).per_decision().mean == pytest.approx(0, abs=1e-6)
-    forward, backward = (kl_between(a, b, num_games=GAMES, chunk_size=5) for a, b in ((other, policy), (policy, other)))
+    assert kl_between(
+        copy, policy, num_games=GAMES, chunk_size=5
+    ).per_decision().mean == pytest.approx(0, abs=1e-6)
+    forward, backward = (
+        kl_between(a, b, num_games=GAMES, chunk_size=5)
+        for a, b in ((other, policy), (policy, other))
+    )
     assert min(forward.per_decision().low, backward.per_decision().low) > 0.1
     assert forward.per_decision().mean != pytest.approx(
         backward.per_decision().mean, rel=0.01

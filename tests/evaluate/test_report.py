@@ -13,7 +13,9 @@ from hanabi_rl.storage.files import to_json
 
 @pytest.fixture(scope="module")
 def report(small_rules, make_policy):
-    return make_report(make_policy(small_rules, 1), make_policy(small_rules, 2), num_games=1000, seed=4)
+    return make_report(
+        make_policy(small_rules, 1), make_policy(small_rules, 2), num_games=1000, seed=4
+    )
 
 
 def test_everything_is_played_on_the_same_fresh_decks(report, small_rules):
@@ -26,14 +28,18 @@ def test_everything_is_played_on_the_same_fresh_decks(report, small_rules):
 
 def test_the_policies_have_the_right_roles(report, small_rules, make_policy):
     assert report.bc.summary == evaluate_selfplay(make_policy(small_rules, 1), 1000, seed=4).summary
-    assert report.policy.summary == evaluate_selfplay(make_policy(small_rules, 2), 1000, seed=4).summary
+    assert (
+        report.policy.summary
+        == evaluate_selfplay(make_policy(small_rules, 2), 1000, seed=4).summary
+    )
     assert report.bc.summary != report.policy.summary
 
 
 def test_figures_have_the_promised_keys_and_the_measured_values(report):
     figures = json.loads(json.dumps(to_json(report_figures(report)), allow_nan=False))
     promised = (
-        "bc_selfplay_mean bc_selfplay_ci95 selfplay_mean selfplay_ci95 crossplay_with_bc_mean crossplay_with_bc_ci95"
+        "bc_selfplay_mean bc_selfplay_ci95 selfplay_mean selfplay_ci95 crossplay_with_bc_mean "
+        "crossplay_with_bc_ci95"
     )
     assert set(promised.split()) | {"kl_to_bc", "num_players", "eval_games"} <= set(figures)
     assert figures["eval_games"] == 1000 and figures["num_players"] == 2
@@ -52,17 +58,28 @@ def test_the_table_shows_each_figure_on_its_line(report):
     lines = report_table(report).splitlines()
     summaries = [report.bc.summary, report.policy.summary, report.crossplay.summary]
     for line, name, summary in zip(
-        lines[1:4], ("BC self-play", "HDR-IPPO self-play", "HDR-IPPO with BC"), summaries, strict=True
+        lines[1:4],
+        ("BC self-play", "HDR-IPPO self-play", "HDR-IPPO with BC"),
+        summaries,
+        strict=True,
     ):
         assert line.startswith(name)
-        for shown in (f"{summary.mean.mean:.2f}", f"{summary.zero_share:.1%}", f"{summary.perfect_share:.1%}"):
+        for shown in (
+            f"{summary.mean.mean:.2f}",
+            f"{summary.zero_share:.1%}",
+            f"{summary.perfect_share:.1%}",
+        ):
             assert shown in line
     assert lines[4].startswith("KL(BC || HDR-IPPO)")
-    widths = {len(line) for line in score_table([("a", summaries[0]), ("b", summaries[1])]).splitlines()}
+    widths = {
+        len(line) for line in score_table([("a", summaries[0]), ("b", summaries[1])]).splitlines()
+    }
     assert len(widths) == 1
 
 
 def test_too_few_games_are_refused(small_rules, make_policy):
     policy = make_policy(small_rules, 1)
-    with pytest.raises(ValueError, match="at least 1000 games behind a reported score, got num_games=999"):
+    with pytest.raises(
+        ValueError, match="at least 1000 games behind a reported score, got num_games=999"
+    ):
         make_report(policy, policy, num_games=999)

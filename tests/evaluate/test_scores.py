@@ -41,13 +41,17 @@ def test_a_single_agent_joins_copies_of_the_other_at_every_seat(small_rules_3p, 
 
 def test_seatings_of_a_deck_are_averaged_before_the_standard_error(pair):
     result = pair[2]
-    scores = np.stack([records.score for records in result.records]).astype(float)  # [seatings, decks]
+    scores = np.stack([records.score for records in result.records]).astype(
+        float
+    )  # [seatings, decks]
     per_deck = np.array([sum(column) / 2 for column in scores.T])
     std_error = np.sqrt(((per_deck - per_deck.mean()) ** 2).sum() / (GAMES - 1) / GAMES)
     mean = result.summary.mean
     assert mean.mean == pytest.approx(scores.mean())
     assert mean.std_error == pytest.approx(std_error)
-    assert mean.high - mean.mean == pytest.approx(2.13145 * std_error, rel=1e-4)  # t, 15 degrees of freedom
+    assert mean.high - mean.mean == pytest.approx(
+        2.13145 * std_error, rel=1e-4
+    )  # t, 15 degrees of freedom
     np.testing.assert_allclose(result.score_per_deck, per_deck)
     pooled = scores.std(ddof=1) / np.sqrt(scores.size)
     assert abs(std_error - pooled) > 1e-3 * pooled  # the two games of a deck are not independent
@@ -77,7 +81,9 @@ def test_purpose_and_sampling_choose_the_games(small_rules, make_policy):
     np.testing.assert_array_equal(report.actions, again.actions)
     selection = evaluate_selfplay(policy, GAMES, seed=3, purpose="selection").records
     assert (report.decks != selection.decks).any()
-    sampled, repeated = (evaluate_selfplay(policy, GAMES, seed=3, sample=True).records for _ in range(2))
+    sampled, repeated = (
+        evaluate_selfplay(policy, GAMES, seed=3, sample=True).records for _ in range(2)
+    )
     np.testing.assert_array_equal(sampled.decks, report.decks)
     np.testing.assert_array_equal(sampled.actions, repeated.actions)
     assert (sampled.actions != report.actions).any()
@@ -86,7 +92,12 @@ def test_purpose_and_sampling_choose_the_games(small_rules, make_policy):
 def test_summary_counts_zero_and_perfect_games():
     scores = np.array([[0, 25, 20, 10], [0, 25, 22, 25]])
     summary = summarise(scores, scores + 1, 25)
-    assert (summary.median, summary.zero_share, summary.perfect_share, summary.num_games) == (21, 2 / 8, 3 / 8, 8)
+    assert (summary.median, summary.zero_share, summary.perfect_share, summary.num_games) == (
+        21,
+        2 / 8,
+        3 / 8,
+        8,
+    )
     assert summary.mean.mean == pytest.approx(127 / 8)
     assert summary.points.mean == pytest.approx(127 / 8 + 1)
     figures = json.loads(json.dumps(summary_dict(summary)))
@@ -97,8 +108,12 @@ def test_best_median_and_worst_game_are_ranked_by_score_then_points():
     score = np.array([3, 0, 0, 12, 0, 12, 5])
     points = np.array([3, 7, 2, 12, 2, 12, 5])
     nothing = np.zeros((7, 0), np.int32)
-    records = GameRecords(decks=nothing, actions=nothing, length=score, score=score, points=points, lives=score)
-    result = SelfPlayResult(summary=summarise(score[None], points[None], 25), records=records, rules=Rules())
+    records = GameRecords(
+        decks=nothing, actions=nothing, length=score, score=score, points=points, lives=score
+    )
+    result = SelfPlayResult(
+        summary=summarise(score[None], points[None], 25), records=records, rules=Rules()
+    )
     assert result.best_median_worst() == {"best": 3, "median": 0, "worst": 2}
 
 
@@ -108,5 +123,9 @@ def test_links_replay_the_games_they_name(make_clock, small_rules, make_policy):
         index = result.best_median_worst()[name]
         replayed = decode_link(link)
         np.testing.assert_array_equal(replayed.deck, result.records.decks[index])
-        np.testing.assert_array_equal(replayed.actions, result.records.actions[index, : result.records.length[index]])
-    assert evaluate_selfplay(make_policy(small_rules, 1), GAMES, seed=3).links() == {}  # no such game on hanab.live
+        np.testing.assert_array_equal(
+            replayed.actions, result.records.actions[index, : result.records.length[index]]
+        )
+    assert (
+        evaluate_selfplay(make_policy(small_rules, 1), GAMES, seed=3).links() == {}
+    )  # no such game on hanab.live

@@ -32,7 +32,9 @@ def random_games(rules: Rules, lengths: list[int]) -> Games:
     for length in lengths:
         table, played = Table(rules, rng.permutation(full_deck(rules))), []
         for _ in range(length):
-            legal = [action for action in range(rules.num_moves) if table.illegal_reason(action) is None]
+            legal = [
+                action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+            ]
             if table.life_tokens == 1:
                 legal = [action for action in legal if decode_action(rules, action).kind != "play"]
             played.append(int(rng.choice(legal)))
@@ -90,7 +92,10 @@ def test_the_splits_are_those_of_a_loop(games, decisions):
         for turn in range(games.num_actions[game]):
             if decisions.counted[game, turn]:
                 action = games.actions[game, turn]
-                fact = (bool(decisions.guess[game, turn] == action), float(decisions.nll[game, turn]))
+                fact = (
+                    bool(decisions.guess[game, turn] == action),
+                    float(decisions.nll[game, turn]),
+                )
                 first = turn // 10 * 10 + 1
                 for name in (NAMES[decode_action(RULES, action).kind], f"{first}-{first + 9}"):
                     expected.setdefault(name, []).append(fact)
@@ -127,7 +132,10 @@ def test_the_most_surprising_moves_in_words_with_links(games, decisions):
 def test_a_game_that_hanab_live_does_not_have_has_no_link():
     rules = Rules(num_colors=3, num_ranks=3, hand_size=2)
     games = random_games(rules, [6])
-    assert [surprise.link for surprise in most_surprising(random_decisions(games), games, 2)] == [None, None]
+    assert [surprise.link for surprise in most_surprising(random_decisions(games), games, 2)] == [
+        None,
+        None,
+    ]
 
 
 def test_figures_as_text_and_picture(games, decisions, tmp_path):
@@ -138,7 +146,13 @@ def test_figures_as_text_and_picture(games, decisions, tmp_path):
         decisions.nll[decisions.counted].sum() / (2 * games.num_actions.sum())
     )
     text = prediction_table(figures)
-    for part in ("every decision", "rank clue", "turns 11-20", "per timestep", figures["surprising"][1]["move"]):
+    for part in (
+        "every decision",
+        "rank clue",
+        "turns 11-20",
+        "per timestep",
+        figures["surprising"][1]["move"],
+    ):
         assert part in text
     plot_prediction(figures, tmp_path / "new" / "prediction.png", "a title")
     assert imread(tmp_path / "new" / "prediction.png").shape[0] > 500

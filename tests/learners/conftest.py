@@ -1,6 +1,8 @@
-"""A small game, a small network, and one compiled PPO update in two halves that the learner tests share.
+"""A small game, a small network, and one compiled PPO update in two halves that the learner tests
+share.
 
-Whatever a test varies (KL weight, critic warm-up, carries, parameters) is an argument here, so nothing compiles twice.
+Whatever a test varies (KL weight, critic warm-up, carries, parameters) is an argument here, so
+nothing compiles twice.
 """
 
 import dataclasses
@@ -22,7 +24,9 @@ from hanabi_rl.learning.rollout import ActorState, collect
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage.checkpoint import Checkpointer
 
-GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+GAME = GameConfig(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
 # Dropout must do nothing in RL; where it did, the ratio test would fail.
 NETWORK = NetworkConfig(embedding=(16,), lstm=(16, 12), decoder=(16,), critic=(16,), dropout=0.5)
 
@@ -30,21 +34,36 @@ NETWORK = NetworkConfig(embedding=(16,), lstm=(16, 12), decoder=(16,), critic=(1
 def make_ppo(**changes: Any) -> PPO:
     """32 environments of the small game, rollouts of a length that ends in the middle of games."""
     fields = {
-        "game": GAME, "num_envs": 32, "num_steps": 13, "total_steps": 32 * 13 * 20, "lr": 3e-3, "epochs": 2,
-        "num_minibatches": 4, "num_blocks": 8, "lr_schedule": "constant", "precision": "float32",
-    }  # fmt: skip
-    return PPO(config=PPOConfig(**(fields | changes)), network=NETWORK, objective=hdr_objective(0.25))
+        "game": GAME,
+        "num_envs": 32,
+        "num_steps": 13,
+        "total_steps": 32 * 13 * 20,
+        "lr": 3e-3,
+        "epochs": 2,
+        "num_minibatches": 4,
+        "num_blocks": 8,
+        "lr_schedule": "constant",
+        "precision": "float32",
+    }
+    return PPO(
+        config=PPOConfig(**(fields | changes)), network=NETWORK, objective=hdr_objective(0.25)
+    )
 
 
 def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
     """A random policy; a large `scale` makes its actions, and what it remembers, matter."""
     rules = GAME.rules()
-    params = init_params(Actor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves)
-    return NetworkPolicy(params=jax.tree.map(lambda x: scale * x, params), rules=rules, network=NETWORK)
+    params = init_params(
+        Actor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves
+    )
+    return NetworkPolicy(
+        params=jax.tree.map(lambda x: scale * x, params), rules=rules, network=NETWORK
+    )
 
 
 class SmallPPO(NamedTuple):
-    """A learner that starts as a copy of its clone, and `PPO.update` in its two halves, over all devices.
+    """A learner that starts as a copy of its clone, and `PPO.update` in its two halves, over all
+    devices.
 
     collect(learner, actors, clone) -> (next actors, experience, key of the epochs, metrics)
     learn(learner, experience, index, key, kl_weight, critic_warmup_updates) -> (learner, metrics)
@@ -70,7 +89,9 @@ def build_small_ppo() -> SmallPPO:
     """Also used in a process of its own, where there are four devices."""
     ppo = make_ppo()
 
-    def collect_half(learner: LearnerState, actors: ActorState, clone: NetworkPolicy) -> tuple[Any, ...]:
+    def collect_half(
+        learner: LearnerState, actors: ActorState, clone: NetworkPolicy
+    ) -> tuple[Any, ...]:
         collect_key, epoch_key = jax.random.split(jax.random.fold_in(learner.key, learner.update))
         following, rollout, last_value = collect(
             ppo.env, ppo.apply, learner.params, clone, actors, collect_key, ppo.config.num_steps
@@ -141,18 +162,23 @@ def second_rollout(small: SmallPPO) -> Chunk:
     return Chunk(learner, experience, actors.index, key)
 
 
-def spread_run(small: SmallPPO, stored: list[np.ndarray] | None, folder: Path) -> dict[str, np.ndarray]:
+def spread_run(
+    small: SmallPPO, stored: list[np.ndarray] | None, folder: Path
+) -> dict[str, np.ndarray]:
     """What an update computes on however many devices there are, as arrays of the global batch.
 
     Args:
-        stored: the leaves of an experience of the global batch to learn from; None: that of the first rollout.
+        stored: the leaves of an experience of the global batch to learn from; None: that of the
+            first rollout.
         folder: where a checkpoint of the state after two updates goes.
     """
     _, experience, key, _ = small.collect(small.learner, small.actors, small.clone)
     first = parallel.unshard(experience)
     leaves, structure = jax.tree.flatten(first)
     stored = leaves if stored is None else stored
-    experience = parallel.shard(jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stored]))
+    experience = parallel.shard(
+        jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stored])
+    )
     learnt, metrics = small.learn(small.learner, experience, small.actors.index, key, 0.25, 0)
 
     learner, actors = small.learner, small.actors
@@ -172,7 +198,10 @@ def spread_run(small: SmallPPO, stored: list[np.ndarray] | None, folder: Path) -
         "turn": last.env.game.turn,
     }
     paths = jax.tree_util.tree_flatten_with_path(results)[0]
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
+        for path, leaf in paths
+    }
 
 
 @pytest.fixture(scope="session")

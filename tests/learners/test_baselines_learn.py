@@ -26,13 +26,22 @@ NETWORK = NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), critic=(32,)
 
 
 def trained(
-    small_ppo: Any, draw_episode: DrawEpisode, reference: Any = None, seed: int = 0, updates: int = UPDATES
+    small_ppo: Any,
+    draw_episode: DrawEpisode,
+    reference: Any = None,
+    seed: int = 0,
+    updates: int = UPDATES,
 ) -> NetworkPolicy:
     """Updates of 4,096 steps of the small game (2 colours, 3 ranks: a perfect score is 6)."""
     config: PPOConfig = small_ppo(
-        num_envs=128, num_steps=32, total_steps=UPDATES * 128 * 32, lr=3e-3, epochs=4, entropy_coef=0.01,
+        num_envs=128,
+        num_steps=32,
+        total_steps=UPDATES * 128 * 32,
+        lr=3e-3,
+        epochs=4,
+        entropy_coef=0.01,
         lr_schedule="linear",
-    ).config  # fmt: skip
+    ).config
     ppo = PPO(config, NETWORK, draw_episode=draw_episode)
     learner, actors = jax.jit(ppo.init)(jax.random.key(seed), reference)
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
@@ -40,7 +49,9 @@ def trained(
     for _ in range(updates):
         learner, actors, metrics = update(learner, actors, parallel.replicate(reference))
     assert all(np.isfinite(float(value)) for value in metrics.values())
-    return NetworkPolicy(params=parallel.fetch(learner.params["actor"]), rules=ppo.env.rules, network=NETWORK)
+    return NetworkPolicy(
+        params=parallel.fetch(learner.params["actor"]), rules=ppo.env.rules, network=NETWORK
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +59,9 @@ def ippo(small_ppo: Any) -> NetworkPolicy:
     return trained(small_ppo, self_play)
 
 
-def test_other_plays_policy_does_not_mind_other_names_for_the_colors(small_ppo: Any, ippo: NetworkPolicy) -> None:
+def test_other_plays_policy_does_not_mind_other_names_for_the_colors(
+    small_ppo: Any, ippo: NetworkPolicy
+) -> None:
     """Had its colour hints been played in the wrong colours it would not have learnt either."""
     policy = trained(small_ppo, renamed_colors(ippo.rules))
     own = evaluate_selfplay(policy, GAMES).summary.mean.mean
@@ -56,11 +69,15 @@ def test_other_plays_policy_does_not_mind_other_names_for_the_colors(small_ppo: 
     assert own > 3.5 and own - swapped < 0.15
 
 
-def test_a_best_response_plays_better_with_the_clone_than_self_play_does(small_ppo: Any, ippo: NetworkPolicy) -> None:
-    """The partner has hardly been trained and plays badly: what self-play has learnt is of less use with it."""
+def test_a_best_response_plays_better_with_the_clone_than_self_play_does(
+    small_ppo: Any, ippo: NetworkPolicy
+) -> None:
+    """The partner has hardly been trained and plays badly: what self-play has learnt is of less use
+    with it."""
     clone = trained(small_ppo, self_play, seed=1, updates=8)
     response = trained(small_ppo, mixed_lineups(2, 0, UPDATES * 128 * 16), clone)
     with_clone = {
-        name: evaluate_pair(policy, clone, GAMES).summary.mean for name, policy in (("ippo", ippo), ("br", response))
+        name: evaluate_pair(policy, clone, GAMES).summary.mean
+        for name, policy in (("ippo", ippo), ("br", response))
     }
     assert with_clone["br"].low > with_clone["ippo"].high + 0.1, with_clone

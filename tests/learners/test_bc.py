@@ -1,4 +1,5 @@
-"""Behavioural cloning: what counts in the loss, colour permutations, the schedule, and that it learns."""
+"""Behavioural cloning: what counts in the loss, colour permutations, the schedule, and that it
+learns."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,10 +22,15 @@ from hanabi_rl.learning.cloning import BC, BCState, GameBatch, game_batch
 from hanabi_rl.learning.loader import Batch, BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig, initial_carry
 
-RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+RULES = Rules(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
 PLAYERS = RULES.num_players
 TRAINING = BCTraining(
-    network=NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), dropout=0.0), batch_size=32, epochs=24, lr=5e-3
+    network=NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), dropout=0.0),
+    batch_size=32,
+    epochs=24,
+    lr=5e-3,
 )
 
 
@@ -45,7 +51,9 @@ def learner(taught_games: Any) -> Learner:
     human = np.ones((240, PLAYERS), bool)
     human[::4, 1] = False
     games = dataclasses.replace(games, human_seats=human)
-    bc = BC(config=TRAINING, rules=RULES, num_updates=TRAINING.epochs * -(-240 // TRAINING.batch_size))
+    bc = BC(
+        config=TRAINING, rules=RULES, num_updates=TRAINING.epochs * -(-240 // TRAINING.batch_size)
+    )
     return Learner(bc, games, bc.compile_update(), jax.jit(bc.init))
 
 
@@ -100,14 +108,18 @@ def one_batch(learner: Learner, permute_colors: bool = True) -> tuple[Batch, Gam
 
 
 @pytest.mark.parametrize("permute_colors", [False, True])
-def test_the_loss_is_the_cross_entropy_of_human_decisions(learner: Learner, permute_colors: bool) -> None:
-    """Known fault of published trainers: a loss divided by idle turns as well, unlike the accuracy beside it."""
+def test_the_loss_is_the_cross_entropy_of_human_decisions(
+    learner: Learner, permute_colors: bool
+) -> None:
+    """Known fault of published trainers: a loss divided by idle turns as well, unlike the accuracy
+    beside it."""
     batch, games = one_batch(learner, permute_colors)
     examples = jax.jit(learner.bc.examples)(games)
     steps, rows = len(examples.action), examples.action.shape[1] * PLAYERS
     obs = jax.vmap(partial(observe, RULES))(examples.state).reshape(steps, rows, -1)
     legal, action, decision = (
-        np.asarray(x).reshape(steps, rows, *x.shape[3:]) for x in (examples.legal, examples.action, examples.decision)
+        np.asarray(x).reshape(steps, rows, *x.shape[3:])
+        for x in (examples.legal, examples.action, examples.decision)
     )
 
     # Whose move is counted, from the recorded games alone.
@@ -120,11 +132,15 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(learner: Learner, perm
     assert 0 < counted.sum() < (played & moving).sum()
     if not permute_colors:
         recorded = learner.games.actions[batch.index, : len(turn)].T
-        np.testing.assert_array_equal(np.asarray(action)[counted], np.repeat(recorded, PLAYERS, 1)[counted])
+        np.testing.assert_array_equal(
+            np.asarray(action)[counted], np.repeat(recorded, PLAYERS, 1)[counted]
+        )
 
     reset = np.zeros(obs.shape[:2], bool)
     carry = initial_carry(TRAINING.network, rows)
-    _, logits = jax.jit(learner.bc.module.apply)({"params": learner.fresh().params}, carry, obs, legal, reset)
+    _, logits = jax.jit(learner.bc.module.apply)(
+        {"params": learner.fresh().params}, carry, obs, legal, reset
+    )
     logits = np.asarray(logits, np.float64)
     log_prob = logits - logits.max(-1, keepdims=True)
     log_prob -= np.log(np.exp(log_prob).sum(-1, keepdims=True))
@@ -137,24 +153,36 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(learner: Learner, perm
     np.testing.assert_allclose(metrics["accuracy"], right[counted].mean(), rtol=1e-5)
 
 
-def test_microbatches_add_up_to_the_minibatch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_microbatches_add_up_to_the_minibatch(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """32 games at once, and two groups of 16, of which the second is filling, on a CPU."""
     games = one_batch(learner)[1]
-    groups = jax.eval_shape(lambda games: learner.bc.microbatches(learner.bc.examples(games)), games)
+    groups = jax.eval_shape(
+        lambda games: learner.bc.microbatches(learner.bc.examples(games)), games
+    )
     assert groups.action.shape[0] == (2 if jax.default_backend() == "cpu" else 1)
     parts, found = learner.update(learner.fresh(), parallel.shard(games))
     monkeypatch.setattr("hanabi_rl.learning.cloning.CPU_MICROBATCHES", ())
     whole, expected = learner.bc.compile_update()(learner.fresh(), parallel.shard(games))
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7)
-    jax.tree.map(close, (parts.opt_state, found), (whole.opt_state, expected))  # its moments are of the gradient
+    jax.tree.map(
+        close, (parts.opt_state, found), (whole.opt_state, expected)
+    )  # its moments are of the gradient
 
 
 def test_filling_contributes_nothing(learner: Learner) -> None:
     batch, games = one_batch(learner)
-    other = np.where(batch.weight > 0, batch.index, 5).astype(np.int32)  # another game in the rows that do not count
-    refilled = game_batch(learner.games, dataclasses.replace(batch, index=other), jax.random.key(7), True)
+    other = np.where(batch.weight > 0, batch.index, 5).astype(
+        np.int32
+    )  # another game in the rows that do not count
+    refilled = game_batch(
+        learner.games, dataclasses.replace(batch, index=other), jax.random.key(7), True
+    )
     assert not np.array_equal(refilled.decks, games.decks)
-    results = [learner.update(learner.fresh(), parallel.shard(b))[0].params for b in (games, refilled)]
+    results = [
+        learner.update(learner.fresh(), parallel.shard(b))[0].params for b in (games, refilled)
+    ]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), *results)
 
 
@@ -190,17 +218,23 @@ def test_every_game_and_epoch_has_a_colour_permutation_of_its_own() -> None:
     # The batch and the place in it do not matter.
     elsewhere = permutations(games, 0, index[::-1])
     np.testing.assert_array_equal(elsewhere, first[::-1])
-    np.testing.assert_array_equal(permutations(games, 0, [9, 9, 2] * 21 + [4]), first[[9, 9, 2] * 21 + [4]])
+    np.testing.assert_array_equal(
+        permutations(games, 0, [9, 9, 2] * 21 + [4]), first[[9, 9, 2] * 21 + [4]]
+    )
 
 
 def test_a_batch_clones_human_seats_of_real_rows_without_permutation_where_asked() -> None:
     human = np.array([[True, False], [False, True], [True, True]])
     batch = Batch(0, np.array([2, 0, 1, 0], np.int32), np.array([1, 1, 1, 0], np.float32))
     games = game_batch(unplayed_games(3, human), batch, jax.random.key(0), permute_colors=False)
-    np.testing.assert_array_equal(games.cloned, [[True, True], [True, False], [False, True], [False, False]])
+    np.testing.assert_array_equal(
+        games.cloned, [[True, True], [True, False], [False, True], [False, False]]
+    )
     np.testing.assert_array_equal(games.permutation, np.tile(np.arange(5), (4, 1)))
     everyone = game_batch(unplayed_games(3), batch, jax.random.key(0), permute_colors=False)
-    np.testing.assert_array_equal(everyone.cloned, np.array([1, 1, 1, 0])[:, None] * np.ones((1, 2)))
+    np.testing.assert_array_equal(
+        everyone.cloned, np.array([1, 1, 1, 0])[:, None] * np.ones((1, 2))
+    )
     assert games.actions.shape == (4, 3)  # cut to the longest of all games
 
 
@@ -229,15 +263,20 @@ def test_cloning_drops_out_where_the_network_says_so(learner: Learner, rate: flo
     assert ("random_bits" in str(jax.make_jaxpr(update)(learner.fresh(), games))) == (rate > 0)
 
 
-def test_a_batch_that_devices_cannot_share_is_refused(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_devices_cannot_share_is_refused(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
     with pytest.raises(ValueError, match="batch_size=32 must be divisible by the 3 devices"):
         learner.bc.compile_update()
 
 
-def test_a_hidden_own_card_changes_nothing_for_its_owner(trained: Trained, learner: Learner) -> None:
-    """Seat 0's oldest card is swapped with the deck's last; nobody tells seat 0 of it. Its logits stay the same to the
-    bit over several turns, while those of its partner, who sees the card, do not."""
+def test_a_hidden_own_card_changes_nothing_for_its_owner(
+    trained: Trained, learner: Learner
+) -> None:
+    """Seat 0's oldest card is swapped with the deck's last; nobody tells seat 0 of it. Its logits
+    stay the same to the bit over several turns, while those of its partner, who sees the card, do
+    not."""
     policy: NetworkPolicy = learner.bc.policy(trained.state)
     deck = np.array(learner.games.decks[0])
     last = max(i for i in range(len(deck)) if deck[i] != deck[0])
@@ -246,7 +285,9 @@ def test_a_hidden_own_card_changes_nothing_for_its_owner(trained: Trained, learn
     assert last > 8  # not drawn below
 
     @jax.jit
-    def turn(policy: NetworkPolicy, carry: Any, state: Any, first: jax.Array, action: jax.Array) -> Any:
+    def turn(
+        policy: NetworkPolicy, carry: Any, state: Any, first: jax.Array, action: jax.Array
+    ) -> Any:
         obs, legal = observe(RULES, state), legal_actions(RULES, state)
         rows = obs.shape[0] * PLAYERS
         seen = obs.reshape(rows, -1), legal.reshape(rows, -1), jnp.broadcast_to(first, rows)
@@ -255,12 +296,19 @@ def test_a_hidden_own_card_changes_nothing_for_its_owner(trained: Trained, learn
         return carry, logits.reshape(-1, PLAYERS, RULES.num_moves), state, done
 
     clue = 2 * RULES.hand_size + RULES.num_colors + int(deck[RULES.hand_size]) % RULES.num_ranks
-    state, carry = deal(RULES, jnp.asarray(np.stack([deck, swapped]))), policy.init_carry(2 * PLAYERS)
+    state, carry = (
+        deal(RULES, jnp.asarray(np.stack([deck, swapped]))),
+        policy.init_carry(2 * PLAYERS),
+    )
     difference = []
     done = np.zeros(2, bool)
-    for t, action in enumerate([clue, 2, 1, 0]):  # 0 tells 1 a rank, 1 plays its oldest card, 0 discards its newest
+    for t, action in enumerate(
+        [clue, 2, 1, 0]
+    ):  # 0 tells 1 a rank, 1 plays its oldest card, 0 discards its newest
         assert not np.any(done)
-        carry, logits, state, done = turn(policy, carry, state, jnp.bool_(t == 0), jnp.full(2, action))
+        carry, logits, state, done = turn(
+            policy, carry, state, jnp.bool_(t == 0), jnp.full(2, action)
+        )
         difference.append(np.abs(np.asarray(logits)[0] - np.asarray(logits)[1]).max(axis=-1))
     owner, partner = np.stack(difference).T
     np.testing.assert_array_equal(owner, 0)

@@ -20,7 +20,8 @@ assert jax.local_device_count() == 4
 folder = Path({folder!r})
 with np.load(folder / "one.npz") as one:
     stored = [one[f"stored/{{i}}"] for i in range(sum(name.startswith("stored/") for name in one))]
-np.savez(folder / "four.npz", **conftest.spread_run(conftest.build_small_ppo(), stored, folder / "four"))
+spread = conftest.spread_run(conftest.build_small_ppo(), stored, folder / "four")
+np.savez(folder / "four.npz", **spread)
 """
 
 
@@ -31,7 +32,9 @@ class Runs(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def runs(small: Any, run_spread: Any, run_python: Callable[..., str], tmp_path_factory: Any) -> Runs:
+def runs(
+    small: Any, run_spread: Any, run_python: Callable[..., str], tmp_path_factory: Any
+) -> Runs:
     folder = tmp_path_factory.mktemp("devices")
     one = run_spread(small, None, folder / "one")
     np.savez(folder / "one.npz", **one)
@@ -44,7 +47,9 @@ def compare(runs: Runs, prefix: str, tolerance: float) -> None:
     names = [name for name in runs.one if name.startswith(prefix)]
     assert names
     for name in names:
-        np.testing.assert_allclose(runs.four[name], runs.one[name], atol=tolerance, rtol=tolerance, err_msg=name)
+        np.testing.assert_allclose(
+            runs.four[name], runs.one[name], atol=tolerance, rtol=tolerance, err_msg=name
+        )
 
 
 def test_the_same_stored_batch_gives_the_same_parameters(runs: Runs) -> None:

@@ -1,4 +1,5 @@
-"""HDR-IPPO: the clone it starts from, the loss it minimises, and what the KL weight does to the policy."""
+"""HDR-IPPO: the clone it starts from, the loss it minimises, and what the KL weight does to the
+policy."""
 
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 
 
 def perturbed(small: Any) -> Any:
-    """The learner with noise on its actor's head: far enough from the clone that there is a KL to fall."""
+    """The learner with noise on its actor's head: far enough from the clone that there is a KL to
+    fall."""
     rng = np.random.default_rng(0)
     actor = small.learner.params["actor"]
     noisy = {
-        name: jax.tree.map(lambda x: x + rng.normal(scale=0.8, size=x.shape).astype(np.float32), layer)
+        name: jax.tree.map(
+            lambda x: x + rng.normal(scale=0.8, size=x.shape).astype(np.float32), layer
+        )
         for name, layer in actor.items()
         if name in ("decoder_0", "logits")
     }
@@ -34,7 +38,9 @@ def curves(small: Any) -> dict[float, np.ndarray]:
     return {weight: kl_curve(small, weight, 60) for weight in (0.05, 0.5, 1.0)}
 
 
-def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(curves: dict[float, np.ndarray]) -> None:
+def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(
+    curves: dict[float, np.ndarray],
+) -> None:
     assert curves[1.0][0] > 0.3
     assert curves[1.0][-5:].mean() <= 0.1 * curves[1.0][0]
 
@@ -45,12 +51,19 @@ def test_a_higher_weight_ends_closer_to_the_clone(curves: dict[float, np.ndarray
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
-def test_the_loss_is_the_weighted_sum_of_its_logged_terms(small: Any, second_rollout: Any, weight: float) -> None:
+def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
+    small: Any, second_rollout: Any, weight: float
+) -> None:
     config = small.ppo.config
     _, metrics = small.learn(*second_rollout, weight, 0)
-    value, entropy = config.value_coef * metrics["value_loss"], config.entropy_coef * metrics["entropy"]
+    value, entropy = (
+        config.value_coef * metrics["value_loss"],
+        config.entropy_coef * metrics["entropy"],
+    )
     ippo = metrics["actor_loss"] + value - entropy
-    np.testing.assert_allclose(metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"], rtol=1e-5)
+    np.testing.assert_allclose(
+        metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"], rtol=1e-5
+    )
     assert float(metrics["kl_to_bc"]) > 0 and float(value) > 0 and float(entropy) > 0
 
 
@@ -59,11 +72,14 @@ def test_at_weight_one_the_critic_stands_still(small: Any, second_rollout: Any) 
     learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)  # no momentum
     after, _ = small.learn(*second_rollout._replace(learner=learner), 1.0, 0)
     unchanged = jax.tree.map(lambda a, b: np.array_equal(a, b), after.params, learner.params)
-    assert all(jax.tree.leaves(unchanged["critic"])) and not any(jax.tree.leaves(unchanged["actor"]))
+    assert all(jax.tree.leaves(unchanged["critic"])) and not any(
+        jax.tree.leaves(unchanged["actor"])
+    )
 
 
 def test_the_learner_starts_as_the_clone(small: Any) -> None:
-    """Its actor is the clone's, so on the first rollout both have the same distribution; buffers are not shared."""
+    """Its actor is the clone's, so on the first rollout both have the same distribution; buffers
+    are not shared."""
     actor, clone = small.learner.params["actor"], small.clone.params
     jax.tree.map(np.testing.assert_array_equal, actor, clone)
     experience = small.collect(small.learner, small.actors, small.clone)[1]

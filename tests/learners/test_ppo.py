@@ -1,4 +1,5 @@
-"""The PPO core: the ratio of a fresh minibatch, minibatches, weights, advantages, learning rate and critic warm-up."""
+"""The PPO core: the ratio of a fresh minibatch, minibatches, weights, advantages, learning rate and
+critic warm-up."""
 
 from typing import Any
 
@@ -24,8 +25,8 @@ def pairs(env: Any, seat: Any) -> list[tuple[int, int]]:
 
 
 def test_the_first_minibatch_of_a_chunk_has_ratio_one(small: Any, second_rollout: Any) -> None:
-    """Known fault of published trainers: chunks unrolled from the zero carry of the start of training. Dropout is off
-    too: the network has a rate of 0.5."""
+    """Known fault of published trainers: chunks unrolled from the zero carry of the start of
+    training. Dropout is off too: the network has a rate of 0.5."""
     begins = np.asarray(second_rollout.experience.rollout.reset)[0, :, 0]  # [devices, N, T]
     assert not begins.all(), "the second rollout must start in the middle of games"
     _, metrics = small.learn(*second_rollout, 0.25, 0)
@@ -39,13 +40,17 @@ def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> 
     assert float(metrics["first_max_log_ratio"]) > 1e-2
 
 
-def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: Any, small_ppo: Any) -> None:
+def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(
+    small: Any, small_ppo: Any
+) -> None:
     ppo: PPO = small_ppo(precision="bfloat16")
 
     def first_ratio(learner: Any, actors: Any, clone: Any) -> Any:
         """Of the rollout after the given state."""
         key = jax.random.key(5)
-        _, rollout, last_value = collect(ppo.env, ppo.apply, learner.params, clone, actors, key, ppo.config.num_steps)
+        _, rollout, last_value = collect(
+            ppo.env, ppo.apply, learner.params, clone, actors, key, ppo.config.num_steps
+        )
         experience = ppo.returns(rollout, last_value, actors.carry)
         metrics = ppo.learn(learner, experience, actors.index, key)[1]
         forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
@@ -66,7 +71,9 @@ def test_every_actor_is_in_one_minibatch_of_an_epoch(small: Any) -> None:
     shape = config.epochs, config.num_minibatches, 32 * PLAYERS // config.num_minibatches
     orders = set()
     for update in range(2):
-        every_env, every_seat = (np.asarray(x).reshape(shape) for x in minibatches(jax.random.key(update), index))
+        every_env, every_seat = (
+            np.asarray(x).reshape(shape) for x in minibatches(jax.random.key(update), index)
+        )
         for env, seat in zip(every_env, every_seat, strict=True):
             assert sorted(pairs(env, seat)) == [(e, s) for e in range(32) for s in range(PLAYERS)]
             blocks = env // (config.num_envs // config.num_blocks)
@@ -82,13 +89,19 @@ def test_minibatches_do_not_depend_on_how_environments_are_spread(small: Any) ->
     env, seat = minibatches(jax.random.key(3), index)
     halves = [minibatches(jax.random.key(3), index[part]) for part in (slice(0, 16), slice(16, 32))]
     for m in range(len(env)):
-        apart = [*pairs(halves[0][0][m], halves[0][1][m]), *pairs(halves[1][0][m] + 16, halves[1][1][m])]
+        apart = [
+            *pairs(halves[0][0][m], halves[0][1][m]),
+            *pairs(halves[1][0][m] + 16, halves[1][1][m]),
+        ]
         assert sorted(apart) == sorted(pairs(env[m], seat[m]))
 
 
 @pytest.mark.parametrize("loss_average", ["timesteps", "decisions"])
-def test_weights_and_advantages_are_defined_on_the_global_minibatch(small_ppo: Any, loss_average: str) -> None:
-    """Two devices with different numbers of decisions: what sums to one, or has mean 0, does so over both."""
+def test_weights_and_advantages_are_defined_on_the_global_minibatch(
+    small_ppo: Any, loss_average: str
+) -> None:
+    """Two devices with different numbers of decisions: what sums to one, or has mean 0, does so
+    over both."""
     ppo: PPO = small_ppo(loss_average=loss_average)
     rng = np.random.default_rng(0)
     devices, steps, envs, rows = 2, 6, 4, 5
@@ -120,18 +133,28 @@ def test_weights_and_advantages_are_defined_on_the_global_minibatch(small_ppo: A
 
     picked = np.stack([experience.advantage[d][:, env[d], seat[d]] for d in range(devices)])
     counted = picked if loss_average == "timesteps" else picked[decision]
-    np.testing.assert_allclose(batch.advantage, (picked - counted.mean()) / counted.std(), rtol=1e-4, atol=1e-5)
-    for name, stored in (("action", rollout.action), ("log_prob", rollout.log_prob), ("value", rollout.value)):
+    np.testing.assert_allclose(
+        batch.advantage, (picked - counted.mean()) / counted.std(), rtol=1e-4, atol=1e-5
+    )
+    for name, stored in (
+        ("action", rollout.action),
+        ("log_prob", rollout.log_prob),
+        ("value", rollout.value),
+    ):
         np.testing.assert_array_equal(
             getattr(batch, name), np.stack([stored[d][:, env[d], seat[d]] for d in range(devices)])
         )
 
 
 def test_linear_rate_falls_to_zero_and_holds_within_an_update(small_ppo: Any) -> None:
-    """Under a constant gradient Adam moves by the learning rate itself, whatever the gradient's size."""
+    """Under a constant gradient Adam moves by the learning rate itself, whatever the gradient's
+    size."""
     updates, minibatches = 5, 6  # 2 epochs of 3
     fields = {"total_steps": 32 * 13 * updates, "epochs": 2, "num_minibatches": 2, "lr": 0.01}
-    for schedule, expected in (("linear", 1 - np.arange(updates) / updates), ("constant", np.ones(updates))):
+    for schedule, expected in (
+        ("linear", 1 - np.arange(updates) / updates),
+        ("constant", np.ones(updates)),
+    ):
         optimizer = small_ppo(lr_schedule=schedule, **(fields | {"epochs": 3})).optimizer()
 
         @jax.jit
@@ -146,8 +169,12 @@ def test_linear_rate_falls_to_zero_and_holds_within_an_update(small_ppo: Any) ->
         np.testing.assert_allclose(moves, 0.01 * np.repeat(expected, minibatches), rtol=1e-3)
 
 
-def test_critic_warmup_leaves_the_actor_alone_and_then_lets_it_go(small: Any, second_rollout: Any) -> None:
-    learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)  # no momentum, as at the start
+def test_critic_warmup_leaves_the_actor_alone_and_then_lets_it_go(
+    small: Any, second_rollout: Any
+) -> None:
+    learner = second_rollout.learner.replace(
+        opt_state=small.learner.opt_state
+    )  # no momentum, as at the start
     assert int(learner.update) == 1
     warm, _ = small.learn(*second_rollout._replace(learner=learner), 0.25, 2)
     assert equal(warm.params["actor"], learner.params["actor"])
@@ -157,7 +184,9 @@ def test_critic_warmup_leaves_the_actor_alone_and_then_lets_it_go(small: Any, se
     assert not any(jax.tree.leaves(same))
 
 
-def test_a_group_of_blocks_that_devices_cannot_share_is_refused(small_ppo: Any, monkeypatch: Any) -> None:
+def test_a_group_of_blocks_that_devices_cannot_share_is_refused(
+    small_ppo: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
     with pytest.raises(ValueError, match="num_blocks=8 must be divisible by the 3 devices"):
         small_ppo().compile_update()

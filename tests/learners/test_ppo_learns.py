@@ -1,4 +1,5 @@
-"""Plain PPO from scratch, through the compiled update that training uses: it learns, and compiles once."""
+"""Plain PPO from scratch, through the compiled update that training uses: it learns, and compiles
+once."""
 
 from typing import Any, NamedTuple
 
@@ -26,9 +27,14 @@ class Run(NamedTuple):
 def run(small_ppo: Any) -> Run:
     """80 updates of 4,096 steps of the small game (2 colours, 3 ranks: a perfect score is 6)."""
     config: PPOConfig = small_ppo(
-        num_envs=128, num_steps=32, total_steps=NUM_UPDATES * 128 * 32, lr=3e-3, epochs=4, entropy_coef=0.01,
+        num_envs=128,
+        num_steps=32,
+        total_steps=NUM_UPDATES * 128 * 32,
+        lr=3e-3,
+        epochs=4,
+        entropy_coef=0.01,
         lr_schedule="linear",
-    ).config  # fmt: skip
+    ).config
     network = NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), critic=(32,), dropout=0.5)
     ppo = PPO(config=config, network=network)
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
@@ -52,13 +58,17 @@ def run(small_ppo: Any) -> Run:
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     numbers = [{k: float(v) for k, v in m.items()} for m in metrics]
-    return Run(numbers, (learner, actors, metrics[-1]), compiled, all(leaf.is_deleted() for leaf in given))
+    return Run(
+        numbers, (learner, actors, metrics[-1]), compiled, all(leaf.is_deleted() for leaf in given)
+    )
 
 
 def test_ppo_learns_the_small_game(run: Run) -> None:
     score = np.array([m["train_score"] for m in run.metrics])
     assert score[0] < 0.8  # random play: 0.35
-    assert score[-10:].mean() > 2.5  # 3.5 to 4.1 for seeds 0 to 2, points lost with the last life taken back
+    assert (
+        score[-10:].mean() > 2.5
+    )  # 3.5 to 4.1 for seeds 0 to 2, points lost with the last life taken back
 
 
 def test_an_update_is_compiled_once(run: Run) -> None:
@@ -71,8 +81,11 @@ def test_an_update_reuses_the_buffers_of_its_state(run: Run) -> None:
 
 
 def test_no_weak_types_leave_an_update(run: Run) -> None:
-    """A weakly typed result would not match the argument it becomes, and compile the update again."""
-    assert [leaf.aval for leaf in jax.tree.leaves(run.state) if getattr(leaf, "weak_type", False)] == []
+    """A weakly typed result would not match the argument it becomes, and compile the update
+    again."""
+    assert [
+        leaf.aval for leaf in jax.tree.leaves(run.state) if getattr(leaf, "weak_type", False)
+    ] == []
 
 
 def test_the_ratio_is_one_at_the_start_of_every_update(run: Run) -> None:

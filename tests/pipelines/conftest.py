@@ -15,7 +15,9 @@ from hanabi_rl.data.games import save_games
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.tracking import Progress
 
-GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+GAME = GameConfig(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
 NETWORK = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)
 
 
@@ -41,13 +43,17 @@ def bc_config(training: BCTraining) -> Callable[..., BCConfig]:
     """`bc_config(run_dir=...)`: the run to test with; only the data says which game it is."""
 
     def make(**changes: Any) -> BCConfig:
-        return BCConfig(**(vars(training) | {"report_games": 1000, "tensorboard": False, "seed": 3} | changes))
+        return BCConfig(
+            **(vars(training) | {"report_games": 1000, "tensorboard": False, "seed": 3} | changes)
+        )
 
     return make
 
 
 @pytest.fixture(scope="session")
-def bc_run(bc_config: Callable[..., BCConfig], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def bc_run(
+    bc_config: Callable[..., BCConfig], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
     """The folder and the summary of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("runs") / "bc"
     return folder, run_bc(bc_config(run_dir=str(folder), tensorboard=True))
@@ -55,7 +61,8 @@ def bc_run(bc_config: Callable[..., BCConfig], tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
-    """`interrupt_at(module, position)`: Ctrl-C as soon as the progress of that pipeline has reached the position."""
+    """`interrupt_at(module, position)`: Ctrl-C as soon as the progress of that pipeline has reached
+    the position."""
 
     def install(module: str, position: int) -> None:
         class Interrupting(Progress):
@@ -74,7 +81,8 @@ def read_lines(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_state(run_dir: Path, step: int) -> dict[str, Any]:
-    """Path, dtype, shape and SHA-256 of every leaf of a checkpoint, its loader position and its metrics."""
+    """Path, dtype, shape and SHA-256 of every leaf of a checkpoint, its loader position and its
+    metrics."""
     folder = run_dir / "checkpoints" / str(step)
     manifest = json.loads((folder / "manifest" / "metadata").read_text())
     return {

@@ -1,4 +1,5 @@
-"""One run on two hosts, each a process of this machine with two devices, against one process with four devices."""
+"""One run on two hosts, each a process of this machine with two devices, against one process with
+four devices."""
 
 from __future__ import annotations
 
@@ -36,13 +37,16 @@ TIMED = ("wall_s", "steps_per_s")
 
 @pytest.fixture(scope="module")
 def flags(training: Any, tmp_path_factory: Any) -> list[str]:
-    """What every run here is started with: a clone from five minibatches an epoch, then HDR-IPPO from it."""
+    """What every run here is started with: a clone from five minibatches an epoch, then HDR-IPPO
+    from it."""
     preset = tmp_path_factory.mktemp("preset") / "hosts.toml"
     preset.write_text(PRESET)
     return ["--preset", str(preset), "--bc.data", *training.data, "--bc.val", *training.val]
 
 
-def start(args: list[str], devices: int, coordinates: dict[str, str] | None = None) -> subprocess.Popen[str]:
+def start(
+    args: list[str], devices: int, coordinates: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
     """`python train/hdr_ippo.py ARGS` on so many devices."""
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
@@ -62,7 +66,10 @@ def start_two(args: list[str]) -> list[subprocess.Popen[str]]:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     coordinates = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"}
-    return [start([*args, "--multi-host"], 2, coordinates | {"JAX_PROCESS_ID": str(host)}) for host in range(2)]
+    return [
+        start([*args, "--multi-host"], 2, coordinates | {"JAX_PROCESS_ID": str(host)})
+        for host in range(2)
+    ]
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> str:
@@ -78,11 +85,15 @@ def assert_equal_runs(run: list[dict[str, Any]], other: list[dict[str, Any]]) ->
         assert ours.keys() == theirs.keys()
         for name in ours.keys() - set(TIMED):
             a, b = (np.nan if line[name] is None else line[name] for line in (ours, theirs))
-            np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4, err_msg=f"step {ours['step']}: {name}")
+            np.testing.assert_allclose(
+                a, b, rtol=2e-3, atol=2e-4, err_msg=f"step {ours['step']}: {name}"
+            )
 
 
 @pytest.mark.slow
-def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], lines_of: Any, tmp_path: Path) -> None:
+def test_two_hosts_train_like_one_with_all_their_devices(
+    flags: list[str], lines_of: Any, tmp_path: Path
+) -> None:
     one, two, resumed = tmp_path / "one", tmp_path / "two", tmp_path / "resumed"
     finish(start([*flags, "--run-dir", str(one)], devices=4))
     printed = [finish(host) for host in start_two([*flags, "--run-dir", str(two)])]
@@ -94,9 +105,13 @@ def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], lines
 
     # What only the first host notices ends both.
     for host in start_two([*flags, "--run-dir", str(two)]):
-        assert "already holds a run" in (printed_again := finish(host, 1)) and "Traceback" not in printed_again
+        assert (
+            "already holds a run" in (printed_again := finish(host, 1))
+            and "Traceback" not in printed_again
+        )
 
-    # A signal to either host stops and saves both; what they saved continues on any number of hosts.
+    # A signal to either host stops and saves both; what they saved continues on any number of
+    # hosts.
     hosts = start_two([*flags, "--run-dir", str(resumed), "--total-steps", "11520"])
     assert hosts[0].stdout is not None
     while "updates of" not in (line := hosts[0].stdout.readline()):
@@ -106,7 +121,9 @@ def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], lines
     assert "Stopped and saved" in printed[0]
     stopped = [line["step"] for line in lines_of(resumed)][-1]
     assert stopped < 60
-    for host in start_two(["--resume", "--run-dir", str(resumed), "--total-steps", str(192 * (stopped + 1))]):
+    for host in start_two(
+        ["--resume", "--run-dir", str(resumed), "--total-steps", str(192 * (stopped + 1))]
+    ):
         finish(host)
     assert lines_of(resumed)[-1]["step"] == stopped + 1
 

@@ -17,13 +17,30 @@ from hanabi_rl.runs.session import Stopped
 
 ENVS, STEPS, UPDATES = 16, 12, 4
 FIELDS = {
-    "num_envs": ENVS, "num_steps": STEPS, "total_steps": ENVS * STEPS * UPDATES, "epochs": 2, "num_minibatches": 2,
-    "lr": 2e-3, "eval_every": 2, "eval_games": 1000, "save_every": 2, "report_games": 1000, "tensorboard": False,
-    "game": GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2),
-    "network": NetworkConfig(
-        embedding=(16,), lstm=(), decoder=(16,), critic=(16,), activation="relu", layer_norm=False, dropout=0.0
+    "num_envs": ENVS,
+    "num_steps": STEPS,
+    "total_steps": ENVS * STEPS * UPDATES,
+    "epochs": 2,
+    "num_minibatches": 2,
+    "lr": 2e-3,
+    "eval_every": 2,
+    "eval_games": 1000,
+    "save_every": 2,
+    "report_games": 1000,
+    "tensorboard": False,
+    "game": GameConfig(
+        num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
     ),
-}  # fmt: skip
+    "network": NetworkConfig(
+        embedding=(16,),
+        lstm=(),
+        decoder=(16,),
+        critic=(16,),
+        activation="relu",
+        layer_norm=False,
+        dropout=0.0,
+    ),
+}
 
 
 @pytest.mark.parametrize(("algo", "run"), [("ippo", run_ippo), ("other_play", run_other_play)])
@@ -49,9 +66,15 @@ def br_bc(bc_run: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 
 
 def br_bc_config(bc_run: Any, **changes: Any) -> BRBCConfig:
-    """Self-play in the first update, both line-ups in the second, and the clone in every game that begins later."""
+    """Self-play in the first update, both line-ups in the second, and the clone in every game that
+    begins later."""
     update = ENVS * STEPS
-    given = {"bc_policy": str(bc_run[0]), "bc": BCTraining(), "anneal_start": 0, "anneal_end": 2 * update}
+    given = {
+        "bc_policy": str(bc_run[0]),
+        "bc": BCTraining(),
+        "anneal_start": 0,
+        "anneal_end": 2 * update,
+    }
     return BRBCConfig(**(FIELDS | given | changes))
 
 
@@ -60,7 +83,9 @@ def test_br_bc_takes_the_clone_in(br_bc: Any, lines_of: Any) -> None:
     assert partners[0] == 0 and partners[-1] > 0.5
 
 
-def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: Any, lines_of: Any) -> None:
+def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(
+    br_bc: Any, lines_of: Any
+) -> None:
     folder, summary = br_bc
     clone = load_policy(folder / "bc-policy")
     with_clone = evaluate_pair(load_policy(folder / "policy-latest"), clone, 1000, 0).summary
@@ -68,7 +93,10 @@ def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: 
     evaluated = [line for line in lines_of(folder)[1:] if "crossplay_with_bc_mean" in line]
     best = max(evaluated, key=lambda line: line["crossplay_with_bc_mean"])
     policy: Any = load_policy(folder / "policy")
-    assert (policy.info.step, policy.info.score) == (best["env_steps"], best["crossplay_with_bc_mean"])
+    assert (policy.info.step, policy.info.score) == (
+        best["env_steps"],
+        best["crossplay_with_bc_mean"],
+    )
     assert policy.network.kind == "feed_forward" and clone.network.kind == "lstm"  # type: ignore[attr-defined]
 
 

@@ -26,9 +26,14 @@ def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any, run_files: set
     names = {path.name for path in folder.iterdir()}
     assert names == run_files | {"policy", "policy-accuracy"}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((folder / "summary.json").read_text()) == {**json.loads(json.dumps(summary)), "format_version": 1}
+    assert json.loads((folder / "summary.json").read_text()) == {
+        **json.loads(json.dumps(summary)),
+        "format_version": 1,
+    }
     config = from_dict(BCConfig, json.loads((folder / "config.json").read_text())["config"])
-    game = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+    game = GameConfig(
+        num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+    )
     assert config == bc_config(run_dir=str(folder), tensorboard=True, game=game)  # the data's game
 
 
@@ -36,12 +41,25 @@ def test_the_summary_measures_both_policies(bc_run: Any) -> None:
     _, summary = bc_run
     assert (summary["num_players"], summary["eval_games"]) == (2, 1000)
     for policy in ("policy", "policy_accuracy"):
-        for number in ("selfplay_mean", "selfplay_points_mean", "val_accuracy", "val_loss", "val_loss_per_timestep"):
+        for number in (
+            "selfplay_mean",
+            "selfplay_points_mean",
+            "val_accuracy",
+            "val_loss",
+            "val_loss_per_timestep",
+        ):
             assert isinstance(summary[f"{policy}_{number}"], float), number
-        for interval in ("selfplay_ci95", "selfplay_points_ci95", "val_accuracy_ci95", "val_loss_ci95"):
+        for interval in (
+            "selfplay_ci95",
+            "selfplay_points_ci95",
+            "val_accuracy_ci95",
+            "val_loss_ci95",
+        ):
             low, high = summary[f"{policy}_{interval}"]
             middle = summary.get(f"{policy}_{interval}".replace("_ci95", "_mean"))
-            middle = summary[f"{policy}_{interval}".removesuffix("_ci95")] if middle is None else middle
+            middle = (
+                summary[f"{policy}_{interval}".removesuffix("_ci95")] if middle is None else middle
+            )
             assert low <= middle <= high
         per_timestep = summary[f"{policy}_val_loss"] / 2  # half the seat-timesteps are idle
         assert summary[f"{policy}_val_loss_per_timestep"] == pytest.approx(per_timestep, rel=1e-6)
@@ -50,7 +68,11 @@ def test_the_summary_measures_both_policies(bc_run: Any) -> None:
 def test_metrics_are_one_line_an_epoch(bc_run: Any, lines_of: Any) -> None:
     lines = lines_of(bc_run[0])
     assert [(line["step"], line["epoch"]) for line in lines] == [(5, 1), (10, 2), (15, 3)]
-    assert ["selfplay_mean" in line for line in lines] == [False, True, True]  # every second epoch, and the last
+    assert ["selfplay_mean" in line for line in lines] == [
+        False,
+        True,
+        True,
+    ]  # every second epoch, and the last
     assert lines[-1]["learning_rate"] == pytest.approx(1e-4, rel=1e-5)
     assert lines[-1]["train_loss"] < lines[0]["train_loss"]
 
@@ -59,16 +81,30 @@ def test_the_kept_policies_are_the_best(bc_run: Any, lines_of: Any) -> None:
     folder, lines = bc_run[0], lines_of(bc_run[0])
     most_accurate: Any = load_policy(folder / "policy-accuracy")
     best = max(lines, key=lambda line: line["val_accuracy"])
-    assert (most_accurate.info.step, most_accurate.info.score) == (best["step"], best["val_accuracy"])
+    assert (most_accurate.info.step, most_accurate.info.score) == (
+        best["step"],
+        best["val_accuracy"],
+    )
     strongest: Any = load_policy(folder / "policy")
-    best = max((ln for ln in lines if "selfplay_mean" in ln), key=lambda ln: (ln["selfplay_mean"], ln["val_accuracy"]))
+    best = max(
+        (ln for ln in lines if "selfplay_mean" in ln),
+        key=lambda ln: (ln["selfplay_mean"], ln["val_accuracy"]),
+    )
     assert (strongest.info.step, strongest.info.score) == (best["step"], best["selfplay_mean"])
     assert isinstance(load_policy(folder / "checkpoints" / str(MINIBATCHES)), NetworkPolicy)
 
 
-@pytest.mark.parametrize("stop", [3, 10])  # in the middle of the first epoch, and at the end of the second
+@pytest.mark.parametrize(
+    "stop", [3, 10]
+)  # in the middle of the first epoch, and at the end of the second
 def test_an_interrupted_run_ends_like_one_that_was_not(
-    stop: int, bc_run: Any, bc_config: Any, interrupt_at: Any, lines_of: Any, state_of: Any, tmp_path: Path
+    stop: int,
+    bc_run: Any,
+    bc_config: Any,
+    interrupt_at: Any,
+    lines_of: Any,
+    state_of: Any,
+    tmp_path: Path,
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.bc", stop)
     config: BCConfig = bc_config(run_dir=str(tmp_path / "run"))
@@ -84,7 +120,9 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     assert without([summary], "run_dir") == without([bc_run[1]], "run_dir")
 
 
-def test_a_finished_run_is_reported_again_not_repeated(bc_run: Any, bc_config: Any, lines_of: Any) -> None:
+def test_a_finished_run_is_reported_again_not_repeated(
+    bc_run: Any, bc_config: Any, lines_of: Any
+) -> None:
     folder, summary = bc_run
     before = lines_of(folder)
     (folder / "summary.json").unlink()
@@ -97,11 +135,21 @@ def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> N
     config = BCTraining(data=training.data)
     train, validation = training_games(config, rules, seed=0)
     assert (len(train), len(validation)) == (36, 4)
-    assert {bytes(deck) for deck in train.decks}.isdisjoint(bytes(deck) for deck in validation.decks)
+    assert {bytes(deck) for deck in train.decks}.isdisjoint(
+        bytes(deck) for deck in validation.decks
+    )
 
 
-def test_validation_games_of_another_game_are_refused(training: BCTraining, taught_games: Any, tmp_path: Path) -> None:
+def test_validation_games_of_another_game_are_refused(
+    training: BCTraining, taught_games: Any, tmp_path: Path
+) -> None:
     other = tmp_path / "other.safetensors"
     save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))
-    with pytest.raises(ValueError, match=r"--val: expected games of .*num_colors=2.*, got .*num_colors=3"):
-        training_games(BCTraining(data=training.data, val=(str(other),)), load_games(training.data[0]).rules, seed=0)
+    with pytest.raises(
+        ValueError, match=r"--val: expected games of .*num_colors=2.*, got .*num_colors=3"
+    ):
+        training_games(
+            BCTraining(data=training.data, val=(str(other),)),
+            load_games(training.data[0]).rules,
+            seed=0,
+        )

@@ -1,4 +1,5 @@
-"""A whole HDR-IPPO run: what it writes, where its clone comes from, and that interruptions leave no trace."""
+"""A whole HDR-IPPO run: what it writes, where its clone comes from, and that interruptions leave no
+trace."""
 
 import json
 from collections.abc import Callable
@@ -16,8 +17,22 @@ from hanabi_rl.runs.session import Stopped
 
 ENVS, STEPS, UPDATES = 16, 12, 5
 CONTRACT = {
-    *("bc_selfplay_mean", "bc_selfplay_ci95", "selfplay_mean", "selfplay_ci95", "crossplay_with_bc_mean"),
-    *("crossplay_with_bc_ci95", "kl_to_bc", "env_steps", "wall_s", "num_players", "preset", "eval_games"),
+    *(
+        "bc_selfplay_mean",
+        "bc_selfplay_ci95",
+        "selfplay_mean",
+        "selfplay_ci95",
+        "crossplay_with_bc_mean",
+    ),
+    *(
+        "crossplay_with_bc_ci95",
+        "kl_to_bc",
+        "env_steps",
+        "wall_s",
+        "num_players",
+        "preset",
+        "eval_games",
+    ),
     "format_version",
 }
 
@@ -28,10 +43,20 @@ def config(training: BCTraining) -> Callable[..., HDRIPPOConfig]:
 
     def make(**changes: Any) -> HDRIPPOConfig:
         fields = {
-            "bc": training, "num_envs": ENVS, "num_steps": STEPS, "total_steps": ENVS * STEPS * UPDATES, "epochs": 2,
-            "num_minibatches": 2, "lr": 2e-3, "eval_every": 2, "eval_games": 1000, "save_every": 3,
-            "report_games": 1000, "tensorboard": False, "seed": 3,
-        }  # fmt: skip
+            "bc": training,
+            "num_envs": ENVS,
+            "num_steps": STEPS,
+            "total_steps": ENVS * STEPS * UPDATES,
+            "epochs": 2,
+            "num_minibatches": 2,
+            "lr": 2e-3,
+            "eval_every": 2,
+            "eval_games": 1000,
+            "save_every": 3,
+            "report_games": 1000,
+            "tensorboard": False,
+            "seed": 3,
+        }
         return HDRIPPOConfig(**(fields | changes))
 
     return make
@@ -51,7 +76,10 @@ def test_a_run_writes_what_it_should(run: Any, config: Any, run_files: set[str])
     assert {int(path.name) for path in (folder / "checkpoints").iterdir()} == {3, 5}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
     stored = from_dict(HDRIPPOConfig, json.loads((folder / "config.json").read_text())["config"])
-    assert stored == config(run_dir=str(folder), tensorboard=True, game=stored.game) and stored.game.num_colors == 2
+    assert (
+        stored == config(run_dir=str(folder), tensorboard=True, game=stored.game)
+        and stored.game.num_colors == 2
+    )
 
 
 def test_the_summary_keeps_its_contract(run: Any) -> None:
@@ -69,19 +97,25 @@ def test_the_summary_keeps_its_contract(run: Any) -> None:
 def test_metrics_are_one_line_an_update(run: Any, lines_of: Any) -> None:
     lines = lines_of(run[0])
     assert [line["step"] for line in lines] == list(range(UPDATES + 1))
-    assert [line["env_steps"] for line in lines] == [ENVS * STEPS * update for update in range(UPDATES + 1)]
+    assert [line["env_steps"] for line in lines] == [
+        ENVS * STEPS * update for update in range(UPDATES + 1)
+    ]
     assert ["selfplay_mean" in line for line in lines] == [True, False, True, False, True, True]
     assert all(line["first_max_log_ratio"] <= 1e-4 for line in lines[1:])
 
 
 def test_the_kept_policies(run: Any, lines_of: Any) -> None:
-    """`policy` is the best of the evaluations after an update, `policy-latest` the last; the checkpoint plays too."""
+    """`policy` is the best of the evaluations after an update, `policy-latest` the last; the
+    checkpoint plays too."""
     folder, lines = run[0], lines_of(run[0])
     evaluated = [line for line in lines[1:] if "selfplay_mean" in line]
     best = max(evaluated, key=lambda line: line["selfplay_mean"])
     policy: Any = load_policy(folder / "policy")
     assert (policy.info.step, policy.info.score) == (best["env_steps"], best["selfplay_mean"])
-    latest, checkpoint = load_policy(folder / "policy-latest"), load_policy(folder / "checkpoints" / str(UPDATES))
+    latest, checkpoint = (
+        load_policy(folder / "policy-latest"),
+        load_policy(folder / "checkpoints" / str(UPDATES)),
+    )
     jax.tree.map(np.testing.assert_array_equal, latest.params, checkpoint.params)
 
 
@@ -94,7 +128,13 @@ def test_the_clone_is_the_chosen_one(run: Any) -> None:
 
 @pytest.mark.parametrize("stop", [1, 4])  # before the first evaluation, and after a checkpoint
 def test_an_interrupted_run_ends_like_one_that_was_not(
-    stop: int, run: Any, config: Any, interrupt_at: Any, lines_of: Any, state_of: Any, tmp_path: Path
+    stop: int,
+    run: Any,
+    config: Any,
+    interrupt_at: Any,
+    lines_of: Any,
+    state_of: Any,
+    tmp_path: Path,
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.loop", stop * ENVS * STEPS)
     folder = tmp_path / "run"
@@ -118,5 +158,7 @@ def without(records: list[dict[str, Any]], names: tuple[str, ...]) -> list[dict[
 
 
 def test_only_a_network_can_be_the_clone(config: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--bc-policy: expected a cloned network policy, got .* from bot:random"):
+    with pytest.raises(
+        ValueError, match="--bc-policy: expected a cloned network policy, got .* from bot:random"
+    ):
         run_hdr_ippo(config(run_dir=str(tmp_path / "run"), bc_policy="bot:random"))

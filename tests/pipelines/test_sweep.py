@@ -28,13 +28,19 @@ def parse(*args: str) -> tuple[SweepConfig, Any, list[Any]]:
 
 def test_the_default_is_the_papers_weights() -> None:
     sweep, base, points = parse()
-    assert isinstance(base, HDRIPPOConfig) and base.preset == "quick" and base.report_policy == "final"
-    assert [point.values for point in points] == [{"kl_weight": weight} for weight in PAPER_KL_WEIGHTS]
+    assert (
+        isinstance(base, HDRIPPOConfig) and base.preset == "quick" and base.report_policy == "final"
+    )
+    assert [point.values for point in points] == [
+        {"kl_weight": weight} for weight in PAPER_KL_WEIGHTS
+    ]
     assert sweep.run_dir == "runs/sweep-hdr_ippo-quick" and points[1].name == "kl_weight=0.01"
 
 
 def test_other_flags_are_the_learners() -> None:
-    sweep, base, points = parse("--kl-weights", "0", "0.5", "--seeds", "3", "4", "--num-envs", "64", "--bc.epochs", "2")
+    sweep, base, points = parse(
+        "--kl-weights", "0", "0.5", "--seeds", "3", "4", "--num-envs", "64", "--bc.epochs", "2"
+    )
     assert (base.num_envs, base.bc.epochs, sweep.seeds) == (64, 2, (3, 4))
     assert [point.name for point in points] == ["kl_weight=0.0", "kl_weight=0.5"]
 
@@ -54,7 +60,11 @@ def test_a_grid_of_any_fields() -> None:
     names = [f"entropy_coef={e},network.critic={c}" for e in (0.01, 0.05) for c in ("8", "9x9")]
     assert [point.name for point in points] == names
     config: Any = sweeping.with_values(base, points[-1].values)
-    assert (config.entropy_coef, config.network.critic, config.network.embedding) == (0.05, (9, 9), (128,))
+    assert (config.entropy_coef, config.network.critic, config.network.embedding) == (
+        0.05,
+        (9, 9),
+        (128,),
+    )
 
 
 def test_the_papers_grid_of_clones() -> None:
@@ -91,14 +101,27 @@ def test_a_sweep_needs_a_seed_and_a_job() -> None:
 def base(bc_run: Any) -> HDRIPPOConfig:
     """3 updates from a given clone, evaluated at the end."""
     return HDRIPPOConfig(
-        bc_policy=str(bc_run[0]), bc=BCTraining(), num_envs=ENVS, num_steps=STEPS, epochs=1, num_minibatches=2,
-        total_steps=ENVS * STEPS * UPDATES, lr=2e-3, eval_every=9, eval_games=1000, save_every=1, report_games=1000,
-        tensorboard=False, report_policy="final",
-    )  # fmt: skip
+        bc_policy=str(bc_run[0]),
+        bc=BCTraining(),
+        num_envs=ENVS,
+        num_steps=STEPS,
+        epochs=1,
+        num_minibatches=2,
+        total_steps=ENVS * STEPS * UPDATES,
+        lr=2e-3,
+        eval_every=9,
+        eval_games=1000,
+        save_every=1,
+        report_games=1000,
+        tensorboard=False,
+        report_policy="final",
+    )
 
 
 def small_sweep(folder: Path) -> SweepConfig:
-    return SweepConfig(preset="test", kl_weights=(0.0, 0.9), seeds=(0, 1), run_dir=str(folder), matrix_games=100)
+    return SweepConfig(
+        preset="test", kl_weights=(0.0, 0.9), seeds=(0, 1), run_dir=str(folder), matrix_games=100
+    )
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +146,8 @@ def test_every_run_is_there_and_in_the_table(swept: Path) -> None:
         summary = json.loads((run / "summary.json").read_text())
         assert f"kl_weight={row['kl_weight']}/s{row['seed']}" in str(run)
         assert (
-            float(row["selfplay_mean"]) == summary["selfplay_mean"] and summary["env_steps"] == ENVS * STEPS * UPDATES
+            float(row["selfplay_mean"]) == summary["selfplay_mean"]
+            and summary["env_steps"] == ENVS * STEPS * UPDATES
         )
     tables = (swept / "ablation.txt").read_text()
     assert "Table 12" in tables and "Table 13" in tables and "\nclone" in tables
@@ -164,23 +188,31 @@ def test_a_broken_run_is_resumed_and_ends_like_the_others(
     sweep = dataclasses.replace(small_sweep(tmp_path), seeds=(0,))
     run_sweep(sweep, base, points[:1])
     assert calls[1:] == [(str(first), True)]
-    ours, theirs = (json.loads((run / "summary.json").read_text()) for run in (first, runs_of(swept)[0]))
+    ours, theirs = (
+        json.loads((run / "summary.json").read_text()) for run in (first, runs_of(swept)[0])
+    )
     assert {**ours, "wall_s": 0} == {**theirs, "wall_s": 0}
 
 
 @pytest.mark.slow
-def test_a_run_with_another_config_is_not_taken_for_this_one(swept: Path, base: Any, points: Any, calls: Any) -> None:
+def test_a_run_with_another_config_is_not_taken_for_this_one(
+    swept: Path, base: Any, points: Any, calls: Any
+) -> None:
     with pytest.raises(ValueError, match=r"kl_weight=0.0/s0: .*lr: the run has 0.002, got 0.003"):
         run_sweep(small_sweep(swept), dataclasses.replace(base, lr=3e-3), points)
     assert calls == []
 
 
 @pytest.mark.slow
-def test_two_jobs_give_the_same_summaries(swept: Path, base: Any, points: Any, tmp_path: Path) -> None:
+def test_two_jobs_give_the_same_summaries(
+    swept: Path, base: Any, points: Any, tmp_path: Path
+) -> None:
     sweep = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2)
     run_sweep(sweep, base, points)
     for run, other in zip(runs_of(tmp_path)[::2], runs_of(swept)[::2], strict=True):
-        ours, theirs = (json.loads((folder / "summary.json").read_text()) for folder in (run, other))
+        ours, theirs = (
+            json.loads((folder / "summary.json").read_text()) for folder in (run, other)
+        )
         assert ours.keys() == theirs.keys() and ours["env_steps"] == theirs["env_steps"]
         assert ours["bc_selfplay_mean"] == theirs["bc_selfplay_mean"]
         assert "HDR-IPPO self-play" in (run / "log.txt").read_text()
@@ -191,7 +223,11 @@ def test_the_tables_pool_seeds_and_stand_beside_the_papers() -> None:
         names = ("selfplay", "bc_selfplay", "crossplay_with_bc")
         figures: dict[str, Any] = {f"{name}_mean": mean for name in names}
         figures |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
-        return figures | {"selfplay_perfect_share": perfect, "selfplay_zero_share": 0.1, "selfplay_min": minimum}
+        return figures | {
+            "selfplay_perfect_share": perfect,
+            "selfplay_zero_share": 0.1,
+            "selfplay_min": minimum,
+        }
 
     def prediction(correct: float) -> Prediction:
         games = np.ones(50)
@@ -203,8 +239,13 @@ def test_the_tables_pool_seeds_and_stand_beside_the_papers() -> None:
         WeightResult(0.4, summary(9.0, 0.0, 0), prediction(0.9), []),
     ]
     twelve, thirteen = ablation_tables(results, prediction(0.8)).split("Table 13")
-    line, other = ({x.split()[0]: x for x in table.splitlines() if x} for table in (twelve, thirteen))
-    assert " ".join(line["0.13"].split()) == "0.13 21.00 ± 1.00 30.0% (32.0%) 10.0% 3 (13) 21.00 ± 1.00"
+    line, other = (
+        {x.split()[0]: x for x in table.splitlines() if x} for table in (twelve, thirteen)
+    )
+    assert (
+        " ".join(line["0.13"].split())
+        == "0.13 21.00 ± 1.00 30.0% (32.0%) 10.0% 3 (13) 21.00 ± 1.00"
+    )
     expected = "0.13 0.600 [0.600, 0.600] (0.605) 0.500 [0.500, 0.500] (0.628) 2.000"
     assert " ".join(other["0.13"].split()) == expected
     assert "(" not in line["0.4"] + other["0.4"] and other["clone"].split()[1] == "0.800"

@@ -1,7 +1,8 @@
 """How many faults are injected, and what came of them.
 
-Each promise is one test, which injects a few faults by default and all of them with HANABI_RL_INJECTIONS=full:
-`python tests/reliability/run.py` does that and prints the table of docs/reliability.md.
+Each promise is one test, which injects a few faults by default and all of them with
+HANABI_RL_INJECTIONS=full: `python tests/reliability/run.py` does that and prints the table of
+docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from training import Run
 from hanabi_rl.data.games import save_games
 from hanabi_rl.env.game import Rules
 
-RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+RULES = Rules(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
 
 
 @pytest.fixture(scope="session")
@@ -53,11 +56,15 @@ def tally(record_property: Callable[[str, object], None]) -> Iterator[Callable[[
     for row in rows:
         record_property("row", f"{row.row}|{row.survived}|{len(row.lost)}")
         assert row.survived + len(row.lost) > 0, f"{row.row}: no fault was injected"
-        assert not row.lost, f"{row.row}: {len(row.lost)} of {row.survived + len(row.lost)} did harm: {row.lost[:5]}"
+        assert not row.lost, (
+            f"{row.row}: {len(row.lost)} of {row.survived + len(row.lost)} did harm: {row.lost[:5]}"
+        )
 
 
 @pytest.fixture(scope="session")
-def game_files(taught_games: Callable[..., object], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def game_files(
+    taught_games: Callable[..., object], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """Files of small games to clone and to validate on."""
     folder = tmp_path_factory.mktemp("games")
     files = folder / "train.safetensors", folder / "val.safetensors"

@@ -20,11 +20,22 @@ COMMAND = "python tests/reliability/run.py"
 
 
 def main(args: list[str]) -> int:
-    """Runs the tests of this folder that are named in `args` (all where none is) and prints the table."""
-    chosen = [str(HERE / arg) if (HERE / arg.split("::")[0]).exists() else arg for arg in args] or [str(HERE)]
+    """Runs the tests of this folder that are named in `args` (all where none is) and prints the
+    table."""
+    chosen = [str(HERE / arg) if (HERE / arg.split("::")[0]).exists() else arg for arg in args] or [
+        str(HERE)
+    ]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        options = ["-n", "0", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", f"--junitxml={report}"]
+        options = [
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "junit_family=xunit1",
+            f"--junitxml={report}",
+        ]
         code = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *chosen],
             env=os.environ | {"HANABI_RL_INJECTIONS": "full"},

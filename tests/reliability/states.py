@@ -11,10 +11,15 @@ import optax
 
 
 def make_state(seed: int) -> dict[str, Any]:
-    """A state with everything a trainer's has: optax tuples, keys of two kinds, bfloat16, an array without elements,
-    NumPy."""
+    """A state with everything a trainer's has: optax tuples, keys of two kinds, bfloat16, an array
+    without elements, NumPy."""
     rng = np.random.default_rng(seed)
-    params = {"actor": {"kernel": jnp.asarray(rng.normal(size=(96, 64)), jnp.float32), "bias": jnp.zeros(5)}}
+    params = {
+        "actor": {
+            "kernel": jnp.asarray(rng.normal(size=(96, 64)), jnp.float32),
+            "bias": jnp.zeros(5),
+        }
+    }
     return {
         "params": params,
         "opt_state": optax.adam(1e-3).init(params),

@@ -36,7 +36,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("saved") / "checkpoints"
     with Checkpointer(directory) as checkpoints:
         for step in (1, 2):
-            checkpoints.save(step, make_state(step), loader={"epoch": step}, metrics={"score": float(step)})
+            checkpoints.save(
+                step, make_state(step), loader={"epoch": step}, metrics={"score": float(step)}
+            )
     return directory
 
 
@@ -45,9 +47,11 @@ def files_of(saved: Path) -> list[Path]:
     return sorted(path.relative_to(saved) for path in (saved / "2").rglob("*") if path.is_file())
 
 
-def harm_of_damage(saved: Path, copy: Path, damage: Callable[[Path], None], limit_s: float = math.inf) -> str | None:
-    """What restoring makes of a damaged newest checkpoint: None where it is bit-exact, or one step back with a warning
-    that names it."""
+def harm_of_damage(
+    saved: Path, copy: Path, damage: Callable[[Path], None], limit_s: float = math.inf
+) -> str | None:
+    """What restoring makes of a damaged newest checkpoint: None where it is bit-exact, or one step
+    back with a warning that names it."""
     shutil.copytree(saved, copy)
     damage(copy)
     started = time.monotonic()
@@ -63,10 +67,14 @@ def harm_of_damage(saved: Path, copy: Path, damage: Callable[[Path], None], limi
         return f"it took {seconds:.1f} s"
     shutil.rmtree(copy)
     exact = [raw(leaf) for leaf in jax.tree.leaves(make_state(restored.step))]
-    if [raw(leaf) for leaf in jax.tree.leaves(restored.state)] != exact or restored.loader != {"epoch": restored.step}:
+    if [raw(leaf) for leaf in jax.tree.leaves(restored.state)] != exact or restored.loader != {
+        "epoch": restored.step
+    }:
         return f"step {restored.step} was restored wrong, silently"
     named = any("checkpoint 2 " in str(warning.message) for warning in caught)
-    return None if restored.step == 2 or named else "one step back without a warning that names step 2"
+    return (
+        None if restored.step == 2 or named else "one step back without a warning that names step 2"
+    )
 
 
 def test_a_flipped_bit_never_restores_wrong(
@@ -88,11 +96,17 @@ def test_a_flipped_bit_never_restores_wrong(
         flips.add(f"bit {bit} of {path}", harm_of_damage(saved, tmp_path / "copy", flip, limit_s))
 
 
-def test_missing_pieces_fall_back(saved: Path, injections: Callable[..., int], tally: Callable, tmp_path: Path) -> None:
+def test_missing_pieces_fall_back(
+    saved: Path, injections: Callable[..., int], tally: Callable, tmp_path: Path
+) -> None:
     pieces, limit_s = tally("missing pieces"), injections(10**9, LIMIT_S)
     for path in files_of(saved)[:: injections(3, 1)]:
         content = (saved / path).read_bytes()
-        for name, rest in (("deleted", None), ("emptied", b""), ("cut in half", content[: len(content) // 2])):
+        for name, rest in (
+            ("deleted", None),
+            ("emptied", b""),
+            ("cut in half", content[: len(content) // 2]),
+        ):
 
             def cut(copy: Path, path: Path = path, rest: bytes | None = rest) -> None:
                 (copy / path).unlink() if rest is None else (copy / path).write_bytes(rest)
@@ -103,7 +117,8 @@ def test_missing_pieces_fall_back(saved: Path, injections: Callable[..., int], t
 def test_a_half_deleted_step_is_neither_latest_nor_best(
     saved: Path, tally: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Step 2 is about to be replaced, and its deletion is cut short after each number of files, as a kill would."""
+    """Step 2 is about to be replaced, and its deletion is cut short after each number of files, as
+    a kill would."""
     deleted, unlink = tally("half-deleted step"), os.unlink
 
     class Killed(BaseException):
@@ -113,7 +128,9 @@ def test_a_half_deleted_step_is_neither_latest_nor_best(
         copy, calls = tmp_path / str(allowed), itertools.count()
         shutil.copytree(saved, copy)
 
-        def killed_after(*args: Any, allowed: int = allowed, calls: Any = calls, **options: Any) -> None:
+        def killed_after(
+            *args: Any, allowed: int = allowed, calls: Any = calls, **options: Any
+        ) -> None:
             if next(calls) == allowed:
                 raise Killed
             unlink(*args, **options)
@@ -144,7 +161,8 @@ from hanabi_rl.learning.cloning import BC
 from hanabi_rl.nn.networks import NetworkConfig
 
 def state(seed):
-    return make_state(seed) | {{"wide": jnp.asarray(np.random.default_rng(seed).normal(size=(300, 1000)), jnp.float32)}}
+    wide = np.random.default_rng(seed).normal(size=(300, 1000))
+    return make_state(seed) | {{"wide": jnp.asarray(wide, jnp.float32)}}
 
 def fill(folder, left):
     space = os.statvfs(folder)
@@ -171,13 +189,17 @@ with Checkpointer(folder / "checkpoints") as checkpoints:
         checkpoints.save(2 + number, state(2 + number))
         with Checkpointer(folder / "checkpoints") as reader:
             again = reader.restore(state(0))
-        same = np.array_equal(again.state["wide"], state(2 + number)["wide"]) and again.step == 2 + number
+        same = np.array_equal(again.state["wide"], state(2 + number)["wide"])
+        same = same and again.step == 2 + number
         print("RESULT", left, outcome, intact, same)
 """
 
 
 def works(command: list[str]) -> bool:
-    return shutil.which(command[0]) is not None and subprocess.run(command, capture_output=True).returncode == 0
+    return (
+        shutil.which(command[0]) is not None
+        and subprocess.run(command, capture_output=True).returncode == 0
+    )
 
 
 LIMITS = (700_000, 20_000, 1_000, 30, 0)
@@ -187,21 +209,35 @@ LIMITS = (700_000, 20_000, 1_000, 30, 0)
 def test_a_full_disk_is_an_error_and_nothing_is_lost(
     means: str, tally: Callable, run_python: Callable[..., str], tmp_path: Path
 ) -> None:
-    """In a process of its own: Orbax's threads complain on stderr there. A tmpfs where one can be mounted (ENOSPC), and
-    a limit on the size of a file (EFBIG) everywhere."""
+    """In a process of its own: Orbax's threads complain on stderr there. A tmpfs where one can be
+    mounted (ENOSPC), and a limit on the size of a file (EFBIG) everywhere."""
     mounted = means == "tmpfs"
-    inside = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size=8m tmpfs {tmp_path} && exec "$@"', "sh"]
+    inside = [
+        "unshare",
+        "-rm",
+        "sh",
+        "-c",
+        f'mount -t tmpfs -o size=8m tmpfs {tmp_path} && exec "$@"',
+        "sh",
+    ]
     if mounted and (
-        shutil.which("unshare") is None or subprocess.run([*inside, "true"], capture_output=True).returncode
+        shutil.which("unshare") is None
+        or subprocess.run([*inside, "true"], capture_output=True).returncode
     ):
         pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
-    code = DISK_FULL.format(helpers=str(Path(__file__).parent), folder=str(tmp_path), mounted=mounted, limits=LIMITS)
+    code = DISK_FULL.format(
+        helpers=str(Path(__file__).parent), folder=str(tmp_path), mounted=mounted, limits=LIMITS
+    )
     output = run_python(code, within=inside if mounted else [])
     full = tally("disk full")
     results = [line.split()[1:] for line in output.splitlines() if line.startswith("RESULT")]
     assert len(results) == len(LIMITS), output
     for left, *outcome in results:
-        harm = None if outcome == ["error", "True", "True"] else f"error, last step intact, next save: {outcome}"
+        harm = (
+            None
+            if outcome == ["error", "True", "True"]
+            else f"error, last step intact, next save: {outcome}"
+        )
         full.add(f"{left} bytes left on {means}", harm)
 
 
@@ -214,8 +250,14 @@ WRONG_MODELS = {
         lambda s: s["params"]["actor"].update(bias=jnp.zeros(5, jnp.bfloat16)),
         "params/actor/bias: expected bfloat16.5., stored float32.5.",
     ),
-    "a leaf more": (lambda s: s["params"].update(critic=jnp.zeros(2)), "leaf params/critic .float32.2.. is not stored"),
-    "a leaf less": (lambda s: s.pop("done"), "leaf done .bool.4.. is stored but not part of the model"),
+    "a leaf more": (
+        lambda s: s["params"].update(critic=jnp.zeros(2)),
+        "leaf params/critic .float32.2.. is not stored",
+    ),
+    "a leaf less": (
+        lambda s: s.pop("done"),
+        "leaf done .bool.4.. is stored but not part of the model",
+    ),
     "another kind of key": (
         lambda s: s.update(key=jax.random.key(0, impl="rbg")),
         "leaf key: expected key<rbg>.., stored key<fry>..",
@@ -224,7 +266,9 @@ WRONG_MODELS = {
 
 
 @pytest.mark.parametrize("name", WRONG_MODELS)
-def test_another_model_is_an_error_that_names_the_leaf(name: str, saved: Path, tally: Callable) -> None:
+def test_another_model_is_an_error_that_names_the_leaf(
+    name: str, saved: Path, tally: Callable
+) -> None:
     """No silent cast, and no fallback: a warning would be an error here."""
     wrong = tally("wrong model")
     change, message = WRONG_MODELS[name]
@@ -235,7 +279,9 @@ def test_another_model_is_an_error_that_names_the_leaf(name: str, saved: Path, t
     wrong.add(name, None)
 
 
-def test_another_game_or_network_is_an_error_that_names_the_leaf(tally: Callable, tmp_path: Path) -> None:
+def test_another_game_or_network_is_an_error_that_names_the_leaf(
+    tally: Callable, tmp_path: Path
+) -> None:
     wrong, rules = tally("wrong model"), Rules(num_colors=2, num_ranks=3, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(4,), decoder=(4,), critic=(4,))
 
@@ -252,14 +298,19 @@ def test_another_game_or_network_is_an_error_that_names_the_leaf(tally: Callable
             shapes(dataclasses.replace(network, embedding=(6,))),
             "embedding_0/bias: expected float32.6.",
         ),
-        "a deeper network": (shapes(dataclasses.replace(network, lstm=(4, 4))), "lstm_1/.* is not stored there"),
+        "a deeper network": (
+            shapes(dataclasses.replace(network, lstm=(4, 4))),
+            "lstm_1/.* is not stored there",
+        ),
         "another kind": (
             shapes(dataclasses.replace(network, lstm=())),
             "lstm_0/.* is stored but not part of the model",
         ),
     }
     saved = shapes()
-    saved = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), saved.replace(key=jnp.zeros(2)))
+    saved = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), saved.replace(key=jnp.zeros(2))
+    )
     with Checkpointer(tmp_path) as checkpoints:
         checkpoints.save(1, saved.replace(key=jax.random.key(0)))
         for name, (template, message) in others.items():
@@ -282,7 +333,9 @@ def test_another_format_is_an_error_and_a_flipped_version_is_damage(
     shutil.copytree(saved, copy)
     claim(copy)
     path = copy / "2" / "manifest" / "metadata"
-    path.write_text(path.read_text().replace('"sha256": "', '"sha256": "0', 1))  # another format's digest
+    path.write_text(
+        path.read_text().replace('"sha256": "', '"sha256": "0', 1)
+    )  # another format's digest
     with (
         Checkpointer(copy) as checkpoints,
         pytest.raises(IncompatibleError, match="expected checkpoint format 2, got 3"),

@@ -1,4 +1,5 @@
-"""Run folders that are taken, read-only, finished, or another run's: a clear message, and nothing is overwritten."""
+"""Run folders that are taken, read-only, finished, or another run's: a clear message, and nothing
+is overwritten."""
 
 from __future__ import annotations
 
@@ -42,43 +43,62 @@ def finished(clone: Run, tmp_path: Path) -> Run:
 
 
 def test_two_runs_in_one_folder(clone: Run, tally: Callable, tmp_path: Path) -> None:
-    """The second is refused while the first trains, and the first is not disturbed; its lock dies with it."""
+    """The second is refused while the first trains, and the first is not disturbed; its lock dies
+    with it."""
     row, run = tally("run folders"), Run("bc", tmp_path / "run", *clone.flags)
     first = run.start()
     wait_for(lambda: run.steps() or first.exitcode is not None)
     os.kill(first.pid or 0, 19)  # SIGSTOP: it holds the folder for as long as we look
     second = Run("bc", run.folder)
-    row.add("two at once", refused(second, f"another run is at work there \\(process {first.pid} on .*wait for it"))
+    row.add(
+        "two at once",
+        refused(second, f"another run is at work there \\(process {first.pid} on .*wait for it"),
+    )
     first.kill()
     first.join()
     with locked(run.folder):
         pass
-    assert run.finish() == 0 and run.result() == clone.result() and run.leftovers() == [], run.output()
+    assert run.finish() == 0 and run.result() == clone.result() and run.leftovers() == [], (
+        run.output()
+    )
 
 
 def test_a_finished_run_is_only_measured_again(finished: Run, tally: Callable) -> None:
     row, expected = tally("run folders"), finished.result()
     redone = ("learning-curve.png", "summary.json")  # the summary names the folder, which is a copy
-    kept = {path: digest for path, digest in contents(finished.folder).items() if not path.endswith(redone)}
+    kept = {
+        path: digest
+        for path, digest in contents(finished.folder).items()
+        if not path.endswith(redone)
+    }
     code = finished.finish()
     after = contents(finished.folder)
-    harm = None if all(after[path] == digest for path, digest in kept.items()) else "files were overwritten"
+    harm = (
+        None
+        if all(after[path] == digest for path, digest in kept.items())
+        else "files were overwritten"
+    )
     if code != 0 or "has its 3 epochs: only measuring it again" not in finished.output():
         harm = f"exit code {code}: {finished.output()[-500:]}"
     row.add("a finished run resumed", harm if finished.result() == expected else "another result")
 
 
-def test_another_algorithm_and_another_config(finished: Run, injections: Callable[..., int], tally: Callable) -> None:
+def test_another_algorithm_and_another_config(
+    finished: Run, injections: Callable[..., int], tally: Callable
+) -> None:
     row = tally("run folders")
     other = Run("br_bc", finished.folder)
-    row.add("another algorithm", refused(other, "br_bc.py: .*expected a run of br_bc, got one of bc "))
+    row.add(
+        "another algorithm", refused(other, "br_bc.py: .*expected a run of br_bc, got one of bc ")
+    )
     changed = "continues a run as it was configured, but lr: the run has 0.005, got 0.1"
     row.add("a changed config", refused(finished, changed, "--lr", "0.1"))
     if injections(0, 1):
         again = Run("bc", finished.folder, *finished.flags)
         (finished.folder / "config.json").rename(finished.folder / "elsewhere")
         row.add(
-            "a folder without its config", refused(again, "expected a new folder, got one with checkpoints, metrics")
+            "a folder without its config",
+            refused(again, "expected a new folder, got one with checkpoints, metrics"),
         )
 
 
@@ -101,7 +121,8 @@ from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.folder import read_config
 import dataclasses
 folder = Path({folder!r})
-config = dataclasses.replace(from_dict(BCConfig, read_config(folder)), run_dir=str(folder), resume=True)
+config = from_dict(BCConfig, read_config(folder))
+config = dataclasses.replace(config, run_dir=str(folder), resume=True)
 for config in (config, dataclasses.replace(config, run_dir=str(folder / "new"), resume=False)):
     try:
         with open_run_dir("bc", config, 2):
@@ -112,19 +133,29 @@ for config in (config, dataclasses.replace(config, run_dir=str(folder / "new"), 
 
 
 def test_a_read_only_folder(finished: Run, tally: Callable, run_python: Callable[..., str]) -> None:
-    """For a user who may not write there: by the mode of the folder, or for root by mounting it read-only."""
+    """For a user who may not write there: by the mode of the folder, or for root by mounting it
+    read-only."""
     folder, inside = finished.folder, list[str]()
     if os.geteuid() == 0:
         mount = f'mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} && exec "$@"'
         inside = ["unshare", "-rm", "sh", "-c", mount, "sh"]
-        if shutil.which("unshare") is None or subprocess.run([*inside, "true"], capture_output=True).returncode:
+        if (
+            shutil.which("unshare") is None
+            or subprocess.run([*inside, "true"], capture_output=True).returncode
+        ):
             pytest.skip("root writes to read-only folders, and may not mount one here")
     else:
         folder.chmod(0o555)
     row, before = tally("run folders"), contents(folder)
-    lines = [line for line in run_python(READ_ONLY.format(folder=str(folder)), within=inside).splitlines() if line]
+    lines = [
+        line
+        for line in run_python(READ_ONLY.format(folder=str(folder)), within=inside).splitlines()
+        if line
+    ]
     folder.chmod(0o755)
-    right = len(lines) == 2 and all(line.startswith("REFUSED") and str(folder) in line for line in lines)
+    right = len(lines) == 2 and all(
+        line.startswith("REFUSED") and str(folder) in line for line in lines
+    )
     row.add("a read-only folder", None if right and contents(folder) == before else f"{lines}")
 
 
@@ -134,7 +165,9 @@ def test_leftovers_of_a_kill_are_cleared_when_the_folder_is_opened(finished: Run
     (folder / ".summary.json.123.tmp").write_text("{")
     (folder / "policy").rename(folder / ".policy.old")  # between the two renames of a replacement
     shutil.copytree(folder / ".policy.old", folder / ".policy-accuracy.old")
-    config = dataclasses.replace(from_dict(BCConfig, read_config(folder)), run_dir=str(folder), resume=True)
+    config = dataclasses.replace(
+        from_dict(BCConfig, read_config(folder)), run_dir=str(folder), resume=True
+    )
     with open_run_dir("bc", config, 2):
         assert finished.leftovers() == [] and contents(folder / "policy") == policy
 
@@ -142,5 +175,10 @@ def test_leftovers_of_a_kill_are_cleared_when_the_folder_is_opened(finished: Run
 def test_the_lock_is_free_again_and_names_its_holder(tmp_path: Path) -> None:
     folder = create_run("bc", num_players=2, preset=None, seed=0, run_dir=tmp_path / "run")
     for _ in range(2):
-        with locked(folder), pytest.raises(ValueError, match=f"another run is at work there .process {os.getpid()} on"):
+        with (
+            locked(folder),
+            pytest.raises(
+                ValueError, match=f"another run is at work there .process {os.getpid()} on"
+            ),
+        ):
             locked(folder).__enter__()

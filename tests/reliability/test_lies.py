@@ -1,4 +1,5 @@
-"""Recorded games that lie are refused, each with its place; recorded games that do not are accepted."""
+"""Recorded games that lie are refused, each with its place; recorded games that do not are
+accepted."""
 
 from __future__ import annotations
 
@@ -83,10 +84,18 @@ def wrong_score(t: Tensors, game: int, rng: np.random.Generator) -> int:
 LIES: dict[str, Lie] = {
     lie.__name__.replace("_", " "): lie
     for lie in (
-        illegal_move, move_out_of_turn, noop_before_num_actions, action_out_of_range, move_after_the_end,
-        longer_than_it_was, num_actions_beyond_the_array, num_actions_that_wrap, impossible_deck, wrong_score,
+        illegal_move,
+        move_out_of_turn,
+        noop_before_num_actions,
+        action_out_of_range,
+        move_after_the_end,
+        longer_than_it_was,
+        num_actions_beyond_the_array,
+        num_actions_that_wrap,
+        impossible_deck,
+        wrong_score,
     )
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +107,11 @@ def games(make_games: Callable[..., Games]) -> Games:
 def test_a_lie_is_refused_with_its_game_and_turn(
     name: str, games: Games, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    path, lies, rng = tmp_path / "games.safetensors", tally("games that lie"), np.random.default_rng(len(name))
+    path, lies, rng = (
+        tmp_path / "games.safetensors",
+        tally("games that lie"),
+        np.random.default_rng(len(name)),
+    )
     for _ in range(injections(5, 100)):
         save_games(path, games)
         tensors = {key: tensor.copy() for key, tensor in load_file(path).items()}
@@ -108,13 +121,19 @@ def test_a_lie_is_refused_with_its_game_and_turn(
         try:
             load_games(path)
         except GameDataError as error:
-            right = (error.game, error.turn, error.game_id in (None, 100 + game)) == (game, turn, True)
+            right = (error.game, error.turn, error.game_id in (None, 100 + game)) == (
+                game,
+                turn,
+                True,
+            )
             lies.add(name, None if right else f"expected game {game}, turn {turn}: {error}")
         else:
             lies.add(name, f"game {game}, turn {turn} was accepted")
 
 
-def test_a_wrong_number_of_players_is_refused(games: Games, tally: Callable, tmp_path: Path) -> None:
+def test_a_wrong_number_of_players_is_refused(
+    games: Games, tally: Callable, tmp_path: Path
+) -> None:
     path, lies = tmp_path / "games.safetensors", tally("games that lie")
     save_games(path, games)
     tensors = load_file(path)
@@ -126,16 +145,26 @@ def test_a_wrong_number_of_players_is_refused(games: Games, tally: Callable, tmp
 
 
 RECORDED = (
-    *("3_player_games_val", "3p_human_train_180", "3p_human_val_41", "2p_human_hanab_live", "3p_human_hanab_live"),
+    *(
+        "3_player_games_val",
+        "3p_human_train_180",
+        "3p_human_val_41",
+        "2p_human_hanab_live",
+        "3p_human_hanab_live",
+    ),
     *("2p_human_with_ai", "2p_recorded_bot_8k", "2p_hgroup_bot_train", "2p_hgroup_bot_val"),
 )
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_games_are_accepted(name: str, shared_data: Callable[[str], Path], tally: Callable) -> None:
+def test_recorded_games_are_accepted(
+    name: str, shared_data: Callable[[str], Path], tally: Callable
+) -> None:
     """Every one of them, unfinished ones flagged."""
     path = shared_data(f"{name}.safetensors")
     games, real = load_games(path), tally("recorded games accepted")
     stored = load_file(path)["scores"]
     for game in range(len(games)):
-        real.add(f"{name}, game {game}", None if games.scores[game] == stored[game] else "another score")
+        real.add(
+            f"{name}, game {game}", None if games.scores[game] == stored[game] else "another score"
+        )

@@ -1,4 +1,5 @@
-"""The data loader, resumed at every batch of two epochs, goes on with the same games under the same colours."""
+"""The data loader, resumed at every batch of two epochs, goes on with the same games under the same
+colours."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ def tail(games: Games, loader: BatchLoader, batches: int) -> list[str]:
     digests = []
     for _ in range(batches):
         given = jax.tree.leaves(game_batch(games, loader.next_batch(), key, permute_colors=True))
-        digests.append(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in given)).hexdigest())
+        digests.append(
+            hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in given)).hexdigest()
+        )
     return digests
 
 
-def test_the_tail_is_the_same_from_every_batch(taught_games: Callable[..., Games], tally: Callable) -> None:
+def test_the_tail_is_the_same_from_every_batch(
+    taught_games: Callable[..., Games], tally: Callable
+) -> None:
     games, resumed = taught_games(RULES, 45), tally("loader resumed")
     loader = BatchLoader(len(games), 4, seed=1)
     total = 2 * loader.batches_per_epoch

@@ -1,4 +1,5 @@
-"""Malformed files: thousands of mutations of real ones, and files made to cost memory or to run code."""
+"""Malformed files: thousands of mutations of real ones, and files made to cost memory or to run
+code."""
 
 from __future__ import annotations
 
@@ -27,8 +28,35 @@ from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 RULES = Rules()
 SLACK = 8 << 20
 WORDS = (
-    *(b"0", b"1", b"-1", b"-5", b"0.5", b"89", b"4294967296", b"1e999", b"9" * 400, b"null", b"true", b"NaN"),
-    *(b'""', b'"\\ud800"', b'"I64"', b'"BF16"', b'"F32"', b'"U8"', b"[]", b"{}", b",", b":", b'"', b"\xff", b"\x00"),
+    *(
+        b"0",
+        b"1",
+        b"-1",
+        b"-5",
+        b"0.5",
+        b"89",
+        b"4294967296",
+        b"1e999",
+        b"9" * 400,
+        b"null",
+        b"true",
+        b"NaN",
+    ),
+    *(
+        b'""',
+        b'"\\ud800"',
+        b'"I64"',
+        b'"BF16"',
+        b'"F32"',
+        b'"U8"',
+        b"[]",
+        b"{}",
+        b",",
+        b":",
+        b'"',
+        b"\xff",
+        b"\x00",
+    ),
     *(b"[" * 500, b'{"a":' * 500),
 )
 
@@ -62,15 +90,21 @@ def repeat(draw: Any, content: bytes, at: int) -> bytes:
 
 def put_length(draw: Any, content: bytes, at: int) -> bytes:
     """A safetensors file that lies about the length of its header."""
-    return struct.pack("<Q", draw(st.sampled_from((0, 1, 2**20, 2**40, 2**63, 2**64 - 1)))) + content[8:]
+    return (
+        struct.pack("<Q", draw(st.sampled_from((0, 1, 2**20, 2**40, 2**63, 2**64 - 1))))
+        + content[8:]
+    )
 
 
 def mutate(draw: Any, content: bytes, header: int) -> bytes:
-    """`content` after one to four mutations, half of them in its first `header` bytes, where a file says what it is."""
+    """`content` after one to four mutations, half of them in its first `header` bytes, where a file
+    says what it is."""
     for _ in range(draw(st.integers(1, 4))):
         end = min(header, len(content)) if draw(st.booleans()) else len(content)
         if end > 0:
-            change = draw(st.sampled_from((flip, put_word, put_number, cut, drop, repeat, put_length)))
+            change = draw(
+                st.sampled_from((flip, put_word, put_number, cut, drop, repeat, put_length))
+            )
             content = change(draw, content, draw(st.integers(0, end - 1)))
     return content
 
@@ -131,9 +165,19 @@ def test_mutated_policy_folders_are_read_or_refused(
     files, folder = tally("malformed files"), tmp_path / "policy"
     small = Rules(num_colors=2, num_ranks=2, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(), decoder=(4,), critic=(4,))
-    params = init_params(Actor(network, small.num_moves), jax.random.key(0), network, small.obs_size, small.num_moves)
-    save_policy(folder, NetworkPolicy(params=params, rules=small, network=network), algorithm="bc", step=0, score=None)
-    originals = {path: path.read_bytes() for path in (folder / "policy.json", folder / "manifest.json")}
+    params = init_params(
+        Actor(network, small.num_moves), jax.random.key(0), network, small.obs_size, small.num_moves
+    )
+    save_policy(
+        folder,
+        NetworkPolicy(params=params, rules=small, network=network),
+        algorithm="bc",
+        step=0,
+        score=None,
+    )
+    originals = {
+        path: path.read_bytes() for path in (folder / "policy.json", folder / "manifest.json")
+    }
 
     @seed(10)
     @settings(
@@ -159,7 +203,9 @@ def test_mutated_policy_folders_are_read_or_refused(
 
 def lying_header(shape: list[int], begin: int = 0, end: int = 0) -> bytes:
     """A safetensors file that announces a tensor `actions` of that shape."""
-    header = json.dumps({"actions": {"dtype": "I32", "shape": shape, "data_offsets": [begin, end]}}).encode()
+    header = json.dumps(
+        {"actions": {"dtype": "I32", "shape": shape, "data_offsets": [begin, end]}}
+    ).encode()
     return struct.pack("<Q", len(header)) + header
 
 
@@ -167,7 +213,10 @@ def empty_games(turns: int) -> bytes:
     """A file without games that announces endless ones: no byte of data is missing."""
     shapes: dict[str, list[int]] = {name: [0] for name in ("game_ids", "num_actions", "scores")}
     shapes |= {"actions": [0, turns, 2], "decks": [0, 50, 2], "num_players": []}
-    tensors = {name: {"dtype": "I32", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()}
+    tensors = {
+        name: {"dtype": "I32", "shape": shape, "data_offsets": [0, 0]}
+        for name, shape in shapes.items()
+    }
     tensors["num_players"]["data_offsets"] = [0, 4]
     header = json.dumps(tensors).encode()
     return struct.pack("<Q", len(header)) + header + struct.pack("<i", 2)
@@ -204,7 +253,8 @@ class Explosive:
 
 
 @pytest.mark.parametrize(
-    "name", ["games.safetensors", "games.json", "games.jsonl", "games.pkl", "games.npz", "policy.json"]
+    "name",
+    ["games.safetensors", "games.json", "games.jsonl", "games.pkl", "games.npz", "policy.json"],
 )
 def test_pickles_are_refused_and_run_nothing(
     name: str, tally: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -215,8 +265,15 @@ def test_pickles_are_refused_and_run_nothing(
         np.savez(name, actions=np.array([Explosive()], dtype=object))
     else:
         Path(name).write_bytes(pickle.dumps(Explosive()))
-    agents = [tmp_path, f"ah2ac2:./{name}", f"obl:./{name}"] if name != "games.npz" else [f"ah2ac2:./{name}"]
-    for read in (*(lambda agent=agent: load_policy(agent) for agent in agents), lambda: load_games(name)):
+    agents = (
+        [tmp_path, f"ah2ac2:./{name}", f"obl:./{name}"]
+        if name != "games.npz"
+        else [f"ah2ac2:./{name}"]
+    )
+    for read in (
+        *(lambda agent=agent: load_policy(agent) for agent in agents),
+        lambda: load_games(name),
+    ):
         with pytest.raises(ValueError, match="expected|valid"):
             read()
     pickles.add(name, "it ran" if Path("exploded").exists() else None)

@@ -1,4 +1,5 @@
-"""A NaN or an infinity stops the run before the update is applied, by name, and nothing bad is saved."""
+"""A NaN or an infinity stops the run before the update is applied, by name, and nothing bad is
+saved."""
 
 from __future__ import annotations
 
@@ -21,12 +22,20 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 
-GAME = GameConfig(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
+GAME = GameConfig(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
 # As in presets/, so that evaluations are compiled once for all tests.
 NETWORKS = {
     "bc": NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3),
     "ippo": NetworkConfig(
-        embedding=(16,), lstm=(), decoder=(16,), critic=(16,), activation="relu", layer_norm=False, dropout=0.0
+        embedding=(16,),
+        lstm=(),
+        decoder=(16,),
+        critic=(16,),
+        activation="relu",
+        layer_norm=False,
+        dropout=0.0,
     ),
 }
 GOOD, BAD = 4, 5  # the last update that is finite, and the one that is not
@@ -39,7 +48,8 @@ def spoilt_backwards(x: jax.Array, spoil: jax.Array) -> jax.Array:
 
 
 spoilt_backwards.defvjp(
-    lambda x, spoil: (x, spoil), lambda spoil, g: (jnp.where(spoil, jnp.nan, g), np.zeros((), jax.dtypes.float0))
+    lambda x, spoil: (x, spoil),
+    lambda spoil, g: (jnp.where(spoil, jnp.nan, g), np.zeros((), jax.dtypes.float0)),
 )
 
 
@@ -74,27 +84,46 @@ def poison(monkeypatch: pytest.MonkeyPatch, learner: type, term: str, value: flo
 
 def run(algo: str, folder: Path, game_files: tuple[Path, Path], resume: bool = False) -> Any:
     fields: dict[str, Any] = {
-        "run_dir": str(folder), "resume": resume, "report_games": 1000, "tensorboard": False, "network": NETWORKS[algo],
-    }  # fmt: skip
+        "run_dir": str(folder),
+        "resume": resume,
+        "report_games": 1000,
+        "tensorboard": False,
+        "network": NETWORKS[algo],
+    }
     if algo == "bc":
         train, val = map(str, game_files)
         fields |= {"data": (train,), "val": (val,), "batch_size": 20, "epochs": 3}
         return run_bc(BCConfig(**fields, selfplay_games=64, selfplay_every=9))
-    fields |= {"num_envs": 8, "num_steps": 6, "total_steps": 6 * 8 * 6, "epochs": 2, "num_minibatches": 2}
+    fields |= {
+        "num_envs": 8,
+        "num_steps": 6,
+        "total_steps": 6 * 8 * 6,
+        "epochs": 2,
+        "num_minibatches": 2,
+    }
     return run_ippo(IPPOConfig(**fields, game=GAME, eval_every=9, eval_games=64, save_every=2))
 
 
 TERMS = [
-    *[("ippo", PPO, term) for term in ("return_mean", "actor_loss", "value_loss", "entropy", "loss", "gradient_norm")],
+    *[
+        ("ippo", PPO, term)
+        for term in ("return_mean", "actor_loss", "value_loss", "entropy", "loss", "gradient_norm")
+    ],
     *[("bc", BC, term) for term in ("loss", "gradient_norm")],
 ]
 
 
 @pytest.mark.parametrize(("algo", "learner", "term"), TERMS)
 def test_the_run_stops_and_keeps_the_last_good_checkpoint(
-    algo: str, learner: type, term: str, game_files: Any, injections: Callable[..., int], tally: Callable,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    algo: str,
+    learner: type,
+    term: str,
+    game_files: Any,
+    injections: Callable[..., int],
+    tally: Callable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = injections(0, 1)
     if not whole and (algo, term) != ("ippo", "gradient_norm"):
         pytest.skip("one term of PPO is enough for the short form")
@@ -116,12 +145,17 @@ def test_the_run_stops_and_keeps_the_last_good_checkpoint(
 
 
 def test_the_update_is_not_applied() -> None:
-    """Under jit: the old tree, bit for bit, where one term is not finite; the new one where only others are not."""
+    """Under jit: the old tree, bit for bit, where one term is not finite; the new one where only
+    others are not."""
     new, old = {"w": jnp.arange(3.0), "n": jnp.int32(7)}, {"w": jnp.full(3, 9.0), "n": jnp.int32(6)}
     apply = jax.jit(finite.apply_if_finite)
     for bad in (jnp.nan, jnp.inf, -jnp.inf):
         for term in finite.TERMS:
-            kept = apply(new, old, {"loss": jnp.float32(1.0), "train_score": jnp.float32(3.0), term: jnp.float32(bad)})
+            kept = apply(
+                new,
+                old,
+                {"loss": jnp.float32(1.0), "train_score": jnp.float32(3.0), term: jnp.float32(bad)},
+            )
             jax.tree.map(np.testing.assert_array_equal, kept, old)
     kept = apply(new, old, {"loss": jnp.float32(1.0), "train_score": jnp.float32(jnp.nan)})
     jax.tree.map(np.testing.assert_array_equal, kept, new)
@@ -134,8 +168,14 @@ def test_the_first_minibatch_that_was_not_finite_is_the_one_reported() -> None:
     }
     reported = finite.mean_or_first_not_finite(metrics)
     assert (float(reported["loss"]), finite.first_not_finite(reported)) == (2.0, "gradient_norm")
-    means = finite.mean_or_first_not_finite({"loss": jnp.array([1.0, 2.0]), "clip_fraction": jnp.array([0.0, 1.0])})
-    assert (float(means["loss"]), float(means["clip_fraction"]), finite.first_not_finite(means)) == (1.5, 0.5, None)
+    means = finite.mean_or_first_not_finite(
+        {"loss": jnp.array([1.0, 2.0]), "clip_fraction": jnp.array([0.0, 1.0])}
+    )
+    assert (
+        float(means["loss"]),
+        float(means["clip_fraction"]),
+        finite.first_not_finite(means),
+    ) == (1.5, 0.5, None)
 
 
 def test_a_nan_metric_never_evicts_the_best_checkpoint(tally: Callable, tmp_path: Path) -> None:
@@ -144,5 +184,8 @@ def test_a_nan_metric_never_evicts_the_best_checkpoint(tally: Callable, tmp_path
         checkpoints.save(1, {"w": jnp.zeros(2)}, metrics={"score": 5.0})
         for step, score in enumerate((np.nan, np.inf, -np.inf, 4.0), start=2):
             checkpoints.save(step, {"w": jnp.zeros(2)}, metrics={"score": score})
-            best.add(str(score), None if checkpoints.steps() == [1, step] else f"kept {checkpoints.steps()}")
+            best.add(
+                str(score),
+                None if checkpoints.steps() == [1, step] else f"kept {checkpoints.steps()}",
+            )
     assert read_documents(tmp_path / "1").metrics == {"score": 5.0}

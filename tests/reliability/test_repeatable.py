@@ -21,7 +21,8 @@ policy = load_policy(Path({folder!r}))
 ordered = np.array(full_deck(policy.rules), np.uint8)
 decks = np.random.default_rng(14).permuted(np.tile(ordered, (100, 1)), axis=1)
 games = play_games((policy, policy), policy.rules, decks)
-played = b"".join(np.asarray(field).tobytes() for field in (games.actions, games.length, games.score))
+fields = (games.actions, games.length, games.score)
+played = b"".join(np.asarray(field).tobytes() for field in fields)
 print("DIGEST", hashlib.sha256(played).hexdigest())
 """
 
@@ -38,7 +39,8 @@ leaves = read_documents(folder / "checkpoints" / "{step}").leaves
 
 def empty(leaf):
     key = jax.random.key(0).dtype
-    return jax.ShapeDtypeStruct(tuple(leaf["shape"]), key if leaf["dtype"] == "key<fry>" else leaf["dtype"])
+    dtype = key if leaf["dtype"] == "key<fry>" else leaf["dtype"]
+    return jax.ShapeDtypeStruct(tuple(leaf["shape"]), dtype)
 
 template = trees.nested({{path: empty(leaf) for path, leaf in leaves.items()}})
 with Checkpointer(folder / "checkpoints") as checkpoints:
@@ -56,9 +58,14 @@ def digest(output: str) -> str:
 
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
 def test_the_same_seed_gives_the_same_run_bit_for_bit(
-    algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
+    algo: str,
+    undisturbed: Callable[[str], Run],
+    injections: Callable[..., int],
+    tally: Callable,
+    tmp_path: Path,
 ) -> None:
-    """Parameters, optimiser, keys, environments, metrics and summary, from another process. On one CPU."""
+    """Parameters, optimiser, keys, environments, metrics and summary, from another process. On one
+    CPU."""
     if algo != "bc" and not injections(0, 1):
         pytest.skip("one learner is enough for the short form")
     first, row = undisturbed(algo), tally("determinism")
@@ -87,12 +94,18 @@ def test_a_policy_folder_is_all_that_a_policy_needs(
 
 
 def test_a_state_saved_on_four_devices_goes_on_on_any_number(
-    clone: Run, injections: Callable[..., int], tally: Callable, run_python: Callable[..., str], tmp_path: Path
+    clone: Run,
+    injections: Callable[..., int],
+    tally: Callable,
+    run_python: Callable[..., str],
+    tmp_path: Path,
 ) -> None:
     if not injections(0, 1):
         pytest.skip("tests/learners/test_devices.py is the short form: from four devices to one")
     row, update = tally("devices"), 16 * 12
-    run = Run("hdr_ippo", tmp_path / "four", "--bc-policy", str(clone.folder), "--lr-schedule", "constant")
+    run = Run(
+        "hdr_ippo", tmp_path / "four", "--bc-policy", str(clone.folder), "--lr-schedule", "constant"
+    )
     assert run.finish("--total-steps", str(6 * update), devices=4) == 0, run.output()
     manifest = json.loads((run.folder / "checkpoints" / "6" / "manifest" / "metadata").read_text())
     ends = []
@@ -103,5 +116,8 @@ def test_a_state_saved_on_four_devices_goes_on_on_any_number(
         restored = digest(run_python(code, devices=devices))
         finished = other.finish("--total-steps", str(9 * update), devices=devices) == 0
         ends.append((restored, finished, other.logged()))
-        row.add(f"on {devices}", None if ends[-1] == (ends[0][0], True, 9) else f"{ends}\n{other.output()[-500:]}")
+        row.add(
+            f"on {devices}",
+            None if ends[-1] == (ends[0][0], True, 9) else f"{ends}\n{other.output()[-500:]}",
+        )
     assert manifest["leaves"], "the digest is over something"

@@ -23,7 +23,8 @@ def like(run: Run, folder: Path) -> Run:
 
 
 def harm_of_kill(run: Run, before: int) -> str | None:
-    """What a SIGKILL destroyed: `before` is the last committed step when the process was started."""
+    """What a SIGKILL destroyed: `before` is the last committed step when the process was
+    started."""
     steps = run.steps()
     saved = steps[-1] if steps else 0
     lost = run.logged() - saved
@@ -34,7 +35,11 @@ def harm_of_kill(run: Run, before: int) -> str | None:
 
 @pytest.mark.parametrize("algo", ALGOS)
 def test_killed_runs_end_like_undisturbed_ones(
-    algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
+    algo: str,
+    undisturbed: Callable[[str], Run],
+    injections: Callable[..., int],
+    tally: Callable,
+    tmp_path: Path,
 ) -> None:
     """SIGKILL at random instants from the moment that a run holds its folder, several per run."""
     count = injections({"bc": 1, "hdr_ippo": 1}.get(algo, 0), 67)
@@ -55,7 +60,9 @@ def test_killed_runs_end_like_undisturbed_ones(
                 break
             process.kill()
             process.join()
-            kills.add(f"run {number}, after step {steps[-1:]}", harm_of_kill(run, max(steps, default=0)))
+            kills.add(
+                f"run {number}, after step {steps[-1:]}", harm_of_kill(run, max(steps, default=0))
+            )
         if run.process is not None:
             assert run.process.exitcode == 0 or run.finish() == 0, run.output()
             if run.result() != expected or run.leftovers():
@@ -70,7 +77,11 @@ def number_of(kills: object) -> int:
 
 @pytest.mark.parametrize("algo", ALGOS)
 def test_sigterm_saves_and_exits_with_143(
-    algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
+    algo: str,
+    undisturbed: Callable[[str], Run],
+    injections: Callable[..., int],
+    tally: Callable,
+    tmp_path: Path,
 ) -> None:
     count = injections({"bc": 1}.get(algo, 0), 7)
     if count == 0:
@@ -91,13 +102,19 @@ def test_sigterm_saves_and_exits_with_143(
         elif not saved >= logged > -1 or run.logged() > saved:
             stops.add(f"run {number}", f"update {run.logged()} was logged, {saved} saved")
         elif run.finish() != 0 or run.result() != expected or run.leftovers():
-            stops.add(f"run {number}", f"its end differs, or it left {run.leftovers()}: {run.output()[-500:]}")
+            stops.add(
+                f"run {number}",
+                f"its end differs, or it left {run.leftovers()}: {run.output()[-500:]}",
+            )
         else:
             stops.add(f"run {number}", None)
 
 
 def test_ctrl_c_twice_leaves_the_last_good_step(
-    undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable, tmp_path: Path
+    undisturbed: Callable[[str], Run],
+    injections: Callable[..., int],
+    tally: Callable,
+    tmp_path: Path,
 ) -> None:
     if not injections(0, 1):
         pytest.skip("tests/test_runs.py is the short form")
@@ -112,5 +129,9 @@ def test_ctrl_c_twice_leaves_the_last_good_step(
     process.join()
     assert process.exitcode == 130 and "KeyboardInterrupt" not in run.output(), run.output()
     assert run.steps()[-1] >= good
-    assert run.finish() == 0 and run.result() == undisturbed("hdr_ippo").result() and run.leftovers() == []
+    assert (
+        run.finish() == 0
+        and run.result() == undisturbed("hdr_ippo").result()
+        and run.leftovers() == []
+    )
     row.add("hdr_ippo", None)

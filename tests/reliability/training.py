@@ -1,4 +1,5 @@
-"""Real training processes to interrupt: the scripts' own body on tiny games and networks, and what they leave."""
+"""Real training processes to interrupt: the scripts' own body on tiny games and networks, and what
+they leave."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PRESETS = Path(__file__).parent / "presets"
 PATIENCE_S = 300.0  # for a machine under load; no test depends on how long anything takes
 
-# The server imports the package once; each run is a process forked from it, before JAX has started any thread.
+# The server imports the package once; each run is a process forked from it, before JAX has started
+# any thread.
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["hanabi_rl.launch.script"])
 
@@ -31,15 +33,30 @@ class Run:
         self.process: BaseProcess | None = None
 
     def start(self, *flags: str, devices: int = 1) -> BaseProcess:
-        """Starts the run, or resumes what there is of it, with more `flags`; waits until it holds its folder."""
+        """Starts the run, or resumes what there is of it, with more `flags`; waits until it holds
+        its folder."""
         resume = (self.folder / "config.json").exists()
-        given = ["--resume"] if resume else ["--preset", str(PRESETS / f"{self.algo}.toml"), *self.flags]
-        args = (self.algo, [*given, "--run-dir", str(self.folder), *flags], self.log, _cache(), devices)
+        given = (
+            ["--resume"]
+            if resume
+            else ["--preset", str(PRESETS / f"{self.algo}.toml"), *self.flags]
+        )
+        args = (
+            self.algo,
+            [*given, "--run-dir", str(self.folder), *flags],
+            self.log,
+            _cache(),
+            devices,
+        )
         process = _context.Process(target=_train, args=args)
         process.start()
         self.process = process
         lock, holder = self.folder / ".lock", f"process {process.pid} on"
-        wait_for(lambda: not process.is_alive() or (lock.exists() and lock.read_text().startswith(holder)))
+        wait_for(
+            lambda: (
+                not process.is_alive() or (lock.exists() and lock.read_text().startswith(holder))
+            )
+        )
         return process
 
     def finish(self, *flags: str, devices: int = 1) -> int | None:
@@ -54,31 +71,43 @@ class Run:
         return sorted(int(path.parent.name) for path in folders)
 
     def logged(self) -> int:
-        """The last update that a complete line of `metrics.jsonl` reports; 0 where there is none."""
+        """The last update that a complete line of `metrics.jsonl` reports; 0 where there is
+        none."""
         path = self.folder / "metrics.jsonl"
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         return int(json.loads(lines[-1])["step"]) if lines else 0
 
     def result(self) -> dict[str, Any]:
-        """All that a finished run decides: the last state's digests, positions and metrics, policies, and summary."""
+        """All that a finished run decides: the last state's digests, positions and metrics,
+        policies, and summary."""
         last = self.folder / "checkpoints" / str(self.steps()[-1])
         items = ("manifest/metadata", "loader/metadata", "evaluation/metadata")
         policies = sorted(self.folder.glob("policy*/*.json"))
-        lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        lines = [
+            json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()
+        ]
         return {
             "checkpoint": {item: json.loads((last / item).read_text()) for item in items},
-            "policies": {str(path.relative_to(self.folder)): json.loads(path.read_text()) for path in policies},
+            "policies": {
+                str(path.relative_to(self.folder)): json.loads(path.read_text())
+                for path in policies
+            },
             "metrics": [_untimed(line) for line in lines],
             "summary": _untimed(json.loads((self.folder / "summary.json").read_text())),
         }
 
     def leftovers(self) -> list[str]:
-        """What atomic writes leave beside their place when they are cut short, and steps that were never committed."""
+        """What atomic writes leave beside their place when they are cut short, and steps that were
+        never committed."""
         unfinished = [
-            step for step in (self.folder / "checkpoints").glob("*") if not (step / "commit_success.txt").exists()
+            step
+            for step in (self.folder / "checkpoints").glob("*")
+            if not (step / "commit_success.txt").exists()
         ]
         names = [
-            path for path in self.folder.rglob("*") if path.suffix in (".tmp", ".old") or "orbax-check" in path.name
+            path
+            for path in self.folder.rglob("*")
+            if path.suffix in (".tmp", ".old") or "orbax-check" in path.name
         ]
         return [str(path.relative_to(self.folder)) for path in (*unfinished, *names)]
 
@@ -96,7 +125,11 @@ def wait_for(condition: Any) -> None:
 
 
 def _untimed(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in ("wall_s", "steps_per_s", "run_dir")}
+    return {
+        key: value
+        for key, value in record.items()
+        if key not in ("wall_s", "steps_per_s", "run_dir")
+    }
 
 
 def _cache() -> str | None:

@@ -1,17 +1,20 @@
-"""`bot:convention`: a human-style convention player for 2 to 5 players, from its own observations alone.
+"""`bot:convention`: a human-style convention player for 2 to 5 players, from its own observations
+alone.
 
 Its conventions, which `hanabi_rl.agents.bots.inference` reads:
 
 - *Chop.* Everyone discards known trash first, else the oldest card without a hint.
-- *Focus.* A hint is about one card: the chop if it is newly touched, else the newest newly touched card. Off the chop
-  it can be played, now or after cards already known; on the chop it may also have to be saved (5s and 2s by rank,
-  last copies by either).
+- *Focus.* A hint is about one card: the chop if it is newly touched, else the newest newly touched
+  card. Off the chop it can be played, now or after cards already known; on the chop it may also
+  have to be saved (5s and 2s by rank, last copies by either).
 - *Good touch.* Hinted cards are useful and not known elsewhere, unless their owner can tell.
 
-On its turn a seat plays a card it knows to be playable, unless a hint is urgent: the next player would discard a card
-worth saving or play a wrong one, or has nothing to do and a hint would change that. Otherwise it gives the hint worth
-most, if that is worth a token, and else discards. A hint is judged by reading it as its receiver will and comparing
-with the cards it sees. Colours are treated alike: permuting the colours of an observation permutes the logits.
+On its turn a seat plays a card it knows to be playable, unless a hint is urgent: the next player
+    would discard a card
+worth saving or play a wrong one, or has nothing to do and a hint would change that. Otherwise it
+gives the hint worth most, if that is worth a token, and else discards. A hint is judged by reading
+it as its receiver will and comparing with the cards it sees. Colours are treated alike: permuting
+the colours of an observation permutes the logits.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ _BLOCKS = 4  # one seat in P is to move: the rows to think for come in about thi
 
 @flax.struct.dataclass
 class ConventionBot:
-    """The convention player as a `hanabi_rl.agents.policy.Policy`; the carry is the `Public` knowledge, `[B, P, H]`."""
+    """The convention player as a `hanabi_rl.agents.policy.Policy`; the carry is the `Public`
+    knowledge, `[B, P, H]`."""
 
     rules: Rules = flax.struct.field(pytree_node=False)
 
@@ -48,12 +52,16 @@ class ConventionBot:
         """See `Policy.init_carry`."""
         return _nothing_known(self.rules, (batch,))
 
-    def step(self, carry: Public, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[Public, jax.Array]:
+    def step(
+        self, carry: Public, obs: jax.Array, legal: jax.Array, reset: jax.Array
+    ) -> tuple[Public, jax.Array]:
         """See `Policy.step`: one action has logit 0, the other legal ones -30."""
         rules = self.rules
         seen = jax.vmap(lambda o: view(rules, o))(obs)
         start = _nothing_known(rules, reset.shape)
-        carry = jax.tree.map(lambda old, new: jnp.where(reset[:, None, None], new, old), carry, start)
+        carry = jax.tree.map(
+            lambda old, new: jnp.where(reset[:, None, None], new, old), carry, start
+        )
         public = jax.vmap(lambda p, s: observe_move(rules, p, s))(carry, seen)
         action = _think(rules, public, seen, ~legal[:, rules.noop])
         logits = jnp.where(jnp.arange(rules.num_moves) == action[:, None], 0.0, -30.0)
@@ -78,7 +86,9 @@ def _think(rules: Rules, public: Public, seen: ObsView, my_turn: jax.Array) -> j
     def next_rows(thinking: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, actions = thinking
         (rows,) = jnp.nonzero(my_turn & (place >= done), size=size, fill_value=batch)
-        chosen = jax.vmap(lambda row: choose_action(rules, *jax.tree.map(lambda x: x[row], (public, seen))))(rows)
+        chosen = jax.vmap(
+            lambda row: choose_action(rules, *jax.tree.map(lambda x: x[row], (public, seen)))
+        )(rows)
         return done + size, actions.at[rows].set(chosen, mode="drop")
 
     start = (jnp.int32(0), jnp.full(batch, rules.noop, jnp.int32))
@@ -91,13 +101,26 @@ def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
     board = read_board(rules, seen)
     touched = last.touched & last.target[:, None]
     hinted = read_hint(
-        rules, board, public, read_hands(board, public), last.target, touched, last.hinted, last.is_rank_hint
+        rules,
+        board,
+        public,
+        read_hands(board, public),
+        last.target,
+        touched,
+        last.hinted,
+        last.is_rank_hint,
     )
     # A card leaves, younger ones move down a slot and a new one comes last.
     moved_down = jnp.cumsum(last.slot) > 0
-    younger = jnp.concatenate([public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1)
+    younger = jnp.concatenate(
+        [public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1
+    )
     drawn = jnp.where(last.actor[:, None] & moved_down, younger, public.inferred)
-    return Public(knowledge=seen.knowledge, inferred=jnp.where(last.is_hint, hinted.inferred, drawn), clued=seen.clued)
+    return Public(
+        knowledge=seen.knowledge,
+        inferred=jnp.where(last.is_hint, hinted.inferred, drawn),
+        clued=seen.clued,
+    )
 
 
 class _Thresholds:
@@ -114,7 +137,8 @@ class _Thresholds:
     LOCKED = -43.0  # what a hint must be worth when every card is clued and none is trash
     NO_GUESS = 11.0  # a hint worth this is better than a guess
     GUESS = 0.05  # the least chance at which a last guess is tried
-    WAITED_FOR = 3.0  # how many ranks a card goes ahead for each clued card of others that waits for it
+    # how many ranks a card goes ahead for each clued card of others that waits for it
+    WAITED_FOR = 3.0
 
 
 def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
@@ -122,7 +146,9 @@ def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
     board, limit = read_board(rules, seen), _Thresholds
     everyone = read_hands(board, public)
     unseen = _unseen(rules, seen)
-    mine_known = public._replace(knowledge=public.knowledge.at[0].set(public.knowledge[0] & to_set(unseen > 0)))
+    mine_known = public._replace(
+        knowledge=public.knowledge.at[0].set(public.knowledge[0] & to_set(unseen > 0))
+    )
     mine = read_hands(board, mine_known)
 
     hint, worth, danger = judge_hints(rules, board, public, everyone, mine, seen)
@@ -137,7 +163,9 @@ def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
 
     stall = (_spare_discards(rules, board, seen) <= limit.SPARE) | (seen.deck == 0)
     needed = (
-        limit.TOKEN - limit.PER_TOKEN * (seen.info - rules.max_info_tokens // 2) - jnp.where(stall, limit.STALL, 0.0)
+        limit.TOKEN
+        - limit.PER_TOKEN * (seen.info - rules.max_info_tokens // 2)
+        - jnp.where(stall, limit.STALL, 0.0)
     )
     needed = jnp.where(has_throw, needed, limit.LOCKED)
     needed = jnp.where(seen.info == rules.max_info_tokens, -jnp.inf, needed)
@@ -158,17 +186,23 @@ def _unseen(rules: Rules, seen: ObsView) -> jax.Array:
 
 def _members(rules: Rules, cards: jax.Array) -> jax.Array:
     """Sets ``uint32[...]`` as zeros and ones ``int32[..., K]``."""
-    return ((cards[..., None] >> jnp.arange(rules.num_cards, dtype=jnp.uint32)) & 1).astype(jnp.int32)
+    return ((cards[..., None] >> jnp.arange(rules.num_cards, dtype=jnp.uint32)) & 1).astype(
+        jnp.int32
+    )
 
 
 def _spare_discards(rules: Rules, board: Board, seen: ObsView) -> jax.Array:
-    """How many more cards the deck lets the table discard and still reach every point left, int32[]."""
+    """How many more cards the deck lets the table discard and still reach every point left,
+    int32[]."""
     to_play = jax.lax.population_count(~board.useless & rules.all_cards).astype(jnp.int32)
     return seen.deck + rules.num_players - to_play
 
 
-def _best_play(rules: Rules, board: Board, public: Public, mine: Reading, seen: ObsView) -> tuple[jax.Array, jax.Array]:
-    """The slot to play ``int32[]`` and whether there is one: first low ranks and what others' clued cards wait for.
+def _best_play(
+    rules: Rules, board: Board, public: Public, mine: Reading, seen: ObsView
+) -> tuple[jax.Array, jax.Array]:
+    """The slot to play ``int32[]`` and whether there is one: first low ranks and what others' clued
+    cards wait for.
 
     On the last life only cards that are playable without counting on good touch.
     """
@@ -188,8 +222,11 @@ def _best_play(rules: Rules, board: Board, public: Public, mine: Reading, seen: 
     return jnp.argmax(newest_best), jnp.any(playable)
 
 
-def _last_guess(board: Board, mine: Reading, unseen: jax.Array, seen: ObsView) -> tuple[jax.Array, jax.Array]:
-    """With the deck gone and a life to spare: the slot most likely to be playable, and whether to try it."""
+def _last_guess(
+    board: Board, mine: Reading, unseen: jax.Array, seen: ObsView
+) -> tuple[jax.Array, jax.Array]:
+    """With the deck gone and a life to spare: the slot most likely to be playable, and whether to
+    try it."""
     bits = jnp.left_shift(jnp.uint32(1), jnp.arange(unseen.shape[0], dtype=jnp.uint32))
     copies = jnp.where((mine.candidates[0][:, None] & bits) != 0, unseen, 0)
     good = jnp.sum(jnp.where((board.playable & bits) != 0, copies, 0), axis=-1)
@@ -200,7 +237,8 @@ def _last_guess(board: Board, mine: Reading, unseen: jax.Array, seen: ObsView) -
 
 
 def _best_discard(board: Board, mine: Reading) -> tuple[jax.Array, jax.Array]:
-    """The slot to discard ``int32[]``: the newest known trash, else the chop; and whether there is either.
+    """The slot to discard ``int32[]``: the newest known trash, else the chop; and whether there is
+    either.
 
     Otherwise the clued card least likely to be critical.
     """

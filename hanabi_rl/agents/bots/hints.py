@@ -1,4 +1,5 @@
-"""What each hint is worth: read as its receiver will, then compared with the cards the hinter sees."""
+"""What each hint is worth: read as its receiver will, then compared with the cards the hinter
+sees."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from hanabi_rl.env.game import Rules
 
 
 class Values:
-    """What a hint gains and costs; tuned by coordinate search on the self-play of 2 to 5 players together."""
+    """What a hint gains and costs; tuned by coordinate search on the self-play of 2 to 5 players
+    together."""
 
     PLAY = 7.5  # a card becomes known to be playable
     SOON = 4.0  # or playable once cards known elsewhere are played
@@ -44,12 +46,15 @@ class Values:
 
 
 class Hints(NamedTuple):
-    """Every hint in the order of its action, ``A = (P - 1) * (C + R)`` of them; constants of the rules."""
+    """Every hint in the order of its action, ``A = (P - 1) * (C + R)`` of them; constants of the
+    rules."""
 
     target: np.ndarray  # bool[A, P]
     cards: np.ndarray  # uint32[A], all cards of that colour or rank
     is_rank: np.ndarray  # bool[A]
-    order: np.ndarray  # int32[A], what breaks ties: nearer players, ranks, high ranks; equal for a player's colours
+    order: (
+        np.ndarray
+    )  # int32[A], what breaks ties: nearer players, ranks, high ranks; equal for a player's colours
 
 
 class _Facts(NamedTuple):
@@ -59,19 +64,28 @@ class _Facts(NamedTuple):
     playable: jax.Array  # bool
     critical: jax.Array  # bool
     taken: jax.Array  # bool: a clued copy is seen or known elsewhere
-    maybe_mine: jax.Array  # float32: the chance of a copy among the hinter's clued cards, summed over them
+    maybe_mine: (
+        jax.Array
+    )  # float32: the chance of a copy among the hinter's clued cards, summed over them
 
 
 def all_hints(rules: Rules) -> Hints:
     """The table of hints of a game."""
     players, hand = rules.num_players, rules.hand_size
     rows = [(who, cards, False, 0) for who in range(1, players) for cards in rules.color_cards]
-    rows += [(who, cards, True, rank) for who in range(1, players) for rank, cards in enumerate(rules.rank_cards)]
+    rows += [
+        (who, cards, True, rank)
+        for who in range(1, players)
+        for rank, cards in enumerate(rules.rank_cards)
+    ]
     return Hints(
         target=np.array([[who == p for p in range(players)] for who, *_ in rows]),
         cards=np.array([cards for _, cards, *_ in rows], np.uint32),
         is_rank=np.array([is_rank for _, _, is_rank, _ in rows]),
-        order=np.array([((2 * (players - who) + is_rank) << hand) + rank for who, _, is_rank, rank in rows], np.int32),
+        order=np.array(
+            [((2 * (players - who) + is_rank) << hand) + rank for who, _, is_rank, rank in rows],
+            np.int32,
+        ),
     )
 
 
@@ -81,11 +95,12 @@ def judge_hints(
     """The best hint.
 
     Args:
-        everyone: the reading of `public`. mine: the same with what the observer alone knows of its own hand (row 0).
+        everyone: the reading of `public`. mine: the same with what the observer alone knows of its
+            own hand (row 0).
 
     Returns:
-        Its place among the hints, int32[]; its worth, float32[], -inf if there is none to give; and what the next
-        player would lose without a hint, float32[].
+        Its place among the hints, int32[]; its worth, float32[], -inf if there is none to give; and
+        what the next player would lose without a hint, float32[].
     """
     hints = all_hints(rules)
     facts = _facts(board, public, mine, seen)
@@ -93,19 +108,31 @@ def judge_hints(
 
     def waits(known: Public, reading: Reading) -> jax.Array:
         late = reading.candidates & ~soon_playable(rules, board, reading.claimed)
-        return known.clued & (late == 0) & ~reading.trash & ~reading.playable & ((reading.candidates & seen.hands) != 0)
+        return (
+            known.clued
+            & (late == 0)
+            & ~reading.trash
+            & ~reading.playable
+            & ((reading.candidates & seen.hands) != 0)
+        )
 
-    def judge(target: jax.Array, cards: jax.Array, is_rank: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def judge(
+        target: jax.Array, cards: jax.Array, is_rank: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         touched = ((seen.hands & cards) != 0) & target[:, None]
         told = read_hint(rules, board, public, everyone, target, touched, cards, is_rank)
         after = read_hands(board, told)
         worth = _gain(public, everyone, told, after, facts, target, touched, seen)
-        worth += Values.SOON * jnp.sum(waits(told, after) & ~waits(public, everyone) & target[:, None])
+        worth += Values.SOON * jnp.sum(
+            waits(told, after) & ~waits(public, everyone) & target[:, None]
+        )
         worth += danger - _next_loses(rules, board, after, seen)
         pattern = jnp.sum(jnp.where(touched, jnp.left_shift(1, jnp.arange(rules.hand_size)), 0))
         return jnp.where(jnp.any(touched), worth, -jnp.inf), jnp.where(is_rank, 0, pattern)
 
-    worth, pattern = jax.vmap(judge)(jnp.array(hints.target), jnp.array(hints.cards), jnp.array(hints.is_rank))
+    worth, pattern = jax.vmap(judge)(
+        jnp.array(hints.target), jnp.array(hints.cards), jnp.array(hints.is_rank)
+    )
     worth = jnp.where(seen.info > 0, worth, -jnp.inf)
     # Colours must not break ties: hints of different colours touch different slots.
     order = jnp.where(worth == jnp.max(worth), hints.order + pattern, -1)
@@ -148,7 +175,10 @@ def _gain(
     had = (before.candidates & seen.hands) != 0
     was_wrong, is_wrong = before.playable & ~facts.playable, after.playable & ~facts.playable
     first_copy = new & useful & ~taken
-    sizes = [jax.lax.population_count(reading.candidates).astype(jnp.float32) for reading in (before, after)]
+    sizes = [
+        jax.lax.population_count(reading.candidates).astype(jnp.float32)
+        for reading in (before, after)
+    ]
     narrowed = (sizes[0] - sizes[1]) / jnp.maximum(sizes[0], 1.0)
 
     def where(condition: jax.Array, value: jax.Array | float) -> jax.Array:
@@ -180,7 +210,8 @@ def _repeats_earlier(cards: jax.Array) -> jax.Array:
 
 
 def _next_loses(rules: Rules, board: Board, reading: Reading, seen: ObsView) -> jax.Array:
-    """What the next player's chop is worth if they have nothing better to do than to discard it, float32[]."""
+    """What the next player's chop is worth if they have nothing better to do than to discard it,
+    float32[]."""
     v = Values
     busy = jnp.any(reading.playable[1] | reading.trash[1])
     chop = jnp.sum(jnp.where(reading.chop[1], seen.hands[1], 0), dtype=jnp.uint32)

@@ -1,9 +1,10 @@
-"""What everybody knows about every hand: hints read by the conventions of `hanabi_rl.agents.bots.convention`.
+"""What everybody knows about every hand: hints read by the conventions of
+`hanabi_rl.agents.bots.convention`.
 
-All of it follows from public events alone (the table, the hints and who they touched), never from what one seat sees,
-so every seat keeps the same `Public` and can foresee how another will read a hint. Rows are players relative to the
-observer; nothing depends on which row is whose, nor on the order of colours. Unbatched: `jax.vmap` over games and
-over hints.
+All of it follows from public events alone (the table, the hints and who they touched), never from
+what one seat sees, so every seat keeps the same `Public` and can foresee how another will read a
+hint. Rows are players relative to the observer; nothing depends on which row is whose, nor on the
+order of colours. Unbatched: `jax.vmap` over games and over hints.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def read_board(rules: Rules, seen: ObsView) -> Board:
 def read_hands(board: Board, public: Public) -> Reading:
     """What common knowledge says about each card.
 
-    Good touch: a hint touches no useless card and no card known in another place, unless its owner can tell.
+    Good touch: a hint touches no useless card and no card known in another place, unless its owner
+        can tell.
     """
     present = public.knowledge != 0
     known = public.knowledge & board.available
@@ -94,8 +96,14 @@ def read_hands(board: Board, public: Public) -> Reading:
     once, repeated = union_and_repeats(exact)
     elsewhere = (once & ~exact) | repeated
     fresh = narrowed & ~elsewhere
-    # What is known to be in two places is needed in one: it can be played, and a last copy cannot be there twice.
-    duplicate = public.clued & (fresh == 0) & ((exact & board.playable) == 0) & ((narrowed & board.critical) == 0)
+    # What is known to be in two places is needed in one: it can be played, and a last copy cannot
+    # be there twice.
+    duplicate = (
+        public.clued
+        & (fresh == 0)
+        & ((exact & board.playable) == 0)
+        & ((narrowed & board.critical) == 0)
+    )
     candidates = materialize(jnp.where(public.clued, _unless_empty(fresh, narrowed), narrowed))
 
     trash = present & ((useful == 0) | duplicate)
@@ -120,14 +128,17 @@ def read_hint(
 ) -> Public:
     """What a hint tells.
 
-    - New cards touched: the *focus* is the chop if it is among them, else the newest of them. It can be played, now
-      or after cards already known in some hand. On the chop it may also be saved for later: the last copy of a card
-      by either hint (but a card of the last rank by rank only), or a 2 by rank.
-    - No new card, and nothing becomes playable or trash by the bare facts: the newest card touched can be played.
+    - New cards touched: the *focus* is the chop if it is among them, else the newest of them. It
+      can be played, now or after cards already known in some hand. On the chop it may also be saved
+      for later: the last copy of a card by either hint (but a card of the last rank by rank only),
+      or a 2 by rank.
+    - No new card, and nothing becomes playable or trash by the bare facts: the newest card touched
+      can be played.
 
     Args:
         public, before: common knowledge before the hint, and its reading on `board`.
-        target: bool[P]. touched: bool[P, H], in the target's row. hinted: uint32[], all cards of that colour or rank.
+        target: bool[P]. touched: bool[P, H], in the target's row. hinted: uint32[], all cards of
+            that colour or rank.
         is_rank: bool[].
     """
     of_target = target[:, None] & (public.knowledge != 0)
@@ -145,12 +156,16 @@ def read_hint(
     focus = jnp.where(saved, on_chop, last_true(new))
     last_rank = jnp.uint32(rules.rank_cards[-1])
     by_rank = last_rank | jnp.uint32(rules.rank_cards[1] if rules.num_ranks > 2 else 0)
-    saves = jnp.where(is_rank, board.critical | by_rank, board.critical & ~last_rank) & ~board.useless
+    saves = (
+        jnp.where(is_rank, board.critical | by_rank, board.critical & ~last_rank) & ~board.useless
+    )
     meaning = (playable & ~before.claimed) | jnp.where(saved, saves, 0)
     of_new = told.knowledge & board.available & public.inferred & meaning
 
     after = read_hands(board, told)
-    told_something = jnp.any(of_target & ((after.playable & ~before.playable) | (after.trash & ~before.trash)))
+    told_something = jnp.any(
+        of_target & ((after.playable & ~before.playable) | (after.trash & ~before.trash))
+    )
     of_old = after.candidates & playable
     again = last_true(touched & ~after.playable & ~after.trash & (of_old != 0)) & ~told_something
 

@@ -1,7 +1,9 @@
 """An observation read back into words: what a rule-based agent sees.
 
-The inverse of `hanabi_rl.env.observe`, for one observation; `jax.vmap` it over a batch. Hands are relative to the
-observer: row 0 is the observer's own hand, row 1 the next player's. A set of cards is a ``uint32`` word whose bit
+The inverse of `hanabi_rl.env.observe`, for one observation; `jax.vmap` it over a batch. Hands are
+relative to the
+observer: row 0 is the observer's own hand, row 1 the next player's. A set of cards is a ``uint32``
+    word whose bit
 ``colour * num_ranks + rank`` says whether the card is in it; a single card is a set of one.
 """
 
@@ -40,9 +42,11 @@ class ObsView(NamedTuple):
     """One observation, decoded. ``P`` players, hands of ``H``, ``K`` different cards."""
 
     hands: jax.Array
-    """uint32[P, H]: the card in each slot, oldest first; 0 for the observer's own cards and for empty slots."""
+    """uint32[P, H]: the card in each slot, oldest first; 0 for the observer's own cards and for
+    empty slots."""
     knowledge: jax.Array
-    """uint32[P, H]: what its hints and the cards gone from the game leave possible; 0 for an empty slot."""
+    """uint32[P, H]: what its hints and the cards gone from the game leave possible; 0 for an empty
+    slot."""
     clued: jax.Array
     """bool[P, H]: some hint touched this card."""
     played: jax.Array
@@ -72,9 +76,15 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
     """
     if obs.shape != (rules.obs_size,):
         raise ValueError(
-            f"obs must have shape [{rules.obs_size}] for {rules.num_players} players, got {list(obs.shape)}"
+            f"obs must have shape [{rules.obs_size}] for {rules.num_players} players, got "
+            f"{list(obs.shape)}"
         )
-    players, hand, cards, ranks = rules.num_players, rules.hand_size, rules.num_cards, rules.num_ranks
+    players, hand, cards, ranks = (
+        rules.num_players,
+        rules.hand_size,
+        rules.num_cards,
+        rules.num_ranks,
+    )
     part = {name: obs[where] > 0 for name, where in sections(rules).items()}
 
     mine = jnp.zeros((1, hand), jnp.uint32)

@@ -17,10 +17,11 @@ from hanabi_rl.env.game import Rules
 
 @flax.struct.dataclass
 class RandomBot:
-    """Plays uniformly among the legal actions; its carry is a PRNG key for each row, ``uint32[B, 2]``.
+    """Plays uniformly among the legal actions; its carry is a PRNG key for each row, ``uint32[B,
+    2]``.
 
-    The choice is drawn here, so that greedy play is random too. A game's key comes from `seed` and the game's first
-    observation: the same game is played the same way again, in any batch.
+    The choice is drawn here, so that greedy play is random too. A game's key comes from `seed` and
+    the game's first observation: the same game is played the same way again, in any batch.
     """
 
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -30,14 +31,24 @@ class RandomBot:
         """See `Policy.init_carry`."""
         return jnp.zeros((batch, 2), jnp.uint32)
 
-    def step(self, carry: jax.Array, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def step(
+        self, carry: jax.Array, obs: jax.Array, legal: jax.Array, reset: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         """See `Policy.step`: logit 0 for the action drawn, -30 for the other legal ones."""
-        factors = jnp.array(np.random.default_rng(self.seed).integers(2**32, size=self.rules.obs_size, dtype=np.uint32))
+        factors = jnp.array(
+            np.random.default_rng(self.seed).integers(
+                2**32, size=self.rules.obs_size, dtype=np.uint32
+            )
+        )
 
-        def draw(key: jax.Array, seen: jax.Array, allowed: jax.Array, new: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def draw(
+            key: jax.Array, seen: jax.Array, allowed: jax.Array, new: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
             digest = jnp.sum(jnp.where(seen > 0, factors, 0), dtype=jnp.uint32)
             key = jnp.where(new, jnp.stack([digest, jnp.uint32(self.seed)]), key)
-            next_key, draw_key = jax.random.split(jax.random.wrap_key_data(key, impl="threefry2x32"))
+            next_key, draw_key = jax.random.split(
+                jax.random.wrap_key_data(key, impl="threefry2x32")
+            )
             order = jax.random.uniform(draw_key, allowed.shape)
             return jax.random.key_data(next_key), jnp.argmax(jnp.where(allowed, order, -1.0))
 
@@ -70,7 +81,8 @@ def make_bot(name: str, rules: Rules) -> Policy:
 
 
 def bot_version(name: str) -> str:
-    """``NAME-vVERSION``, which changes whenever the bot's play does; raises ValueError as `make_bot`."""
+    """``NAME-vVERSION``, which changes whenever the bot's play does; raises ValueError as
+    `make_bot`."""
     return f"{name.removeprefix('bot:')}-v{_find(name).version}"
 
 
@@ -78,6 +90,7 @@ def _find(name: str) -> Bot:
     bot = BOTS.get(name.removeprefix("bot:"))
     if bot is None:
         raise ValueError(
-            f"the name of a bot must be one of {', '.join(f'bot:{known}' for known in BOTS)}, got {name!r}"
+            f"the name of a bot must be one of {', '.join(f'bot:{known}' for known in BOTS)}, got "
+            f"{name!r}"
         )
     return bot
