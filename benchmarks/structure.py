@@ -12,7 +12,7 @@ import ast
 import functools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +83,13 @@ def longest_chain(graph: Graph) -> list[str]:
 
     @functools.cache
     def chain(name: str) -> tuple[str, ...]:
-        return (
-            name,
-            *max((chain(target) for target in sorted(merged[name])), key=_length, default=()),
-        )
+        return (name, *_longest(chain(target) for target in merged[name]))
 
-    return list(max((chain(name) for name in sorted(merged)), key=_length))
+    return list(_longest(chain(name) for name in merged))
 
 
-def _length(chain: tuple[str, ...]) -> int:
-    return len(chain)
+def _longest(chains: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return max(chains, key=lambda chain: (len(chain), chain), default=())
 
 
 def room(name: str) -> str:

@@ -184,9 +184,9 @@ class JaxMARLHanabi(MultiAgentEnv):
         joint = self._checked(state, actions)
         return self._transition(*_step_and_reset(self.rules, key, state, joint, reset_state))
 
-    def step_env(
+    def step_env(  # type: ignore[override]
         self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array]
-    ) -> Transition:  # type: ignore[override]
+    ) -> Transition:
         """`step` without the next game: where the move ends the game, the state and observations
         are the final ones."""
         del key

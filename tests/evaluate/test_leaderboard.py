@@ -8,9 +8,10 @@ from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 from hanabi_rl.play.episodes import evaluation_decks, play_games
 
 TWO_PLAYERS = {"C1", "C2", "1C", "2C"}
-THREE_PLAYERS = set("C11 C12 C21 C22 1C1 1C2 2C1 2C2 11C 12C 21C 22C".split()) | {
-    "CC1", "CC2", "C1C", "C2C", "1CC", "2CC"
-}  # fmt: skip
+THREE_PLAYERS = {
+    *("C11", "C12", "C21", "C22", "1C1", "1C2", "2C1", "2C2", "11C", "12C", "21C", "22C"),
+    *("CC1", "CC2", "C1C", "C2C", "1CC", "2CC"),
+}
 
 
 def names(seats):
