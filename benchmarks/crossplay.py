@@ -31,7 +31,8 @@ from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.matrix import Agent, Setting, play_matrix
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
-from hanabi_rl.play.episodes import evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 
 @flax.struct.dataclass

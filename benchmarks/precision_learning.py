@@ -24,7 +24,8 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.play.episodes import evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 GAME = GameConfig(
     num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import NetworkPolicy as NetworkPolicy
     from hanabi_rl.agents.policy import Policy as Policy
     from hanabi_rl.agents.policy import act as act
+    from hanabi_rl.data.files import load_games as load_games
+    from hanabi_rl.data.files import save_games as save_games
     from hanabi_rl.data.games import Games as Games
-    from hanabi_rl.data.games import load_games as load_games
-    from hanabi_rl.data.games import save_games as save_games
     from hanabi_rl.env.check import check_env as check_env
     from hanabi_rl.env.hanabi import HanabiEnv as HanabiEnv
     from hanabi_rl.env.jaxmarl import make_jaxmarl as make_jaxmarl
@@ -34,12 +34,12 @@ _HOME = {
     "Rules": "env.rules",
     "act": "agents.policy",
     "check_env": "env.check",
-    "load_games": "data.games",
+    "load_games": "data.files",
     "load_policy": "agents.loading",
     "make_jaxmarl": "env.jaxmarl",
     "play_games": "play.episodes",
     "policy_hash": "agents.loading",
-    "save_games": "data.games",
+    "save_games": "data.files",
     "save_policy": "agents.loading",
 }
 

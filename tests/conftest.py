@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from hanabi_rl.data.games import Games
-from hanabi_rl.data.layout import pad_moves
+from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Move, Table, encode_action, full_deck
 

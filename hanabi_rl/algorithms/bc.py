@@ -13,7 +13,8 @@ import numpy as np
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.config import BCConfig, BCTraining, GameConfig
-from hanabi_rl.data.games import Games, join_games, load_games
+from hanabi_rl.data.files import load_games
+from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning import parallel

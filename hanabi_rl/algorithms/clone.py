@@ -7,7 +7,7 @@ from hanabi_rl.agents.loading import load_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import BEST_ACCURACY, BEST_SELFPLAY, run_bc
 from hanabi_rl.config import BCConfig, BCTraining, BRBCConfig, HDRIPPOConfig
-from hanabi_rl.data.games import load_games
+from hanabi_rl.data.files import load_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning import parallel
 

@@ -37,7 +37,7 @@ def behaviour(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.agents.loading import policy_hash
-    from hanabi_rl.data.games import load_games
+    from hanabi_rl.data.files import load_games
     from hanabi_rl.measure import behaviour as metrics
     from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.storage.files import to_json

@@ -29,7 +29,7 @@ def info(file: File, json: Flag = False) -> None:
         file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live).
         json: print one line of JSON.
     """
-    from hanabi_rl.data.games import load_games
+    from hanabi_rl.data.files import load_games
     from hanabi_rl.data.statistics import describe, statistics
 
     stats = statistics(load_games(file))
@@ -47,7 +47,7 @@ def convert(source: File, target: File) -> None:
         source: .safetensors (AH2AC2), or .json or .jsonl (hanab.live).
         target: the file to write; its suffix says the format.
     """
-    from hanabi_rl.data.games import load_games, save_games
+    from hanabi_rl.data.files import load_games, save_games
 
     games = load_games(source)
     save_games(target, games)
@@ -79,7 +79,7 @@ def split(
         seed: of the random choice.
         out: the folder to write to.
     """
-    from hanabi_rl.data.games import load_games, save_games
+    from hanabi_rl.data.files import load_games, save_games
     from hanabi_rl.data.split import split_games, split_games_by_size
 
     if bool(fractions) == bool(sizes):
@@ -132,7 +132,7 @@ def demos(
         out: the file to write (.safetensors, .json or .jsonl); without it the games are only
             cached.
     """
-    from hanabi_rl.data.games import save_games
+    from hanabi_rl.data.files import save_games
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.env.game import Rules
     from hanabi_rl.play.demos import demo_games, demo_path
@@ -152,8 +152,9 @@ def replay_command(file: File, game: int = 0, turn: int | None = None) -> None:
         game: which game of the file, from 0.
         turn: only this turn, from 1 (the deal).
     """
-    from hanabi_rl.data.games import load_games
-    from hanabi_rl.env.replay import render_game, share_link
+    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.formats.hanab_live import share_link
+    from hanabi_rl.env.replay import render_game
 
     games = load_games(file)
     if not 0 <= game < len(games):

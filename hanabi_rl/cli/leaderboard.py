@@ -38,7 +38,7 @@ def leaderboard(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.agents.loading import policy_hash
-    from hanabi_rl.data.games import load_games
+    from hanabi_rl.data.files import load_games
     from hanabi_rl.measure.leaderboard import play_leaderboard
     from hanabi_rl.measure.prediction import predict
     from hanabi_rl.show.matrix import short_labels

@@ -36,7 +36,7 @@ def predict(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.agents.loading import load_policy, policy_hash
-    from hanabi_rl.data.games import load_games
+    from hanabi_rl.data.files import load_games
     from hanabi_rl.measure.prediction import predict_decisions
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table
     from hanabi_rl.show.plots import plot_prediction

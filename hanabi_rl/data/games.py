@@ -1,19 +1,15 @@
-"""Recorded games: the `Games` record, and `load_games`/`save_games`, which choose the format by the
-file's suffix.
-
-`.safetensors` is the AH2AC2 layout (`layout.py`); `.json` and `.jsonl` hold hanab.live games
-(`site_files.py`).
-"""
+"""`Games`, the record of games played or recorded, and `GameDataError`, what is wrong with one."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from hanabi_rl.env.game import Rules
+
+PADDED_TURNS = 89  # AH2AC2 pads the games of every file to this length, and so do we
 
 
 class GameDataError(ValueError):
@@ -125,46 +121,11 @@ def join_games(parts: Sequence[Games]) -> Games:
     )
 
 
-def load_games(path: str | Path, validate: bool = True) -> Games:
-    """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live) and validate by full replay.
-
-    `validate=False` skips every check of the content but those the layout needs; `unfinished` is
-    computed all the same. Raises GameDataError; FileNotFoundError where there is no such file.
-    """
-    from hanabi_rl.data import layout, site_files, validation
-
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"expected a file of games, got {path}, which does not exist")
-    read = layout.read if _is_safetensors(path) else site_files.read
-    games = read(path, validate)
-    outcomes = validation.replay_outcomes(games)
-    games = dataclasses.replace(games, unfinished=validation.stops_early(games, outcomes))
-    if validate:
-        validation.validate_games(games, source=str(path), outcomes=outcomes)
-    return games
-
-
-def save_games(path: str | Path, games: Games) -> None:
-    """Write the games in the format of the suffix, atomically. Raises ValueError where the format
-    cannot hold them."""
-    from hanabi_rl.data import layout, site_files
-
-    path = Path(path)
-    write = layout.write if _is_safetensors(path) else site_files.write
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, games)
-
-
-def validate_games(games: Games, source: str = "games") -> None:
-    """Check the structure, then replay every game: see `validation.validate_games`."""
-    from hanabi_rl.data import validation
-
-    validation.validate_games(games, source=source)
-
-
-def _is_safetensors(path: Path) -> bool:
-    suffixes = (".safetensors", ".json", ".jsonl")
-    if path.suffix not in suffixes:
-        raise ValueError(f"expected a file ending in {', '.join(suffixes)}, got {path}")
-    return path.suffix == ".safetensors"
+def pad_moves(rules: Rules, moves: Sequence[np.ndarray]) -> np.ndarray:
+    """int32[N, T]: the games' moves, padded with the no-op to `PADDED_TURNS` or to a longer game's
+    length."""
+    longest = max((len(game) for game in moves), default=0)
+    padded = np.full((len(moves), max(PADDED_TURNS, longest)), rules.noop, np.int32)
+    for row, game in zip(padded, moves, strict=True):
+        row[: len(game)] = game
+    return padded

@@ -1,8 +1,5 @@
 """Recorded games played again: legality and scores of many at once (`replay_moves`), one game as
 text (`render_game`).
-
-The formats of hanab.live are in `hanab_live.py`; their four functions are here too, where a reader
-looks for them.
 """
 
 from __future__ import annotations
@@ -18,20 +15,8 @@ import numpy as np
 
 from hanabi_rl.env import rules as core
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanab_live import decode_link, game_from_json, game_to_json, share_link
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.table import COLORS, PLAYER_NAMES, Knowledge, Table, card_name
-
-__all__ = [
-    "Outcomes",
-    "decode_link",
-    "game_from_json",
-    "game_to_json",
-    "render_game",
-    "render_state",
-    "replay_moves",
-    "share_link",
-]
 
 Array = np.ndarray | jax.Array
 SMALL_CHUNK, CHUNK = 64, 1024  # games replayed at once: two compiled shapes serve files of any size

@@ -37,7 +37,8 @@ from hanabi_rl.config import (
     check_saved_config,
     saved_config,
 )
-from hanabi_rl.data.games import Games, load_games
+from hanabi_rl.data.files import load_games
+from hanabi_rl.data.games import Games
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.script import user_errors
 from hanabi_rl.measure.cells import CellCache

@@ -10,14 +10,8 @@ import jax
 import numpy as np
 
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
-from hanabi_rl.play.episodes import (
-    DEFAULT_CHUNK,
-    GameRecords,
-    Purpose,
-    evaluation_decks,
-    group_identical,
-    play_games,
-)
+from hanabi_rl.play.decks import Purpose, evaluation_decks
+from hanabi_rl.play.episodes import DEFAULT_CHUNK, GameRecords, group_identical, play_games
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

@@ -13,7 +13,8 @@ import numpy as np
 from hanabi_rl.measure.intervals import Interval, bootstrap_median, mean_interval
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise, summary_dict
-from hanabi_rl.play.episodes import evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

@@ -16,7 +16,8 @@ from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.learning.trajectories import Trajectory, replay
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
-from hanabi_rl.play.episodes import DEFAULT_CHUNK, evaluation_decks, play_games, step_seats
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games, step_seats
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

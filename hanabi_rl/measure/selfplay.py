@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from hanabi_rl.data.formats.hanab_live import share_link
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanab_live import share_link
 from hanabi_rl.measure.intervals import Interval, mean_interval
-from hanabi_rl.play.episodes import (
-    DEFAULT_CHUNK,
-    GameRecords,
-    Purpose,
-    evaluation_decks,
-    play_games,
-)
+from hanabi_rl.play.decks import Purpose, evaluation_decks
+from hanabi_rl.play.episodes import DEFAULT_CHUNK, GameRecords, play_games
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hanabi_rl.data.formats.hanab_live import exported_length, share_link
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanab_live import exported_length, share_link
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.intervals import Interval
 

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
-from hanabi_rl.data.games import GameDataError, Games, load_games, save_games
-from hanabi_rl.data.layout import pad_moves
+from hanabi_rl.agents.bots.registry import bot_version, make_bot
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.games import GameDataError, Games, pad_moves
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import full_deck
-
-# beside evaluation's purposes 1-3: demo decks are never those a model is selected or reported on
-DECK_STREAM = 4
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 
 def demo_games(
@@ -45,8 +44,6 @@ def demo_games(
 def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
     """Where the cache keeps these games, by bot, its version, players, games, seed and a hash of
     the rules."""
-    from hanabi_rl.agents.bots.registry import bot_version
-
     rules_hash = hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:8]
     name = f"{bot_version(bot)}-{rules.num_players}p-{num_games}-s{seed}-{rules_hash}.safetensors"
     return cache_folder() / "demos" / name
@@ -61,16 +58,7 @@ def cache_folder() -> Path:
 def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
     """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with
     the shorter one."""
-    # Imported here, against the direction of the rooms: a demonstration is an evaluated game.
-    from hanabi_rl.agents.bots.registry import make_bot
-    from hanabi_rl.play.episodes import play_games
-
-    if num_games < 1:
-        raise ValueError(f"expected at least one game, got num_games={num_games}")
-    ordered = np.array(full_deck(rules), np.uint8)
-    decks = np.random.default_rng([DECK_STREAM, seed]).permuted(
-        np.tile(ordered, (num_games, 1)), axis=1
-    )
+    decks = evaluation_decks(rules, num_games, seed, "demos")
     line_up = (make_bot(bot, rules),) * rules.num_players
     records = play_games(line_up, rules, decks)
     moves = [

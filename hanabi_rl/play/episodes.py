@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +15,12 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
-from hanabi_rl.env.table import full_deck
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 DEFAULT_CHUNK = 256
 _GAMES_PER_TABLE = 32  # that one compiled call may play; bounds its memory
-
-# Deck sets live in separate seed spaces: the decks a model was chosen on can never be the ones it
-# is reported on.
-_PURPOSES = {"selection": 1, "report": 2, "kl": 3}
-Purpose = Literal["selection", "report", "kl"]
 
 
 class GameRecords(NamedTuple):
@@ -45,24 +39,6 @@ class GameRecords(NamedTuple):
     score: np.ndarray
     points: np.ndarray
     lives: np.ndarray
-
-
-def evaluation_decks(
-    rules: Rules, num_games: int, seed: int, purpose: Purpose = "report"
-) -> np.ndarray:
-    """Shuffled decks uint8[num_games, deck_size], a function of (purpose, seed) and the deck's
-    index alone.
-
-    A longer set begins with the shorter one. Raises ValueError for an unknown purpose or fewer than
-    one game.
-    """
-    if purpose not in _PURPOSES:
-        raise ValueError(f"expected purpose to be one of {sorted(_PURPOSES)}, got {purpose!r}")
-    if num_games < 1:
-        raise ValueError(f"expected at least one game, got num_games={num_games}")
-    ordered = np.array(full_deck(rules), np.uint8)
-    rng = np.random.default_rng([_PURPOSES[purpose], seed])
-    return rng.permuted(np.tile(ordered, (num_games, 1)), axis=1)
 
 
 def play_games(

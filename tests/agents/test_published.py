@@ -15,7 +15,8 @@ from hanabi_rl.algorithms.hdr_ippo import reference_policy
 from hanabi_rl.cli.agents import PUBLISHED, load_agent
 from hanabi_rl.config import HDRIPPOConfig
 from hanabi_rl.env.game import Rules
-from hanabi_rl.play.episodes import evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 CELL = "ScanLstmCellWithHiddenStateReset_"
 TIMESTEPS, ROWS = 5, 4

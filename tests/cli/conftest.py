@@ -5,7 +5,7 @@ import pytest
 
 from hanabi_rl.agents.loading import save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.data.games import save_games
+from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 

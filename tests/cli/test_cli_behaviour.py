@@ -6,7 +6,7 @@ import pytest
 
 from hanabi_rl.agents.loading import load_policy, policy_hash
 from hanabi_rl.cli import main
-from hanabi_rl.data.games import load_games
+from hanabi_rl.data.files import load_games
 from hanabi_rl.measure.behaviour import behaviour, behaviour_of_games
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hanabi_rl.cli import main
-from hanabi_rl.data.games import load_games, save_games
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanab_live import decode_link
 from hanabi_rl.play.demos import generate
 
 

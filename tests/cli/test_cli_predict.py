@@ -7,7 +7,7 @@ import pytest
 
 from hanabi_rl.agents.loading import load_policy, policy_hash
 from hanabi_rl.cli import main
-from hanabi_rl.data.games import load_games, save_games
+from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.prediction import predict
 

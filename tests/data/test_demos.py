@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hanabi_rl.data.games import validate_games
+from hanabi_rl.data.validation import validate_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play import demos
 

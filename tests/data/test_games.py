@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from hanabi_rl.data.games import (
-    GameDataError,
-    Games,
-    join_games,
-    load_games,
-    save_games,
-    validate_games,
-)
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.games import GameDataError, Games, join_games
 from hanabi_rl.data.statistics import statistics
+from hanabi_rl.data.validation import validate_games
 from hanabi_rl.env.game import Rules
 
 FIELDS = [field.name for field in dataclasses.fields(Games) if field.name != "rules"]

@@ -4,8 +4,8 @@ a time."""
 import numpy as np
 import pytest
 
-from hanabi_rl.data.games import Games, load_games
-from hanabi_rl.data.layout import pad_moves
+from hanabi_rl.data.files import load_games
+from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Move, Table, decode_action, encode_action, full_deck
 from hanabi_rl.measure.behaviour import (

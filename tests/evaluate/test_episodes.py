@@ -14,7 +14,8 @@ from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import Table
-from hanabi_rl.play.episodes import evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 GAMES = 16
 
@@ -222,25 +223,6 @@ def test_new_parameters_and_seatings_do_not_recompile(small_rules, make_policy):
     assert len(one.traces) == traced
 
 
-def test_evaluation_decks_are_whole_decks_apart_for_each_purpose(small_rules):
-    for rules in (Rules(), small_rules):
-        report = evaluation_decks(rules, 40, 0, "report")
-        copies = np.bincount(report[0], minlength=rules.num_cards).reshape(
-            rules.num_colors, rules.num_ranks
-        )
-        np.testing.assert_array_equal(
-            copies, np.tile(rules.num_cards_of_rank, (rules.num_colors, 1))
-        )
-        np.testing.assert_array_equal(np.sort(report, axis=1), np.tile(np.sort(report[0]), (40, 1)))
-        np.testing.assert_array_equal(report[:7], evaluation_decks(rules, 7, 0))
-    everything = [
-        evaluation_decks(Rules(), 1000, seed, purpose)
-        for seed in (0, 1)
-        for purpose in ("report", "selection", "kl")
-    ]
-    assert len(np.unique(np.concatenate(everything), axis=0)) == 6000
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -261,5 +243,3 @@ def test_errors_say_what_was_expected(small_rules, make_policy, arguments, messa
         play_games(
             policies, arguments.get("rules", small_rules), decks, seating=arguments.get("seating")
         )
-    with pytest.raises(ValueError, match="purpose"):
-        evaluation_decks(small_rules, 2, 0, "training")

@@ -5,7 +5,8 @@ import pytest
 
 from hanabi_rl.measure.leaderboard import line_ups, play_leaderboard, seat_names
 from hanabi_rl.papers.ah2ac2 import LEADERBOARD
-from hanabi_rl.play.episodes import evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 TWO_PLAYERS = {"C1", "C2", "1C", "2C"}
 THREE_PLAYERS = {

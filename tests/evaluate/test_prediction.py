@@ -10,7 +10,8 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.measure.intervals import bootstrap_ratio
 from hanabi_rl.measure.prediction import kl_between, kl_on_games, predict, predict_decisions
-from hanabi_rl.play.episodes import evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 GAMES = 16
 

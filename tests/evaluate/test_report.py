@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.play.episodes import evaluation_decks
+from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.show.report import make_report, report_figures, report_table, score_table
 from hanabi_rl.storage.files import to_json
 

@@ -6,11 +6,12 @@ import json
 import numpy as np
 import pytest
 
+from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.replay import decode_link
 from hanabi_rl.measure.crossplay import distinct_seatings, evaluate_lineup, evaluate_pair
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summarise, summary_dict
-from hanabi_rl.play.episodes import GameRecords, evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import GameRecords, play_games
 
 GAMES = 16
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from hanabi_rl.data.games import Games
-from hanabi_rl.data.layout import pad_moves
+from hanabi_rl.data.formats.hanab_live import decode_link
+from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanab_live import decode_link
 from hanabi_rl.env.table import Table, decode_action, full_deck
 from hanabi_rl.measure.prediction import Decisions
 from hanabi_rl.measure.surprise import (

@@ -17,7 +17,8 @@ from hanabi_rl.learners.other_play import renamed_colors
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Rollout, collect, encode
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
-from hanabi_rl.play.episodes import evaluation_decks, play_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 RULES = Rules(
     num_players=3, num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2

@@ -11,7 +11,7 @@ import pytest
 
 from hanabi_rl.algorithms.bc import run_bc
 from hanabi_rl.config import BCConfig, BCTraining, GameConfig
-from hanabi_rl.data.games import save_games
+from hanabi_rl.data.files import save_games
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.tracking import Progress
 

@@ -10,7 +10,7 @@ from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import run_bc, training_games
 from hanabi_rl.config import BCConfig, BCTraining, GameConfig, from_dict
-from hanabi_rl.data.games import load_games, save_games
+from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.runs.session import Stopped
 

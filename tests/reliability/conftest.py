@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from training import Run
 
-from hanabi_rl.data.games import save_games
+from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 
 RULES = Rules(

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from hanabi_rl.data.games import GameDataError, Games, load_games, save_games
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
 
 Tensors = dict[str, np.ndarray]

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from hanabi_rl.agents.loading import load_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.data.games import GameDataError, Games, load_games, save_games
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 

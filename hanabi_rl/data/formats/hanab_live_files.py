@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.data.games import GameDataError, Games
-from hanabi_rl.data.layout import pad_moves
+from hanabi_rl.data.formats.hanab_live import SiteGame, game_from_json, game_to_json
+from hanabi_rl.data.games import GameDataError, Games, pad_moves
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanab_live import SiteGame, game_from_json, game_to_json
 from hanabi_rl.storage.files import write_text
 
 MIN_BRACKETS, CHARACTERS_A_BRACKET = (

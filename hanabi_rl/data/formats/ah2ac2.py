@@ -21,7 +21,6 @@ from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import fsync_path
 
-TURNS = 89  # AH2AC2 pads the games of every file to this length
 DIMENSIONS = {
     "actions": 3,
     "decks": 3,
@@ -89,16 +88,6 @@ def write(path: Path, games: Games) -> None:
     fsync_path(beside)
     beside.replace(path)
     fsync_path(path.parent)
-
-
-def pad_moves(rules: Rules, moves: list[np.ndarray]) -> np.ndarray:
-    """int32[N, T]: the games' moves, no-op padded to the layout's 89 turns or to a longer game's
-    length."""
-    longest = max((len(game) for game in moves), default=0)
-    padded = np.full((len(moves), max(TURNS, longest)), rules.noop, np.int32)
-    for row, game in zip(padded, moves, strict=True):
-        row[: len(game)] = game
-    return padded
 
 
 def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hanabi_rl.data.formats.hanab_live import (
+    decode_link,
+    exported_length,
+    game_from_json,
+    game_to_json,
+    share_link,
+)
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanab_live import exported_length
-from hanabi_rl.env.replay import decode_link, game_from_json, game_to_json, share_link
 from hanabi_rl.env.table import Table, full_deck
 
 KNOWN_MOVES = [17, 10, 5, 0, 6]

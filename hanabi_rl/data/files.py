@@ -1,0 +1,48 @@
+"""Files of games: `load_games` and `save_games` choose the format by the suffix.
+
+`.safetensors` is the AH2AC2 layout (`formats/ah2ac2.py`); `.json` and `.jsonl` hold hanab.live
+games (`formats/hanab_live_files.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from hanabi_rl.data.formats import ah2ac2, hanab_live_files
+from hanabi_rl.data.games import Games
+from hanabi_rl.data.validation import replay_outcomes, stops_early, validate_games
+
+
+def load_games(path: str | Path, validate: bool = True) -> Games:
+    """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live) and validate by full replay.
+
+    `validate=False` skips every check of the content but those the layout needs; `unfinished` is
+    computed all the same. Raises GameDataError; FileNotFoundError where there is no such file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"expected a file of games, got {path}, which does not exist")
+    read = ah2ac2.read if _is_safetensors(path) else hanab_live_files.read
+    games = read(path, validate)
+    outcomes = replay_outcomes(games)
+    games = dataclasses.replace(games, unfinished=stops_early(games, outcomes))
+    if validate:
+        validate_games(games, source=str(path), outcomes=outcomes)
+    return games
+
+
+def save_games(path: str | Path, games: Games) -> None:
+    """Write the games in the format of the suffix, atomically. Raises ValueError where the format
+    cannot hold them."""
+    path = Path(path)
+    write = ah2ac2.write if _is_safetensors(path) else hanab_live_files.write
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, games)
+
+
+def _is_safetensors(path: Path) -> bool:
+    suffixes = (".safetensors", ".json", ".jsonl")
+    if path.suffix not in suffixes:
+        raise ValueError(f"expected a file ending in {', '.join(suffixes)}, got {path}")
+    return path.suffix == ".safetensors"
