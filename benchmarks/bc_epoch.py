@@ -28,11 +28,10 @@ import numpy as np
 import optax
 from plain_hdr_ippo import Cell
 
-from hanabi_rl.config import BCTraining
 from hanabi_rl.data.games import Games
 from hanabi_rl.env import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, game_batch
+from hanabi_rl.learning.cloning import BC, BCTraining, game_batch
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.precision import Precision, factor_dtype
 from hanabi_rl.play.demos import demo_games

@@ -15,8 +15,9 @@ if __name__ == "__main__":
 
 import jax
 
-from hanabi_rl.config import GameConfig, PPOConfig
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 
@@ -28,9 +29,7 @@ def recurrent_ppo(players: int = 2, envs: int = 128, lstm: int = 256) -> PPO:
     network = NetworkConfig(
         embedding=(lstm,), lstm=(lstm,), decoder=(lstm // 2,), critic=(lstm // 2,), dropout=0.0
     )
-    return PPO(
-        PPOConfig(game=GameConfig(num_players=players), num_envs=envs, num_steps=STEPS), network
-    )
+    return PPO(PPOConfig(game=Rules(num_players=players), num_envs=envs, num_steps=STEPS), network)
 
 
 def measure(repeats: int = 3) -> common.Record:

@@ -19,15 +19,16 @@ import numpy as np
 from scipy import stats
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.config import GameConfig, PPOConfig
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
-GAME = GameConfig(
+GAME = Rules(
     num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
 )
 NETWORK = NetworkConfig(embedding=(64,), lstm=(64,), decoder=(64,), critic=(64,), dropout=0.0)
@@ -81,7 +82,7 @@ def measure(seeds: int = 5, updates: int = 400, games: int = 2000) -> common.Rec
         "bfloat16_scores": np.round(mixed, 3).tolist(),
         "difference": round(float(np.mean(mixed) - np.mean(exact)), 3),
         "difference_ci95": [round(float(low), 3), round(float(high), 3)],
-        "share": round(float(max(abs(low), abs(high))) / GAME.rules().max_score, 3),
+        "share": round(float(max(abs(low), abs(high))) / GAME.max_score, 3),
     }
 
 

@@ -24,8 +24,8 @@ if __name__ == "__main__" and "--worker" in sys.argv:  # before JAX counts the c
 
 import jax
 
-from hanabi_rl.config import PPOConfig
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 

@@ -30,8 +30,8 @@ import jax.numpy as jnp
 import plain_hdr_ippo
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.config import GameConfig, HDRIPPOConfig
-from hanabi_rl.learners.hdr_ippo import hdr_ippo, init_from_bc
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, hdr_ippo, init_from_bc
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Rollout, collect
@@ -43,9 +43,9 @@ def learner(
     players: int, envs: int, steps: int, precision: Precision = "auto"
 ) -> tuple[PPO, NetworkPolicy]:
     """The paper's learner, and a randomly initialised policy in the place of the clone."""
-    game = GameConfig(num_players=players)
+    game = Rules(num_players=players)
     config = HDRIPPOConfig(game=game, num_envs=envs, num_steps=steps, precision=precision)
-    network, rules = NetworkConfig(), config.game.rules()
+    network, rules = NetworkConfig(), config.game
     params = init_params(
         Actor(network, rules.num_moves), jax.random.key(1), network, rules.obs_size, rules.num_moves
     )

@@ -10,22 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanabi_rl.config import (
-    BCConfig,
-    BCTraining,
-    BRBCConfig,
-    GameConfig,
-    HDRIPPOConfig,
-    IPPOConfig,
-    PPOConfig,
-    from_dict,
-    load_preset,
-    parse_args,
-    to_dict,
-)
+from hanabi_rl.algorithms.bc import BCConfig
+from hanabi_rl.algorithms.br_bc import BRBCConfig
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.loop import PPORunConfig
 from hanabi_rl.env.rules import Rules
+from hanabi_rl.launch.argv import parse_args
+from hanabi_rl.launch.presets import load_preset
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.folder import write_config
+from hanabi_rl.storage.records import from_dict, to_dict
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 CLASSES: dict[str, Any] = {
@@ -43,9 +40,7 @@ PRESETS = [
 
 widths = st.lists(st.integers(1, 2048), min_size=1, max_size=3).map(tuple)
 rates = st.floats(1e-8, 1.0, allow_nan=False)
-games = st.builds(
-    GameConfig, num_players=st.integers(2, 5), hand_size=st.none() | st.integers(1, 5)
-)
+games = st.builds(Rules, num_players=st.integers(2, 5), hand_size=st.none() | st.integers(1, 5))
 networks = st.builds(
     NetworkConfig, embedding=widths, lstm=widths, decoder=widths, dropout=st.floats(0, 0.99)
 )
@@ -68,7 +63,7 @@ configs = st.one_of(
     networks,
     cloning,
     st.builds(BCConfig, **training, **running),
-    st.builds(PPOConfig, **optimising, **running),
+    st.builds(PPORunConfig, **optimising, **running),
     st.builds(
         BRBCConfig,
         **optimising,
@@ -94,7 +89,7 @@ def test_some_fields_are_enough() -> None:
         HDRIPPOConfig, {"kl_weight": 1, "bc": {"epochs": 3.0}, "game": {"num_players": 3}}
     )
     assert config == HDRIPPOConfig(
-        kl_weight=1.0, bc=BCTraining(epochs=3), game=GameConfig(num_players=3)
+        kl_weight=1.0, bc=BCTraining(epochs=3), game=Rules(num_players=3)
     )
     assert isinstance(config.kl_weight, float) and isinstance(config.bc.epochs, int)
     assert from_dict(PPOConfig, {"total_steps": 1e10}).total_steps == 10**10
@@ -120,7 +115,7 @@ def test_some_fields_are_enough() -> None:
             {"lr_schedule": "cosine"},
             r"^config\.lr_schedule: expected one of 'linear', 'constant', got 'cosine'",
         ),
-        ({"game": 3}, r"^config\.game: expected GameConfig, got 3"),
+        ({"game": 3}, r"^config\.game: expected Rules, got 3"),
         ({"bc": {"data": "games.safetensors"}}, r"^config\.bc\.data: expected tuple, got 'games"),
         ({"bc_policy": 3}, r"^config\.bc_policy: expected str, got 3"),
         ({"run_dir": None, "seed": None}, r"^config\.seed: expected int, got None"),
@@ -152,9 +147,39 @@ def test_values_that_make_no_sense_are_refused(
         cls(**fields)
 
 
-def test_a_game_config_resolves_to_its_rules() -> None:
-    assert GameConfig().rules() == Rules()
-    assert GameConfig(num_players=4, num_colors=3).rules() == Rules(num_players=4, num_colors=3)
+def game_of(*args: str) -> Rules:
+    return parse(*args).game
+
+
+def test_the_standard_hand_and_cards_follow_players_and_ranks() -> None:
+    """Wherever the number is given: by a flag, a preset, or a dictionary."""
+    four = Rules(num_players=4, hand_size=4)
+    assert game_of("--num-players", "4") == game_of("--num-players=4") == four
+    assert from_dict(HDRIPPOConfig, {"game": {"num_players": 4}}).game == four
+    assert game_of("--num-players", "4", "--hand-size", "5").hand_size == 5
+    three_ranks = game_of("--num-ranks", "3")
+    assert (three_ranks.num_cards_of_rank, three_ranks.hand_size) == ((3, 2, 1), 5)
+    own = game_of("--num-cards-of-rank", "2", "1", "--num-ranks", "2", "--hand-size", "2")
+    assert own == Rules(num_ranks=2, num_cards_of_rank=(2, 1), hand_size=2)
+    assert from_dict(Rules, {"num_players": 5}, default=own) == Rules(
+        num_players=5, num_ranks=2, num_cards_of_rank=(2, 1), hand_size=2
+    )
+    assert from_dict(Rules, {"num_players": 4, "hand_size": None}) == four
+
+
+def test_a_game_that_cannot_be_dealt_is_one_clear_error() -> None:
+    with pytest.raises(ValueError, match="num_players must be 2 to 5, got 7"):
+        game_of("--num-players", "7")
+    with pytest.raises(ValueError, match=r"num_cards_of_rank must have 5 entries .*got \(3, 1\)"):
+        game_of("--num-cards-of-rank", "3", "1")
+
+
+def test_a_config_from_before_the_cards_of_each_rank_were_kept() -> None:
+    old = {"num_players": 2, "num_colors": 5, "num_ranks": 3, "hand_size": None}
+    old |= {"max_info_tokens": 4, "max_life_tokens": 1}
+    game = from_dict(HDRIPPOConfig, {"game": old}).game
+    assert game == Rules(num_ranks=3, max_info_tokens=4, max_life_tokens=1)
+    assert game.num_cards_of_rank == (3, 2, 1)
 
 
 def test_the_number_of_updates_is_at_least_one() -> None:
@@ -261,7 +286,7 @@ def test_flags_come_after_the_preset() -> None:
         kl_weight=0.5,
         total_steps=10**10,
         bc=dataclasses.replace(quick.bc, epochs=3, network=network, data=("a.json",)),
-        game=GameConfig(num_players=3),
+        game=Rules(num_players=3),
         seeds=(0, 1, 2),
         tensorboard=False,
     )

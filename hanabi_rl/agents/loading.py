@@ -19,12 +19,12 @@ import jax
 from hanabi_rl.agents.bots.registry import BOTS, bot_version, make_bot
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy, load_published
-from hanabi_rl.config import from_dict
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import committed_folder, read_json, replace_folder, to_json, write_json
+from hanabi_rl.storage.records import from_dict
 
 FORMAT_VERSION = 1
 # of the layout that env/observe.py writes; a network trained on one cannot read another

@@ -12,17 +12,17 @@ import numpy as np
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.config import BCConfig, BCTraining, GameConfig
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, BCState, game_batch
+from hanabi_rl.learning.cloning import BC, BCState, BCTraining, game_batch
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.measure.prediction import Prediction, predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay, summary_dict
 from hanabi_rl.play.demos import demo_games
+from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import Progress, read_metrics
@@ -36,6 +36,11 @@ _NO_SUMS = {
     "accuracy": 0.0,
     "decisions": 0.0,
 }  # over an epoch's minibatches so far, weighted by decisions
+
+
+@dataclasses.dataclass(frozen=True)
+class BCConfig(BCTraining, RunConfig):
+    """train/bc.py"""
 
 
 def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
@@ -68,19 +73,13 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
 def run_bc(config: BCConfig) -> dict[str, Any]:
     """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported
     again, not repeated."""
-    train, validation = training_games(config, config.game.rules(), config.seed)
-    config = dataclasses.replace(config, game=game_config(train.rules))
+    train, validation = training_games(config, config.game, config.seed)
+    config = dataclasses.replace(config, game=train.rules)
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:
         train_bc(config, run_dir, train, validation)
         summary = parallel.on_first_host(lambda: report(config, run_dir, validation))
     print(f"\nResults: {run_dir}")
     return summary
-
-
-def game_config(rules: Rules) -> GameConfig:
-    """The config of a game that data decided."""
-    names = [f.name for f in dataclasses.fields(GameConfig)]
-    return GameConfig(**{name: getattr(rules, name) for name in names})
 
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:

@@ -3,22 +3,26 @@ together."""
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.bc import game_config
-from hanabi_rl.algorithms.clone import clone_rules, clone_title, reference_policy
+from hanabi_rl.algorithms.clone import WithClone, clone_rules, clone_title, reference_policy
+from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.loop import (
+    PPORunConfig,
     Training,
     reported_policy,
     selfplay_metrics,
     train_ppo,
     training_figures,
 )
-from hanabi_rl.config import BRBCConfig, PPOConfig
-from hanabi_rl.learners.br_bc import mixed_lineups
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import Steps
 from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.folder import write_summary
@@ -26,11 +30,63 @@ from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import announce_stage
 from hanabi_rl.show.report import link_lines, score_figures, score_table
 
+Lineup = Literal["independent", "all-or-none"]
+
+
+@dataclasses.dataclass(frozen=True)
+class BRBCConfig(WithClone, IPPOConfig):
+    """train/br_bc.py"""
+
+    anneal_start: Steps = 1_000_000_000
+    """Environment timesteps of pure self-play."""
+    anneal_end: Steps = 6_000_000_000
+    """Environment timesteps after which one seat alone is the learner's in every game."""
+    report_policy: Literal["best", "final"] = "final"
+    """Which policy is reported: the best with the clone (`policy/`), or the last
+    (`policy-latest/`)."""
+    lineup: Lineup = "independent"
+    """Three players and more: whether the clone takes each other seat by itself, or all of them
+    together (AH2AC2)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.anneal_start <= self.anneal_end:
+            raise ValueError(
+                f"anneal_start, anneal_end: expected 0 <= start <= end, got {self.anneal_start}, "
+                f"{self.anneal_end}"
+            )
+
+
+def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:
+    """The factor a, float32 []: 0 up to `start` environment timesteps, then linear to 1 at
+    `end`."""
+    return jnp.clip((timesteps - start) / max(end - start, 1), 0.0, 1.0)
+
+
+def mixed_lineups(
+    players: int, start: int, end: int, lineup: Lineup = "independent"
+) -> DrawEpisode:
+    """Who holds which seat: one random seat is always the learner's, each other one the clone's
+    with probability a.
+
+    Two players: with probability a one random seat is the clone's. With `all-or-none` (as AH2AC2's
+        code) the other
+    seats are all the clone's with probability a, else none is.
+    """
+
+    def draw(key: jax.Array, timesteps: jax.Array) -> Episode:
+        seat_key, clone_key = jax.random.split(key)
+        always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
+        draws = jax.random.uniform(clone_key, (players if lineup == "independent" else 1,))
+        return Episode(learns=always | (draws >= annealing(timesteps, start, end)))
+
+    return draw
+
 
 def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
     """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not
     repeated."""
-    config = dataclasses.replace(config, game=game_config(clone_rules(config)))
+    config = dataclasses.replace(config, game=clone_rules(config))
     with open_run_dir("br_bc", config, config.game.num_players) as run_dir:
         announce_stage(1, 3, clone_title(config))
         bc = reference_policy(config, run_dir)
@@ -39,7 +95,7 @@ def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
             config.game.num_players, config.anneal_start, config.anneal_end, config.lineup
         )
 
-        def evaluate(policy: NetworkPolicy, config: PPOConfig) -> dict[str, float]:
+        def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
             with_bc = evaluate_pair(
                 policy, bc, config.eval_games, config.seed, purpose="selection"
             ).summary

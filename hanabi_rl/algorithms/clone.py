@@ -2,21 +2,32 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
 from hanabi_rl.agents.loading import load_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.bc import BEST_ACCURACY, BEST_SELFPLAY, run_bc
-from hanabi_rl.config import BCConfig, BCTraining, BRBCConfig, HDRIPPOConfig
+from hanabi_rl.algorithms.bc import BEST_ACCURACY, BEST_SELFPLAY, BCConfig, run_bc
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.runs.config import RunConfig
 
 REFERENCE = "bc-policy"  # the clone, kept in the run so that it is complete in itself
 
-CloneConfig = HDRIPPOConfig | BRBCConfig
+
+@dataclasses.dataclass(frozen=True)
+class WithClone(RunConfig):
+    """What an algorithm has that needs a cloned policy."""
+
+    bc_policy: str | None = None
+    """A BC run, policy folder or ah2ac2:FILE. None: train one first."""
+    bc_select: Literal["accuracy", "selfplay"] = "accuracy"
+    """Which of the BC run's two policies: best validation accuracy or best self-play."""
+    bc: BCTraining = dataclasses.field(default_factory=BCTraining)
 
 
-def clone_rules(config: CloneConfig) -> Rules:
+def clone_rules(config: WithClone) -> Rules:
     """The game: that of the clone already in the run, else the given clone's, else that of the
     given games, else the configured one."""
     kept = Path(config.run_dir or "") / REFERENCE
@@ -28,17 +39,17 @@ def clone_rules(config: CloneConfig) -> Rules:
             return load_policy(config.bc_policy).rules
         if config.bc.data:
             return load_games(config.bc.data[0]).rules
-        return config.game.rules()
+        return config.game
 
     return parallel.on_first_host(rules)
 
 
-def clone_title(config: CloneConfig) -> str:
+def clone_title(config: WithClone) -> str:
     """What the stage that provides the clone is called."""
     return "Behavioural cloning" if config.bc_policy is None else f"Clone: {config.bc_policy}"
 
 
-def reference_policy(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
+def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
     """The clone: the one already in the run, else the one given, else one trained now in
     `run_dir`/bc."""
     kept = run_dir / REFERENCE
@@ -63,7 +74,7 @@ def reference_policy(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
     return parallel.on_first_host(keep)
 
 
-def bc_config(config: CloneConfig, run_dir: Path) -> BCConfig:
+def bc_config(config: WithClone, run_dir: Path) -> BCConfig:
     """The config of the clone that a run without --bc-policy trains in `run_dir`."""
     training = {f.name: getattr(config.bc, f.name) for f in dataclasses.fields(BCTraining)}
     shared = {

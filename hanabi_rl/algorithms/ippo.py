@@ -1,18 +1,35 @@
 """The runs without human games: self-play from scratch, with the colours as they are (IPPO) or
 renamed (Other-Play)."""
 
-from typing import Any
+import dataclasses
+from typing import Any, Literal
 
-from hanabi_rl.algorithms.loop import Training, reported_policy, train_ppo, training_figures
-from hanabi_rl.config import IPPOConfig
-from hanabi_rl.learners.other_play import renamed_colors
+from hanabi_rl.algorithms.loop import (
+    PPORunConfig,
+    Training,
+    reported_policy,
+    train_ppo,
+    training_figures,
+)
+from hanabi_rl.algorithms.other_play import renamed_colors
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.nn.networks import FEED_FORWARD, NetworkConfig
 from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import announce_stage
 from hanabi_rl.show.report import link_lines, score_figures, score_table
+
+
+@dataclasses.dataclass(frozen=True)
+class IPPOConfig(PPORunConfig):
+    """train/ippo.py; train/other_play.py"""
+
+    lr_schedule: Literal["linear", "constant"] = "constant"
+    """linear: falls to 0 over the run, constant within an update."""
+    entropy_coef: float = 0.01
+    network: NetworkConfig = FEED_FORWARD
 
 
 def run_ippo(config: IPPOConfig) -> dict[str, Any]:
@@ -24,7 +41,7 @@ def run_ippo(config: IPPOConfig) -> dict[str, Any]:
 def run_other_play(config: IPPOConfig) -> dict[str, Any]:
     """`run_ippo` with partners for whom the colours have other names; evaluated with the colours as
     they are."""
-    learner = PPO(config, config.network, draw_episode=renamed_colors(config.game.rules()))
+    learner = PPO(config, config.network, draw_episode=renamed_colors(config.game))
     return _run(config, Training("other_play", "Other-Play", learner))
 
 

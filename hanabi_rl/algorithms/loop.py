@@ -7,23 +7,44 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.config import PPOConfig
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig, check_positive
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.session import Session, open_session
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.plots import plot_ppo
 
 
-def selfplay_metrics(policy: NetworkPolicy, config: PPOConfig) -> dict[str, float]:
+@dataclasses.dataclass(frozen=True)
+class PPORunConfig(PPOConfig, RunConfig):
+    """What a run of the PPO core has."""
+
+    eval_every: int = 100
+    """Updates between greedy self-play evaluations."""
+    eval_games: int = 512
+    save_every: int = 100
+    """Updates between checkpoints."""
+    log_every: int = 1
+    """Updates between metric lines."""
+    report_policy: Literal["best", "final"] = "best"
+    """Which policy is reported: the best of the evaluations (`policy/`), or the last
+    (`policy-latest/`)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "eval_every", "eval_games", "save_every", "log_every")
+
+
+def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
     """Greedy self-play on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
     return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
@@ -39,7 +60,7 @@ class Training:
     init: Callable[..., tuple[LearnerState, ActorState]] = PPO.init
     """(learner, key, reference) -> the state that training starts from."""
     reference: NetworkPolicy | None = None
-    evaluate: Callable[[NetworkPolicy, PPOConfig], dict[str, float]] = selfplay_metrics
+    evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
     """Measures a policy during training."""
     selected_by: str = "selfplay_mean"
     """The metric of `evaluate` whose best policy is kept in `policy/`."""
@@ -47,7 +68,7 @@ class Training:
     """A metric on the progress bar beside the score."""
 
 
-def train_ppo(config: PPOConfig, run_dir: Path, training: Training) -> float:
+def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
     """The training loop. Returns the seconds it took, earlier sessions of a resumed run
     included."""
     ppo, reference = training.ppo, training.reference
@@ -103,7 +124,7 @@ class _Trainer:
     def __init__(
         self,
         session: Session,
-        config: PPOConfig,
+        config: PPORunConfig,
         training: Training,
         learner: LearnerState,
         actors: ActorState,
@@ -186,7 +207,7 @@ class _Trainer:
         self.session.stop_if_asked()
 
 
-def reported_policy(config: PPOConfig, run_dir: Path) -> NetworkPolicy:
+def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:
     """The policy of a finished run that `report_policy` names."""
     policy = load_policy(
         run_dir / ("policy" if config.report_policy == "best" else "policy-latest")
@@ -195,7 +216,7 @@ def reported_policy(config: PPOConfig, run_dir: Path) -> NetworkPolicy:
     return policy
 
 
-def training_figures(config: PPOConfig, wall_s: float) -> dict[str, Any]:
+def training_figures(config: PPORunConfig, wall_s: float) -> dict[str, Any]:
     """The keys of `summary.json` that the training loop knows."""
     return {
         "num_players": config.game.num_players,

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hanabi_rl.algorithms.bc import pooled_validation, run_bc
-from hanabi_rl.algorithms.br_bc import run_br_bc
-from hanabi_rl.algorithms.hdr_ippo import run_hdr_ippo
-from hanabi_rl.algorithms.ippo import run_ippo, run_other_play
-from hanabi_rl.config import BCConfig, BRBCConfig, HDRIPPOConfig, IPPOConfig, RunConfig
+from hanabi_rl.algorithms.bc import BCConfig, pooled_validation, run_bc
+from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
+from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo, run_other_play
+from hanabi_rl.runs.config import RunConfig
 
 
 class Learner(NamedTuple):

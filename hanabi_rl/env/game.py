@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import numbers
 from functools import cached_property
+from typing import Any
 
 RULES_VERSION = 1
 """Changes whenever the same deck and actions could score otherwise: caches of games are keyed by
@@ -33,14 +34,11 @@ class Rules:
 
     def __post_init__(self) -> None:
         if self.hand_size is None:
-            object.__setattr__(self, "hand_size", 5 if self.num_players < 4 else 4)
+            object.__setattr__(self, "hand_size", _standard_hand_size(self.num_players))
         self._check_ranges()
         copies = self.num_cards_of_rank
         if copies is None:
-            last = self.num_ranks - 1
-            copies = tuple(
-                3 if rank == 0 else 1 if rank == last else 2 for rank in range(self.num_ranks)
-            )
+            copies = _standard_copies(self.num_ranks)
         object.__setattr__(self, "num_cards_of_rank", tuple(int(n) for n in copies))
         self._check()
 
@@ -79,6 +77,20 @@ class Rules:
                 f"the deck must have {self.num_players * self.hand_size} to 255 cards "
                 f"({self.num_players} hands of {self.hand_size} at least), got {self.deck_size}"
             )
+
+    def replace(self, **changes: Any) -> Rules:
+        """This game with some fields changed.
+
+        A hand size and copies of the ranks that are the standard ones stay so: they follow the
+        number of players and of ranks. None stands for the standard ones. Raises ValueError as
+        `Rules` does.
+        """
+        fields = dataclasses.asdict(self)
+        if self.hand_size == _standard_hand_size(self.num_players):
+            fields["hand_size"] = None
+        if self.num_cards_of_rank == _standard_copies(self.num_ranks):
+            fields["num_cards_of_rank"] = None
+        return Rules(**(fields | changes))
 
     @cached_property
     def deck_size(self) -> int:
@@ -175,3 +187,12 @@ class Rules:
             )
             for plane in range(max(self.num_cards_of_rank))
         )
+
+
+def _standard_hand_size(num_players: int) -> int:
+    return 5 if num_players < 4 else 4
+
+
+def _standard_copies(num_ranks: int) -> tuple[int, ...]:
+    last = num_ranks - 1
+    return tuple(3 if rank == 0 else 1 if rank == last else 2 for rank in range(num_ranks))

@@ -9,8 +9,11 @@ from typing import Any, Literal, NamedTuple
 
 import tyro
 
+from hanabi_rl.algorithms.loop import PPORunConfig
 from hanabi_rl.algorithms.registry import LEARNERS
-from hanabi_rl.config import PPOConfig, RunConfig, flag_value, from_dict, parse_args
+from hanabi_rl.launch.argv import flag_value, parse_args
+from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested
 
 PAPER_KL_WEIGHTS = (0.0, 0.01, 0.08, 0.13, 0.2, 0.3, 0.5, 0.7)
@@ -79,7 +82,7 @@ def parse_sweep(
         raise ValueError(
             "--multi-host: expected a single run, got a sweep; start its runs one by one"
         )
-    if isinstance(base, PPOConfig):
+    if isinstance(base, PPORunConfig):
         base = dataclasses.replace(base, report_policy="final")
     sweep = dataclasses.replace(
         sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.learner}-{Path(sweep.preset).stem}"

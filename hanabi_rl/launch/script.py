@@ -11,8 +11,8 @@ from pathlib import Path
 import jax
 
 from hanabi_rl.algorithms.registry import LEARNERS
-from hanabi_rl.config import flag_value, parse_args
 from hanabi_rl.data.files import load_games
+from hanabi_rl.launch.argv import flag_value, parse_args
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.runs.hosts import connected
 from hanabi_rl.runs.session import per_seed

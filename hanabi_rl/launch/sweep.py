@@ -22,28 +22,21 @@ import numpy as np
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.algorithms.bc import game_config, training_games
-from hanabi_rl.algorithms.clone import REFERENCE, bc_config, clone_rules
+from hanabi_rl.algorithms.bc import BCConfig, training_games
+from hanabi_rl.algorithms.br_bc import BRBCConfig
+from hanabi_rl.algorithms.clone import REFERENCE, WithClone, bc_config, clone_rules
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.loop import reported_policy
 from hanabi_rl.algorithms.registry import LEARNERS
-from hanabi_rl.config import (
-    MAY_DIFFER_ON_RESUME,
-    BCConfig,
-    BRBCConfig,
-    GameConfig,
-    HDRIPPOConfig,
-    RunConfig,
-    WithClone,
-    check_saved_config,
-    saved_config,
-)
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games
+from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.script import user_errors
 from hanabi_rl.measure.cells import CellCache
 from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.measure.prediction import predict
+from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, saved_config
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
@@ -149,7 +142,7 @@ def held_out_games(config: HDRIPPOConfig) -> Games | None:
     if not (run / "config.json").exists():
         return None
     clone = saved_config(BCConfig, run, algo="bc")
-    return training_games(clone, clone.game.rules(), clone.seed)[1]
+    return training_games(clone, clone.game, clone.seed)[1]
 
 
 def run_once(learner: str, config: RunConfig) -> dict[str, Any]:
@@ -171,14 +164,14 @@ def run_once(learner: str, config: RunConfig) -> dict[str, Any]:
     return read_json(folder / "summary.json")
 
 
-def _game(config: RunConfig) -> GameConfig:
+def _game(config: RunConfig) -> Rules:
     """The game of every run, as a run's own config.json has it."""
     if isinstance(config, WithClone):
         assert isinstance(config, HDRIPPOConfig | BRBCConfig), "the learners that have a clone"
-        return game_config(clone_rules(config))
+        return clone_rules(config)
     if isinstance(config, BCConfig) and config.data:
-        return game_config(load_games(config.data[0]).rules)
-    return config.game if not isinstance(config, BCConfig) else game_config(config.game.rules())
+        return load_games(config.data[0]).rules
+    return config.game
 
 
 def _run_at_once(sweep: SweepConfig, configs: list[RunConfig]) -> list[dict[str, Any]]:

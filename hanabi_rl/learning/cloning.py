@@ -12,16 +12,16 @@ import numpy as np
 import optax
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.config import BCTraining
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.learning import losses, parallel
+from hanabi_rl.learning.config import check_positive
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.learning.trajectories import Trajectory, colour_permutations, replay
-from hanabi_rl.nn.networks import Actor, init_params, initial_carry
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params, initial_carry
 from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
@@ -29,6 +29,40 @@ PyTree = Any
 CPU_MICROBATCHES = range(16, 7, -1)
 """Games whose activations are held at once on a CPU: the first of these that divides the minibatch,
 or all of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BCTraining:
+    """Behavioural cloning (AH2AC2 A.3); the defaults are the 1,000-game two-player baseline of
+    Table 14."""
+
+    data: tuple[str, ...] = ()
+    """Game files to clone (.safetensors, hanab.live .json/.jsonl). None: games of our own
+    convention bot."""
+    val: tuple[str, ...] = ()
+    """Game files for validation. None: a tenth of the games, split by deck."""
+    demo_games: int = 1000
+    """How many bot games to clone when no data is given."""
+    network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
+    batch_size: int = 32
+    """Games in a minibatch (each gives one trajectory per player)."""
+    epochs: int = 70
+    lr: float = 5e-3
+    final_lr: float = 1e-4
+    """The rate falls linearly from lr to final_lr, which it keeps for the last 10% of training."""
+    weight_decay: float = 1e-4
+    """AdamW's decay as in AH2AC2's code; 0 is Adam, as in the paper."""
+    permute_colors: bool = True
+    """One uniform colour permutation per game and epoch."""
+    selfplay_games: int = 5000
+    """Greedy self-play games behind each model selection."""
+    selfplay_every: int = 1
+    """Epochs between self-play evaluations (the last epoch is always evaluated)."""
+
+    def __post_init__(self) -> None:
+        check_positive(
+            self, "demo_games", "batch_size", "epochs", "selfplay_games", "selfplay_every"
+        )
 
 
 class BCState(flax.struct.PyTreeNode):

@@ -22,11 +22,11 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.config import PPOConfig
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import current_player
 from hanabi_rl.env.streams import random_words
 from hanabi_rl.learning import losses, parallel
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.returns import gae
 from hanabi_rl.learning.rollout import (

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from hanabi_rl.agents.loading import checkpoint_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
-from hanabi_rl.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, to_dict
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
+from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config
 from hanabi_rl.runs.folder import GracefulStop, create_run, locked, read_config, write_config
 from hanabi_rl.runs.tracking import Tracker
 from hanabi_rl.storage.checkpoint import Checkpointer, Restored
 from hanabi_rl.storage.files import finish_replacements
+from hanabi_rl.storage.records import to_dict
 
 C = TypeVar("C", bound=RunConfig)
 

@@ -11,9 +11,8 @@ from safetensors.numpy import save_file
 from hanabi_rl.agents.loading import load_policy, policy_hash, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy
-from hanabi_rl.algorithms.hdr_ippo import reference_policy
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, reference_policy
 from hanabi_rl.cli.agents import PUBLISHED, load_agent
-from hanabi_rl.config import HDRIPPOConfig
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games

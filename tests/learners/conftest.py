@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.config import GameConfig, PPOConfig
-from hanabi_rl.learners.hdr_ippo import hdr_objective, init_from_bc
+from hanabi_rl.algorithms.hdr_ippo import hdr_objective, init_from_bc
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState, game_metrics
 from hanabi_rl.learning.rollout import ActorState, collect
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage.checkpoint import Checkpointer
 
-GAME = GameConfig(
+GAME = Rules(
     num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
 )
 # Dropout must do nothing in RL; where it did, the ratio test would fail.
@@ -52,7 +53,7 @@ def make_ppo(**changes: Any) -> PPO:
 
 def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
     """A random policy; a large `scale` makes its actions, and what it remembers, matter."""
-    rules = GAME.rules()
+    rules = GAME
     params = init_params(
         Actor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves
     )

@@ -9,10 +9,10 @@ import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.renamed import Renamed
-from hanabi_rl.config import PPOConfig
-from hanabi_rl.learners.br_bc import mixed_lineups
-from hanabi_rl.learners.other_play import renamed_colors
+from hanabi_rl.algorithms.br_bc import mixed_lineups
+from hanabi_rl.algorithms.other_play import renamed_colors
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import DrawEpisode, self_play
 from hanabi_rl.measure.crossplay import evaluate_pair

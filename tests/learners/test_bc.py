@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.config import BCTraining
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, deal, legal_actions, step
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, BCState, GameBatch, game_batch
+from hanabi_rl.learning.cloning import BC, BCState, BCTraining, GameBatch, game_batch
 from hanabi_rl.learning.loader import Batch, BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig, initial_carry
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.config import GameConfig
-from hanabi_rl.learners.br_bc import annealing, mixed_lineups
+from hanabi_rl.algorithms.br_bc import annealing, mixed_lineups
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.ppo import PPO, Experience
 from hanabi_rl.learning.rollout import Episode, Rollout, collect, encode
 from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
@@ -221,7 +221,7 @@ def test_weights_count_the_learners_seats_alone(small_ppo: Any) -> None:
     held = np.stack([learns[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
     advantage = np.stack([numbers[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
     for average, counted in (("timesteps", held), ("decisions", held & decision)):
-        ppo: PPO = small_ppo(loss_average=average, game=GameConfig())
+        ppo: PPO = small_ppo(loss_average=average, game=Rules())
         batch = jax.tree.map(
             lambda x: x[0],
             jax.vmap(lambda e, p=ppo: p.batch(e, decision, env, seat), axis_name="devices")(

@@ -8,8 +8,8 @@ import jax.monitoring
 import numpy as np
 import pytest
 
-from hanabi_rl.config import PPOConfig
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from hanabi_rl.algorithms.bc import run_bc
-from hanabi_rl.config import BCConfig, BCTraining, GameConfig
+from hanabi_rl.algorithms.bc import BCConfig, run_bc
 from hanabi_rl.data.files import save_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.tracking import Progress
 
-GAME = GameConfig(
+GAME = Rules(
     num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
 )
 NETWORK = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)
@@ -26,7 +27,7 @@ def training(taught_games: Any, tmp_path_factory: pytest.TempPathFactory) -> BCT
     """Three epochs over 40 games of the small game, in 5 minibatches of 8."""
     folder = tmp_path_factory.mktemp("games")
     for name, number, seed in (("train", 40, 0), ("val", 16, 1)):
-        save_games(folder / f"{name}.safetensors", taught_games(GAME.rules(), number, seed))
+        save_games(folder / f"{name}.safetensors", taught_games(GAME, number, seed))
     return BCTraining(
         data=(str(folder / "train.safetensors"),),
         val=(str(folder / "val.safetensors"),),

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.loading import load_policy, policy_hash
-from hanabi_rl.algorithms.br_bc import run_br_bc
-from hanabi_rl.algorithms.ippo import run_ippo, run_other_play
-from hanabi_rl.config import BCTraining, BRBCConfig, GameConfig, IPPOConfig
+from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
+from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo, run_other_play
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.session import Stopped
@@ -28,7 +29,7 @@ FIELDS = {
     "save_every": 2,
     "report_games": 1000,
     "tensorboard": False,
-    "game": GameConfig(
+    "game": Rules(
         num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
     ),
     "network": NetworkConfig(

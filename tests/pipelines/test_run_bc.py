@@ -8,11 +8,12 @@ import pytest
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.bc import run_bc, training_games
-from hanabi_rl.config import BCConfig, BCTraining, GameConfig, from_dict
+from hanabi_rl.algorithms.bc import BCConfig, run_bc, training_games
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
+from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.records import from_dict
 
 MINIBATCHES = 15  # of 3 epochs
 
@@ -31,7 +32,7 @@ def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any, run_files: set
         "format_version": 1,
     }
     config = from_dict(BCConfig, json.loads((folder / "config.json").read_text())["config"])
-    game = GameConfig(
+    game = Rules(
         num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
     )
     assert config == bc_config(run_dir=str(folder), tensorboard=True, game=game)  # the data's game

@@ -10,10 +10,14 @@ import jax
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import load_policy, policy_hash
-from hanabi_rl.algorithms.hdr_ippo import run_hdr_ippo
-from hanabi_rl.config import BCTraining, HDRIPPOConfig, from_dict
+from hanabi_rl.agents.loading import load_policy, policy_hash, save_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.records import from_dict
 
 ENVS, STEPS, UPDATES = 16, 12, 5
 CONTRACT = {
@@ -162,3 +166,23 @@ def test_only_a_network_can_be_the_clone(config: Any, tmp_path: Path) -> None:
         ValueError, match="--bc-policy: expected a cloned network policy, got .* from bot:random"
     ):
         run_hdr_ippo(config(run_dir=str(tmp_path / "run"), bc_policy="bot:random"))
+
+
+def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
+    config: Any, tmp_path: Path
+) -> None:
+    rules = Rules(
+        num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2, num_cards_of_rank=(2, 1, 2)
+    )
+    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,), dropout=0.0)
+    actor = Actor(network, rules.num_moves)
+    params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
+    clone = NetworkPolicy(params=params, rules=rules, network=network)
+    save_policy(tmp_path / "clone", clone, algorithm="bc", step=0, score=None)
+    folder = tmp_path / "run"
+    given = {"bc_policy": str(tmp_path / "clone"), "run_dir": str(folder)}
+    run_hdr_ippo(config(**given, total_steps=ENVS * STEPS, eval_games=8, report_games=8))
+    assert load_policy(folder / "policy-latest").rules == rules
+    stored = json.loads((folder / "config.json").read_text())["config"]
+    assert stored["game"]["num_cards_of_rank"] == [2, 1, 2]
+    assert from_dict(HDRIPPOConfig, stored).game == rules

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from hanabi_rl.algorithms.bc import BCConfig
 from hanabi_rl.algorithms.registry import LEARNERS
-from hanabi_rl.config import BCConfig
 from hanabi_rl.launch import script
 from hanabi_rl.runs.session import Stopped, open_run_dir, per_seed
 

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hanabi_rl.algorithms.bc import BCConfig
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
+from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import LEARNERS
-from hanabi_rl.config import BCConfig, BCTraining, HDRIPPOConfig, IPPOConfig
 from hanabi_rl.launch import sweep as sweeping
 from hanabi_rl.launch.grid import PAPER_KL_WEIGHTS, SweepConfig, parse_sweep
 from hanabi_rl.launch.sweep import run_sweep
+from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.show.ablation import WeightResult, ablation_tables

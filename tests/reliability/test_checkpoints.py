@@ -20,9 +20,8 @@ import jax.numpy as jnp
 import pytest
 from states import make_state, raw
 
-from hanabi_rl.config import BCTraining
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learning.cloning import BC
+from hanabi_rl.learning.cloning import BC, BCTraining
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.trees import IncompatibleError
@@ -155,7 +154,7 @@ sys.path.insert(0, {helpers!r})
 import jax.numpy as jnp, numpy as np
 from states import make_state
 from hanabi_rl.storage.checkpoint import Checkpointer
-from hanabi_rl.config import BCTraining
+from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BC
 from hanabi_rl.nn.networks import NetworkConfig

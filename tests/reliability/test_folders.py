@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from training import Run, wait_for
 
-from hanabi_rl.config import BCConfig, from_dict
+from hanabi_rl.algorithms.bc import BCConfig
 from hanabi_rl.runs.folder import create_run, locked, read_config
 from hanabi_rl.runs.session import open_run_dir
+from hanabi_rl.storage.records import from_dict
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -116,7 +117,8 @@ def test_a_config_that_is_given_in_python_is_checked_too(finished: Run) -> None:
 
 READ_ONLY = """
 from pathlib import Path
-from hanabi_rl.config import BCConfig, from_dict
+from hanabi_rl.algorithms.bc import BCConfig
+from hanabi_rl.storage.records import from_dict
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.folder import read_config
 import dataclasses

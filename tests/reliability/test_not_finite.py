@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.algorithms.bc import run_bc
-from hanabi_rl.algorithms.ippo import run_ippo
-from hanabi_rl.config import BCConfig, GameConfig, IPPOConfig
+from hanabi_rl.algorithms.bc import BCConfig, run_bc
+from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import finite, losses
 from hanabi_rl.learning.cloning import BC
 from hanabi_rl.learning.finite import NotFiniteError
@@ -22,7 +22,7 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 
-GAME = GameConfig(
+GAME = Rules(
     num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
 )
 # As in presets/, so that evaluations are compiled once for all tests.

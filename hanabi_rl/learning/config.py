@@ -1,0 +1,86 @@
+"""What the learners can be told; frozen dataclasses, whose fields are flags of the command line."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.nn.precision import Precision
+
+_SCIENTIFIC_INT = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="INT",
+    instance_from_str=lambda args: int(float(args[0])),
+    is_instance=lambda instance: isinstance(instance, int),
+    str_from_instance=lambda instance: [str(instance)],
+)
+Steps = Annotated[int, _SCIENTIFIC_INT]  # accepts 1e10
+
+
+def check_positive(config: Any, *names: str) -> None:
+    """Raises ValueError where one of these fields is less than 1."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")
+
+
+def check_divides(what: str, value: int, by: str, divisor: int) -> None:
+    """Raises ValueError where `divisor` does not divide `value`."""
+    if value % divisor:
+        raise ValueError(f"{what}={value} must be divisible by {by}={divisor}")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """What every training decides."""
+
+    game: Annotated[Rules, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Rules)
+    precision: Precision = "auto"
+    """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies
+    it faster."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig(TrainingConfig):
+    """The PPO core; the defaults are AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
+
+    num_envs: int = 1024
+    num_steps: int = 128
+    """Environment timesteps of each environment in one update."""
+    total_steps: Steps = 10_000_000_000
+    """Environment timesteps in all."""
+    lr: float = 5e-4
+    lr_schedule: Literal["linear", "constant"] = "linear"
+    """linear: falls to 0 over the run, constant within an update."""
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_eps: float = 0.2
+    value_coef: float = 0.5
+    entropy_coef: float = 1e-3
+    max_grad_norm: float = 0.5
+    epochs: int = 4
+    num_minibatches: int = 4
+    num_blocks: int = 8
+    """Actors are shuffled within this many fixed blocks of environments; the number of devices must
+    divide it."""
+    loss_average: Literal["timesteps", "decisions"] = "timesteps"
+    """timesteps: every term is averaged over all seat-timesteps (AH2AC2); decisions: actor terms
+    over decisions only."""
+    critic_warmup_updates: int = 0
+    """First train the critic alone for this many updates."""
+
+    def __post_init__(self) -> None:
+        check_positive(
+            self, "num_envs", "num_steps", "total_steps", "epochs", "num_minibatches", "num_blocks"
+        )
+        check_divides("num_envs", self.num_envs, "num_blocks", self.num_blocks)
+        actors = self.num_envs // self.num_blocks * self.game.num_players
+        check_divides(
+            "num_envs / num_blocks * num_players", actors, "num_minibatches", self.num_minibatches
+        )
+
+    @property
+    def num_updates(self) -> int:
+        """Updates in the whole run (at least one)."""
+        return max(1, self.total_steps // (self.num_envs * self.num_steps))

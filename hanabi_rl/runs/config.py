@@ -1,0 +1,64 @@
+"""What every run can be told, and the config that a run's folder keeps."""
+
+import dataclasses
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hanabi_rl.learning.config import TrainingConfig
+from hanabi_rl.runs.folder import check_resumable, read_config
+from hanabi_rl.storage.records import from_dict, to_dict
+
+T = TypeVar("T")
+
+MAY_DIFFER_ON_RESUME = (
+    "resume",
+    "run_dir",
+    "multi_host",
+    "total_steps",
+    "tensorboard",
+    "wandb",
+    "log_every",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig(TrainingConfig):
+    """What every training script has."""
+
+    preset: str | None = None
+    """configs/<algo>/<NAME>.toml or a file; read before the other flags."""
+    seed: int = 0
+    seeds: tuple[int, ...] = ()
+    """Run once per seed, one after another, and print a table over them (instead of --seed)."""
+    run_dir: str | None = None
+    """Where the run is written; default runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>."""
+    resume: bool = False
+    """Continue the run in --run-dir from its newest good checkpoint."""
+    multi_host: bool = False
+    """This process is one of several hosts' that train together (docs/scaling.md)."""
+    tensorboard: bool = True
+    wandb: bool = False
+    """Also log to Weights & Biases (pip install 'hanabi-rl[wandb]')."""
+    report_games: int = 5000
+    """Greedy games, on decks never used for selection, behind each reported score."""
+
+
+def saved_config(cls: type[T], run_dir: Path, *, algo: str) -> T:
+    """The config of the run in `run_dir`; a field that it does not know yet has its default.
+
+    Raises ValueError as `read_config` and `from_dict` do.
+    """
+    return from_dict(cls, read_config(run_dir, algo=algo), where=str(run_dir / "config.json"))
+
+
+def check_saved_config(
+    config: Any, run_dir: Path, *, algo: str, may_differ: Collection[str]
+) -> None:
+    """Raises ValueError where `config` is not that of the run in `run_dir`, but for the fields that
+    may differ."""
+    check_resumable(
+        to_dict(saved_config(type(config), run_dir, algo=algo)),
+        to_dict(config),
+        may_differ=may_differ,
+    )
