@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.registry import make_bot
+from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.matrix import Agent, Setting, play_matrix
@@ -51,11 +52,20 @@ class CarelessBot:
         """See `Policy.init_carry`."""
         return self.bot.init_carry(batch)
 
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        return digest({"wrapper": "careless", "of": self.bot.identity()}, self.share)
+
     def step(
-        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self,
+        carry: Any,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
     ) -> tuple[Any, jax.Array]:
         """See `Policy.step`."""
-        carry, logits = self.bot.step(carry, obs, legal, reset)
+        carry, logits = self.bot.step(carry, obs, legal, reset, key)
         factors = np.random.default_rng(0).uniform(size=self.rules.obs_size).astype(np.float32)
         careless = (obs @ factors) % 1 < self.share
         return carry, jnp.where(careless[:, None] & legal, 0.0, logits)
@@ -67,7 +77,9 @@ def bot_agents(count: int = 10) -> tuple[Agent, ...]:
     for index in range(count):
         name = ("convention", "random")[index % 2]
         policy = CarelessBot(make_bot(name, Rules()), jnp.float32(0.002 * index))
-        agents.append(Agent(label=f"{name}-{index}", group=name, policy=policy, hash=f"{index}"))
+        agents.append(
+            Agent(label=f"{name}-{index}", group=name, policy=policy, hash=policy.identity())
+        )
     return tuple(agents)
 
 
@@ -98,11 +110,11 @@ def timed(name: str, play: Callable[[], Any], repeats: int) -> common.Record:
 def measure(games: int = 1000, lives: int = 32, repeats: int = 3) -> common.Record:
     """Times both; returns the JSON record."""
     rules = Rules(max_life_tokens=lives)
-    policy, decks, key = lstm_policy(rules), evaluation_decks(rules, games, 0), jax.random.key(0)
+    policy, decks = lstm_policy(rules), evaluation_decks(rules, games, 0)
     turns: list[float] = []
     record = timed(
         f"lstm_{games}_games",
-        lambda: turns.append(play_games((policy, policy), rules, decks, key).length.mean()),
+        lambda: turns.append(play_games((policy, policy), rules, decks, sample=True).length.mean()),
         repeats,
     )
     record |= {

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.loading import load_policy as load_policy
-    from hanabi_rl.agents.loading import policy_hash as policy_hash
     from hanabi_rl.agents.loading import save_policy as save_policy
     from hanabi_rl.agents.policy import NetworkPolicy as NetworkPolicy
     from hanabi_rl.agents.policy import Policy as Policy
@@ -38,7 +37,6 @@ _HOME = {
     "load_policy": "agents.loading",
     "make_jaxmarl": "env.jaxmarl",
     "play_games": "play.episodes",
-    "policy_hash": "agents.loading",
     "save_games": "data.files",
     "save_policy": "agents.loading",
 }

@@ -7,7 +7,6 @@ A policy folder holds `policy.json` (what it plays and where it comes from), `pa
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -16,10 +15,11 @@ from typing import Any
 
 import jax
 
-from hanabi_rl.agents.bots.registry import BOTS, bot_version, make_bot
-from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo
-from hanabi_rl.agents.published import PREFIXES, OBLPolicy, load_published
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.agents.bots.registry import make_bot
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, played
+from hanabi_rl.agents.published import PREFIXES, load_published
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
@@ -27,8 +27,6 @@ from hanabi_rl.storage.files import committed_folder, read_json, replace_folder,
 from hanabi_rl.storage.records import from_dict
 
 FORMAT_VERSION = 1
-# of the layout that env/observe.py writes; a network trained on one cannot read another
-OBSERVATION_VERSION = 1
 
 
 def save_policy(
@@ -73,9 +71,7 @@ def describe(policy: NetworkPolicy) -> dict[str, Any]:
     return to_json(
         {
             "format_version": FORMAT_VERSION,
-            "game": {"name": "hanabi", **dataclasses.asdict(policy.rules)},
-            "observation_version": OBSERVATION_VERSION,
-            "network": {"kind": policy.network.kind, **dataclasses.asdict(policy.network)},
+            **played(policy),
             **dataclasses.asdict(policy.info),
         }
     )
@@ -235,39 +231,3 @@ def _params_template(rules: Rules, network: NetworkConfig) -> trees.PyTree:
     return jax.eval_shape(
         lambda: init_params(module, jax.random.key(0), network, rules.obs_size, rules.num_moves)
     )
-
-
-def policy_hash(policy: Policy) -> str:
-    """What identifies a policy in reports and caches: a SHA-256.
-
-    For a trained policy it is over the canonical JSON of `policy.json` and, sorted by path, each
-    parameter's path, dtype, shape and bytes; a published policy of another layout has its name in
-    the place of `policy.json`; for a bot, over its name and version.
-
-    Raises:
-        ValueError: for a policy that is none of these.
-    """
-    if isinstance(policy, NetworkPolicy):
-        return _hash_params(describe(policy), policy.params)
-    if isinstance(policy, OBLPolicy):
-        return _hash_params(
-            to_json({"layout": policy.layout, "game": dataclasses.asdict(policy.rules)}),
-            policy.params,
-        )
-    for name, bot in BOTS.items():
-        if type(policy) is bot.make:
-            return hashlib.sha256(bot_version(name).encode()).hexdigest()
-    raise ValueError(
-        f"expected a trained policy or a bot, got a {type(policy).__name__}, which has no hash"
-    )
-
-
-def _hash_params(description: Any, params: trees.PyTree) -> str:
-    arrays, manifest = trees.to_host(params)
-    digest = hashlib.sha256(trees.canonical_json(description))
-    for path in sorted(arrays):
-        digest.update(
-            trees.canonical_json([path, manifest[path]["dtype"], manifest[path]["shape"]])
-        )
-        digest.update(arrays[path].tobytes())
-    return digest.hexdigest()

@@ -13,7 +13,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.agents.identity import digest
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
 
@@ -36,8 +38,19 @@ class Policy(Protocol):
     def init_carry(self, batch: int) -> PyTree:
         """The memory before the first timestep of a game; every leaf is `[batch, ...]`."""
 
+    def identity(self) -> str:
+        """A SHA-256 that two policies share only if they play alike: of a trained policy over its
+        game, observation version, network and parameters; of a bot over its name, version and
+        parameters; of a wrapper over its own name and parameters and the identity of what it wraps.
+        Never over where it came from."""
+
     def step(
-        self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """Reads one observation and answers with logits.
 
@@ -47,6 +60,12 @@ class Policy(Protocol):
             legal: bool `[B, A]`; on an idle timestep only the no-op is legal.
             reset: bool `[B]`, true on the first timestep of a game: the carry is cleared before
                 `obs` is read.
+            key: typed PRNG keys `[B]`, one a row, for a policy that plays by chance of its own,
+                greedy play included (`bot:random`); most policies never read them. A row's answer
+                depends on that row's inputs alone, so that batching changes no game. Without keys
+                a policy answers with its whole distribution, as predictions and KL need it; with
+                them it may answer with what it drew. Over all keys the mean of the softmax is the
+                distribution without any.
 
         Returns:
             The new carry, and float32 logits `[B, A]`, -1e10 where the action is illegal.
@@ -68,16 +87,18 @@ def act(
     Args:
         policy, carry, obs, legal, reset: as in `Policy.step`.
         key: one PRNG key for the whole batch, or None for greedy play (ties go to the lowest action
-            id).
+            id, also those of a policy that would have drawn by chance: `bot:random` needs a key).
 
     Returns:
         The new carry and the action, int32 `[B]`.
     """
-    carry, logits = policy.step(carry, obs, legal, reset)
-    action = (
-        jnp.argmax(logits, axis=-1) if key is None else jax.random.categorical(key, logits, axis=-1)
-    )
-    return carry, action.astype(jnp.int32)
+    if key is None:
+        carry, logits = policy.step(carry, obs, legal, reset)
+        return carry, jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    act_key, policy_key = jax.random.split(key)
+    keys = jax.random.split(policy_key, reset.shape[0])
+    carry, logits = policy.step(carry, obs, legal, reset, keys)
+    return carry, jax.random.categorical(act_key, logits, axis=-1).astype(jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,16 +127,36 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         pytree_node=False, default="float32"
     )  # not saved: a choice of the trainer
 
+    def identity(self) -> str:
+        """See `Policy.identity`; where the policy came from (`info`) and its precision are no part
+        of it."""
+        return digest(played(self), self.params)
+
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
         H]`."""
         return initial_carry(self.network, batch)
 
     def step(
-        self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`: the network reads a sequence of one timestep."""
         actor = Actor(self.network, self.rules.num_moves, self.precision)
         out: Any = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
         carry, logits = out
         return carry, logits[0]
+
+
+def played(policy: NetworkPolicy) -> dict[str, Any]:
+    """What a trained policy plays and with which network: its identity but for the parameters, and
+    what its `policy.json` says beside where it came from."""
+    return {
+        "game": {"name": "hanabi", **dataclasses.asdict(policy.rules)},
+        "observation_version": OBSERVATION_VERSION,
+        "network": {"kind": policy.network.kind, **dataclasses.asdict(policy.network)},
+    }

@@ -22,6 +22,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
 from hanabi_rl.data.download import fetch_file
 from hanabi_rl.env.rules import Rules
@@ -55,6 +56,11 @@ class OBLPolicy(flax.struct.PyTreeNode):
     rules: Rules = flax.struct.field(pytree_node=False)
     layout = "obl-r2d2"
 
+    def identity(self) -> str:
+        """See `Policy.identity`: its layout stands for observation version and network."""
+        game = {"name": "hanabi", **dataclasses.asdict(self.rules)}
+        return digest({"layout": self.layout, "game": game}, self.params)
+
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
         H]`."""
@@ -62,7 +68,12 @@ class OBLPolicy(flax.struct.PyTreeNode):
         return tuple((jnp.zeros((batch, width)), jnp.zeros((batch, width))) for width in widths)
 
     def step(
-        self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`."""
         private, public = obs, jax.nn.relu(_dense(self.params["public"], obs[:, _PUBLIC:]))

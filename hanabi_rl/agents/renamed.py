@@ -8,6 +8,7 @@ from typing import Any
 import flax.struct
 import jax
 
+from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import Policy, PyTree
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import invert_permutations, permute_legal, permute_obs
@@ -25,17 +26,26 @@ class Renamed(flax.struct.PyTreeNode):
         policy: Policy = self.policy
         return policy.rules
 
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        return digest({"wrapper": "renamed", "of": self.policy.identity()}, self.colors)
+
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`."""
         return self.policy.init_carry(batch)
 
     def step(
-        self, carry: PyTree, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`."""
         seen = (
             permute_obs(self.rules, obs, self.colors),
             permute_legal(self.rules, legal, self.colors),
         )
-        carry, logits = self.policy.step(carry, *seen, reset)
+        carry, logits = self.policy.step(carry, *seen, reset, key)
         return carry, permute_legal(self.rules, logits, invert_permutations(self.colors))

@@ -36,7 +36,6 @@ def behaviour(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.agents.loading import policy_hash
     from hanabi_rl.data.files import load_games
     from hanabi_rl.measure import behaviour as metrics
     from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -60,7 +59,7 @@ def behaviour(
         )
         about = {
             "agent": source,
-            "policy_hash": policy_hash(policy),
+            "policy_hash": policy.identity(),
             "seed": seed,
             "sampled": sample,
         }

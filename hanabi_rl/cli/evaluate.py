@@ -35,7 +35,6 @@ def evaluate(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.agents.loading import policy_hash
     from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.storage.files import to_json
 
@@ -51,7 +50,7 @@ def evaluate(
     if json:
         record = {
             "agent": agent,
-            "policy_hash": policy_hash(policy),
+            "policy_hash": policy.identity(),
             "players": policy.rules.num_players,
             "seed": seed,
             "sampled": sample,

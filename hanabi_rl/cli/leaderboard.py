@@ -37,7 +37,6 @@ def leaderboard(
         out: a folder for leaderboard.json.
         json: print one line of JSON on stdout and the tables on stderr.
     """
-    from hanabi_rl.agents.loading import policy_hash
     from hanabi_rl.data.files import load_games
     from hanabi_rl.measure.leaderboard import play_leaderboard
     from hanabi_rl.measure.prediction import predict
@@ -66,7 +65,7 @@ def leaderboard(
         "seed": seed,
         "data": data,
         "proxies": [
-            {"label": name, "hash": policy_hash(policy)}
+            {"label": name, "hash": policy.identity()}
             for name, policy in zip(names, partners, strict=True)
         ],
         "agents": [{"agent": label, **entry.as_dict(names)} for label, entry in entries.items()],

@@ -35,7 +35,7 @@ def predict(
         out: a folder for a plot and the figures as JSON.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.agents.loading import load_policy, policy_hash
+    from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.data.files import load_games
     from hanabi_rl.measure.prediction import predict_decisions
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table
@@ -55,7 +55,7 @@ def predict(
         if agent.startswith(prefix):
             print(note, file=screen)
     record = to_json(
-        {"agent": agent, "policy_hash": policy_hash(policy), "file": str(file)} | figures
+        {"agent": agent, "policy_hash": policy.identity(), "file": str(file)} | figures
     )
     if out is not None:
         plot_prediction(figures, out / _PLOT, title)

@@ -35,6 +35,9 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
 from hanabi_rl.env.words import any_of, bit, count, materialize, pack_fields
 
+OBSERVATION_VERSION = 1
+"""Of the layout; a network trained on one cannot read another."""
+
 Field = tuple[jax.Array, int]
 """Bits and how many: ``(uint32[N], width)``."""
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hanabi_rl.env.game import RULES_VERSION, Rules
-from hanabi_rl.storage.files import write_bytes
-from hanabi_rl.storage.trees import canonical_json
+from hanabi_rl.storage.files import canonical_json, write_bytes
 
 CELL_FORMAT = 1  # of the files; raised when they, or how a cell is played, change
 
@@ -37,7 +36,7 @@ class CellKey:
     same both ways."""
 
     rules: Rules
-    single: str  # policy hash
+    single: str  # identity
     others: str
     games: int
     seed: int

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
 
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
@@ -65,17 +64,17 @@ def evaluate_lineup(
     """Plays the same `num_games` decks with every distinct seating of `lineup`, one policy a seat.
 
     Scores are averaged over the seatings of a deck first; the standard error is taken over decks.
-    Sampled seatings share their keys as they share their decks.
+    The seatings share their keys as they share their decks.
     """
     rules = lineup[0].rules
     decks = evaluation_decks(rules, num_games, seed, purpose)
-    key = jax.random.key(seed) if sample else None
     seatings = distinct_seatings(lineup)
     together = play_games(
         lineup,
         rules,
         np.tile(decks, (len(seatings), 1)),
-        key,
+        seed,
+        sample=sample,
         seating=np.repeat(seatings, num_games, axis=0),
         key_index=np.tile(np.arange(num_games), len(seatings)),
         chunk_size=chunk_size,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from hanabi_rl.agents.loading import policy_hash
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.cells import CellCache, CellKey, CellScores
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -30,7 +29,7 @@ class Agent(NamedTuple):
     """What it is compared as: its algorithm, or the bot's name."""
     policy: Policy
     hash: str
-    """See `policy_hash`."""
+    """See `Policy.identity`."""
 
 
 class Setting(NamedTuple):
@@ -73,7 +72,7 @@ def make_agents(
     if not policies:
         raise ValueError("expected at least one agent, got none")
     agents = tuple(
-        Agent(label=label, group=group, policy=policy, hash=policy_hash(policy))
+        Agent(label=label, group=group, policy=policy, hash=policy.identity())
         for policy, label, group in zip(policies, labels, groups, strict=True)
     )
     for index, agent in enumerate(agents):

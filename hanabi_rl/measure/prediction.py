@@ -149,7 +149,7 @@ def kl_between(
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
-    records = play_games(lineup, rules, decks, jax.random.key(seed), chunk_size=DEFAULT_CHUNK)
+    records = play_games(lineup, rules, decks, seed, sample=True, chunk_size=DEFAULT_CHUNK)
     return kl_on_games(reference, policy, records.decks, records.actions, chunk_size)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from hanabi_rl.data.formats.hanab_live import share_link
@@ -111,8 +110,8 @@ def evaluate_selfplay(
     """
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, purpose)
-    key = jax.random.key(seed) if sample else None
-    records = play_games((policy,) * rules.num_players, rules, decks, key, chunk_size=chunk_size)
+    team = (policy,) * rules.num_players
+    records = play_games(team, rules, decks, seed, sample=sample, chunk_size=chunk_size)
     summary = summarise(records.score[None], records.points[None], rules.max_score)
     return SelfPlayResult(summary=summary, records=records, rules=rules)
 

@@ -60,7 +60,7 @@ def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
     the shorter one."""
     decks = evaluation_decks(rules, num_games, seed, "demos")
     line_up = (make_bot(bot, rules),) * rules.num_players
-    records = play_games(line_up, rules, decks)
+    records = play_games(line_up, rules, decks, seed)
     moves = [
         actions[:length] for actions, length in zip(records.actions, records.length, strict=True)
     ]

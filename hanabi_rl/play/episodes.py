@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 DEFAULT_CHUNK = 256
+# no game's number: the stream of what policies draw for themselves, apart from that of the sampling
+OWN_CHANCE = np.uint32(2**32 - 1)
 _GAMES_PER_TABLE = 32  # that one compiled call may play; bounds its memory
 
 
@@ -45,8 +47,9 @@ def play_games(
     policies: tuple[Policy, ...],
     rules: Rules,
     decks: np.ndarray,
-    key: jax.Array | None = None,
+    seed: int = 0,
     *,
+    sample: bool = False,
     seating: Sequence[int] | np.ndarray | None = None,
     key_index: np.ndarray | None = None,
     chunk_size: int = DEFAULT_CHUNK,
@@ -56,11 +59,16 @@ def play_games(
     `policies` has one policy a seat; with `seating` (int[P], or int[N, P] for each game its own),
     policy i sits at seat `seating[i]`; all seatings share one compiled function. A policy object
     given twice is called once, on the rows of all its seats. Every policy is called on every turn,
-    idle seats included. Greedy without a `key`; with one, game i's turn t samples from
-    `fold_in(fold_in(key, key_index[i]), t)` (`key_index` is int[N], by default 0 to N - 1), so that
-    the records do not depend on `chunk_size`, the games played at once. Where one ends the next
-    begins. Raises ValueError for a wrong number of policies, a seating that is no permutation, or
-    policies for other rules.
+    idle seats included. Greedy, or with `sample` drawn from the policies' distributions.
+
+    Chance depends on (`seed`, the game's number `key_index[i]`, turn, seat) alone, not on
+    `chunk_size`, the games played at once: with key = `jax.random.key(seed)`, turn t of game k is
+    sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat s is given
+    `fold_in(fold_in(fold_in(fold_in(key, OWN_CHANCE), k), t), s)`, greedy play included.
+    `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins.
+
+    Raises ValueError for a wrong number of policies, a seating that is no permutation, or policies
+    for other rules.
     """
     _check_lineup(policies, rules)
     decks = np.asarray(decks, np.uint8)
@@ -78,18 +86,22 @@ def play_games(
     size = tables
     while size < min(total, tables * _GAMES_PER_TABLE):
         size *= 2
+    key = jax.random.key(seed)
+    own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
     for first in range(0, total, size):
         index = (
             np.arange(first, first + size) % total
         )  # the same shapes for every chunk; no more than `count` are played
         count = min(size, total - first)
-        keys = None if key is None else _game_keys(key, key_index[index])
+        keys = _game_keys(key, key_index[index]) if sample else None
+        own_keys = _game_keys(own_key, key_index[index])
         records = _play_chunk(
             distinct,
             decks[index],
             seating[index],
             keys,
+            own_keys,
             np.int32(count),
             rules=rules,
             slots=slots,
@@ -133,6 +145,7 @@ def _play_chunk(
     decks: jax.Array,
     seating: jax.Array,
     keys: jax.Array | None,
+    own_keys: jax.Array,
     count: jax.Array,
     *,
     rules: Rules,
@@ -142,7 +155,8 @@ def _play_chunk(
     """Plays the first `count` of `decks` [M, D], at most `tables` at a time.
 
     `slots[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats in
-    each game, `keys` [M] the games' own. Returns the fields of `GameRecords` but the decks, [M,
+    each game, `keys` [M] the games' own for sampling (None: greedy), `own_keys` [M] for what the
+    policies draw themselves. Returns the fields of `GameRecords` but the decks, [M,
     ...].
     """
     size = len(decks)
@@ -162,13 +176,16 @@ def _play_chunk(
         )
         obs = observe_seat(rules, rows, seats[:, order].T.reshape(-1))
         legal = game.legal_actions(rules, play.state)
+        own = jax.vmap(jax.random.fold_in)(own_keys[play.game], play.turn)
+        seat_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+        own = jax.vmap(seat_keys)(own, seats)  # [n, P]: nothing where no policy reads it
         carries, logits, first = [], jnp.zeros((tables, rules.num_moves)), 0
         for policy, carry, held in zip(policies, play.carries, slots, strict=True):
             allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
             last = first + len(allowed)
-            carry, of_rows = policy.step(
-                carry, obs[first:last], allowed, jnp.tile(play.turn == 0, len(held))
-            )
+            new = jnp.tile(play.turn == 0, len(held))
+            chance = own[:, np.array(held)].T.reshape(-1)
+            carry, of_rows = policy.step(carry, obs[first:last], allowed, new, chance)
             carries.append(carry)
             first = last
             # Only the mover's logits matter: elsewhere the no-op is the only legal action.

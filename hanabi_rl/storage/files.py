@@ -37,6 +37,11 @@ def to_json(value: Any) -> Any:
     raise ValueError(f"expected a value that JSON can hold, got {type(value).__name__}: {value!r}")
 
 
+def canonical_json(value: Any) -> bytes:
+    """JSON with sorted keys and no spaces: equal values give equal bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one,
     never half of one."""

@@ -10,7 +10,6 @@ classes were: keys of a PRNG as their data, arrays without elements (which Orbax
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+
+from hanabi_rl.storage.files import canonical_json
 
 PyTree = Any
 Manifest = dict[
@@ -198,11 +199,6 @@ def like(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
 def manifest_digest(manifest: Manifest, *documents: Any) -> str:
     """SHA-256 over the manifest and any JSON documents that belong to it."""
     return hashlib.sha256(canonical_json([manifest, *documents])).hexdigest()
-
-
-def canonical_json(value: Any) -> bytes:
-    """JSON with sorted keys and no spaces: equal values give equal bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _digest(array: np.ndarray) -> str:

@@ -17,6 +17,7 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.state import pack_counters
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.env.table import Move, decode_action, encode_action, full_deck
+from hanabi_rl.play.episodes import play_games
 
 GAMES = 200
 STANDARD = {players: Rules(num_players=players) for players in (2, 3, 4, 5)}
@@ -39,10 +40,12 @@ def _trace(rules: Rules, bot: Policy, decks: jax.Array, forced: jax.Array) -> tu
 
     def turn(carry: tuple, inputs: tuple) -> tuple:
         state, memory = carry
-        first, given = inputs
+        turn_number, given = inputs
+        first = turn_number == 0
         legal = game.legal_actions(rules, state).reshape(num * players, -1)
         obs = observe(rules, state).reshape(num * players, -1)
-        memory, logits = bot.step(memory, obs, legal, jnp.full(num * players, first))
+        keys = jax.random.split(jax.random.key(turn_number), num * players)
+        memory, logits = bot.step(memory, obs, legal, jnp.full(num * players, first), keys)
         wish = jnp.argmax(logits, axis=-1)
         fine = jnp.take_along_axis(legal, wish[:, None], axis=1).reshape(num, players)
         wish = wish.reshape(num, players)
@@ -52,8 +55,7 @@ def _trace(rules: Rules, bot: Policy, decks: jax.Array, forced: jax.Array) -> tu
         return (game.step(rules, state, action)[0], memory), (wish, action, fine, over, state)
 
     start = (game.deal(rules, decks), bot.init_carry(num * players))
-    first = jnp.arange(forced.shape[0]) == 0
-    (state, _), steps = jax.lax.scan(turn, start, (first, forced))
+    (state, _), steps = jax.lax.scan(turn, start, (jnp.arange(forced.shape[0]), forced))
     return *steps, game.score(rules, state)
 
 
@@ -91,11 +93,7 @@ def assert_legal(games: Trace) -> None:
 
 
 def test_names_and_versions() -> None:
-    assert (
-        type(make_bot("bot:random", SMALL))
-        is type(make_bot("random", SMALL))
-        is BOTS["random"].make
-    )
+    assert type(make_bot("bot:random", SMALL)) is type(make_bot("random", SMALL)) is BOTS["random"]
     assert bot_version("bot:convention").startswith("convention-v")
     with pytest.raises(ValueError, match="bot:convention, got 'bot:humn'"):
         make_bot("bot:humn", SMALL)
@@ -113,17 +111,16 @@ def test_another_games_observation_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def random_choices() -> np.ndarray:
-    """Greedy choices int[2, 4000] of two seeds in 4000 games where actions 1, 4, 5 and 9 are
-    legal."""
-    rows = 4000
+    """Greedy choices int[2, 4000] with two lists of keys, where actions 1, 4, 5 and 9 are legal."""
+    rows, bot = 4000, make_bot("random", SMALL)
     legal = jnp.broadcast_to(
         jnp.isin(jnp.arange(SMALL.num_moves), jnp.array([1, 4, 5, 9])), (rows, SMALL.num_moves)
     )
-    obs = jax.random.bernoulli(jax.random.key(0), 0.3, (rows, SMALL.obs_size)).astype(jnp.float32)
+    obs = jnp.zeros((rows, SMALL.obs_size))
     choices = []
     for seed in (0, 1):
-        bot = BOTS["random"].make(SMALL, seed=seed)
-        _, logits = bot.step(bot.init_carry(rows), obs, legal, jnp.ones(rows, bool))
+        keys = jax.random.split(jax.random.key(seed), rows)
+        _, logits = bot.step(bot.init_carry(rows), obs, legal, jnp.ones(rows, bool), keys)
         choices.append(np.asarray(jnp.argmax(logits, axis=-1)))
     return np.stack(choices)
 
@@ -135,13 +132,28 @@ def test_random_bot_is_uniform_over_legal_actions(random_choices: np.ndarray) ->
     assert (random_choices[0] == random_choices[1]).mean() < 0.5
 
 
+def test_random_bot_says_what_it_will_do_without_a_key() -> None:
+    bot = make_bot("random", SMALL)
+    legal = jnp.arange(SMALL.num_moves) < jnp.array([[1], [4], [7]])
+    obs = jnp.zeros((3, SMALL.obs_size))
+    carry, logits = bot.step(bot.init_carry(3), obs, legal, jnp.ones(3, bool))
+    assert jax.tree.leaves(carry) == []  # nothing of its own to draw from
+    expected = np.where(legal, -np.log([[1.0], [4.0], [7.0]]), -1e10)
+    np.testing.assert_allclose(logits, expected, rtol=1e-6)
+
+
 def test_random_bot_plays_a_game_alike_in_any_batch() -> None:
-    decks = shuffled(SMALL, 0)
-    games = trace(SMALL, "random", decks)
-    assert_legal(games)
-    reversed_games = trace(SMALL, "random", decks[::-1].copy())
-    np.testing.assert_array_equal(reversed_games.actions[:, ::-1], games.actions)
-    assert len({tuple(game) for game in games.actions[:10].T}) == GAMES
+    """Its chance is the game's, by number: in another order, and with other games beside it, a game
+    is the same."""
+    bot, decks = make_bot("random", SMALL), shuffled(SMALL, 0)
+    games = play_games((bot, bot), SMALL, decks, seed=3)
+    number = np.arange(GAMES)[::-1]
+    again = play_games((bot, bot), SMALL, decks[number], seed=3, key_index=number, chunk_size=40)
+    np.testing.assert_array_equal(again.actions[number], games.actions)
+    assert len({tuple(game) for game in games.actions}) == GAMES
+    one_deck = play_games((bot, bot), SMALL, np.repeat(decks[:1], 50, axis=0), seed=3)
+    assert len({tuple(game) for game in one_deck.actions}) == 50
+    assert_legal(trace(SMALL, "random", decks))
 
 
 # ----------------------------------------------------------------------------------- bot:convention

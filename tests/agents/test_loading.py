@@ -1,5 +1,7 @@
-"""Policy folders, checkpoints as agents, and hashes."""
+"""Policy folders, checkpoints as agents, and identities."""
 
+import dataclasses
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import checkpoint_policy, load_policy, policy_hash, save_policy
+from hanabi_rl.agents.loading import checkpoint_policy, load_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
@@ -69,7 +71,7 @@ def test_a_policy_folder_round_trips(run: Path) -> None:
 
 
 def test_a_run_folder_and_a_string_name_its_policy(run: Path) -> None:
-    assert policy_hash(load_policy(str(run))) == policy_hash(load_policy(run / "policy"))
+    assert load_policy(str(run)).identity() == load_policy(run / "policy").identity()
 
 
 def test_saving_again_replaces(damaged: Path) -> None:
@@ -107,14 +109,61 @@ def test_a_kill_while_replacing_leaves_the_old_one(damaged: Path) -> None:
         assert isinstance(policy, NetworkPolicy) and policy.info.step == 7
 
 
-def test_the_hash_tells_policies_apart(run: Path, tmp_path: Path) -> None:
-    hashes = {policy_hash(load_policy(run))}
-    for i, (seed, step, score) in enumerate([(2, 7, 1.25), (1, 8, 1.25), (1, 7, 1.5)]):
-        save_policy(tmp_path / str(i), make_policy(seed), algorithm="bc", step=step, score=score)
-        hashes.add(policy_hash(load_policy(tmp_path / str(i))))
-    assert len(hashes) == 4
-    save_policy(tmp_path / "same", make_policy(1), algorithm="bc", step=7, score=1.25)
-    assert policy_hash(load_policy(tmp_path / "same")) in hashes
+def test_the_identity_is_of_what_a_policy_plays_and_not_of_where_it_came_from(
+    run: Path, tmp_path: Path
+) -> None:
+    first = load_policy(run).identity()
+    for i, (seed, algorithm, step, score) in enumerate(
+        [(1, "bc", 7, 1.25), (1, "bc", 8, 1.25), (1, "bc", 7, 1.5), (1, "ippo", 7, None)]
+    ):
+        save_policy(
+            tmp_path / str(i), make_policy(seed), algorithm=algorithm, step=step, score=score
+        )
+        assert load_policy(tmp_path / str(i)).identity() == first
+    state = {"params": make_policy(1).params}
+    document = checkpoint_policy(make_policy(1), params_path="params")
+    saves = tmp_path / "checkpoints"
+    with Checkpointer(saves, best_metric="score", policy=document) as checkpointer:
+        checkpointer.save(40, state, metrics={"score": 2.5})
+    assert load_policy(saves / "40").identity() == first
+
+
+def test_the_identity_tells_apart_what_may_play_differently() -> None:
+    policy = make_policy(1)
+    other_game = dataclasses.replace(RULES, max_life_tokens=3)  # of the same sizes but one
+    changed = jax.tree.map(lambda x: x, policy.params)
+    changed["logits"]["bias"] = changed["logits"]["bias"].at[0].add(1e-6)
+    others = [
+        make_policy(2),
+        policy.replace(params=changed),
+        policy.replace(rules=other_game),
+        policy.replace(network=dataclasses.replace(NETWORK, activation="relu")),
+        policy.replace(params={"renamed": policy.params}),
+    ]
+    assert len({p.identity() for p in [policy, *others]}) == 6
+
+
+def test_the_identity_is_the_hash_of_a_document_that_numpy_writes() -> None:
+    """Identities outlive the process in caches: what they are made of may not change in silence."""
+    policy = make_policy(1)
+    about = {
+        "game": {"name": "hanabi", **dataclasses.asdict(RULES)},
+        "observation_version": 1,
+        "network": {"kind": "lstm", **dataclasses.asdict(NETWORK)},
+    }
+    compact = {"sort_keys": True, "separators": (",", ":")}
+    expected = hashlib.sha256(json.dumps(about, **compact).encode())
+
+    def leaves(tree: Any, path: str) -> dict[str, Any]:
+        if not isinstance(tree, dict):
+            return {path: np.asarray(tree)}
+        inside = [leaves(v, f"{path}/{k}".lstrip("/")) for k, v in tree.items()]
+        return {path: leaf for part in inside for path, leaf in part.items()}
+
+    for path, leaf in sorted(leaves(policy.params, "").items()):
+        head = [path, "float32", list(leaf.shape)]
+        expected.update(json.dumps(head, **compact).encode() + leaf.tobytes())
+    assert policy.identity() == expected.hexdigest()
 
 
 def test_a_flipped_bit_in_the_parameters_names_the_leaf(damaged: Path) -> None:
@@ -200,17 +249,12 @@ def test_a_checkpoint_without_a_policy_says_so(tmp_path: Path) -> None:
         load_policy(tmp_path / "1")
 
 
-def test_only_policies_have_a_hash() -> None:
-    with pytest.raises(ValueError, match="got a object, which has no hash"):
-        policy_hash(object())  # type: ignore[arg-type]
-
-
 def test_bots_are_loaded_by_name_and_told_apart() -> None:
     names = ["bot:random", "bot:convention"]
     bots = [load_policy(name, RULES) for name in names]
     assert all(bot.rules == RULES for bot in bots)
-    assert len({policy_hash(bot) for bot in bots}) == 2
-    assert policy_hash(load_policy("bot:random")) == policy_hash(bots[0])
+    assert len({bot.identity() for bot in bots}) == 2
+    assert load_policy("bot:random").identity() == bots[0].identity()
     assert load_policy("bot:random").rules == Rules()
     with pytest.raises(ValueError, match="bot:nobody"):
         load_policy("bot:nobody")

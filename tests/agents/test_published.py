@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from hanabi_rl.agents.loading import load_policy, policy_hash, save_policy
+from hanabi_rl.agents.loading import load_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, reference_policy
@@ -271,8 +271,8 @@ def test_published_agents_play_a_game_and_are_told_apart(stored):
         for k, weights in enumerate([clone(), clone(seed=1)])
     ]
     policies = [load_agent(name, None) for name in names]
-    assert len({policy_hash(policy) for policy in policies}) == 4
-    assert policy_hash(load_policy(names[1])) == policy_hash(policies[1])
+    assert len({policy.identity() for policy in policies}) == 4
+    assert load_policy(names[1]).identity() == policies[1].identity()
     line_up = (policies[0], policies[1])
     records = play_games(line_up, Rules(), evaluation_decks(Rules(), 4, 0))
     assert (records.length > 0).all()
@@ -407,7 +407,7 @@ def test_a_name_without_a_local_file_is_fetched_from_the_hub(stored, monkeypatch
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     policy = load_policy("ah2ac2:bc_1k/2p.safetensors")
-    assert policy_hash(policy) == policy_hash(load_policy(f"ah2ac2:{path}"))
+    assert policy.identity() == load_policy(f"ah2ac2:{path}").identity()
     assert asked == [
         ("ah2ac2/baselines", "bc_1k/2p.safetensors", {"repo_type": "model", "local_dir": None})
     ]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import load_policy, policy_hash
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 
 
@@ -51,7 +51,7 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         main(["evaluate", str(agent), "--games", "16", "--sample", "--json"])
         records.append(json.loads(capsys.readouterr().out))
     first, second = records
-    assert first["policy_hash"] == policy_hash(load_policy(policy_folder))
+    assert first["policy_hash"] == load_policy(policy_folder).identity()
     assert first["sampled"] and first["links"] == {}
     for key in ("policy_hash", "mean", "histogram"):
         assert first[key] == second[key]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hanabi_rl.agents.loading import load_policy, policy_hash
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.measure.behaviour import behaviour, behaviour_of_games
@@ -26,7 +26,7 @@ def test_behaviour_of_an_agent(policy_folder, capsys):
     record, policy = json.loads(capsys.readouterr().out), load_policy(policy_folder)
     records = evaluate_selfplay(policy, 16, 3, sample=True).records
     found = behaviour(policy.rules, records.decks, records.actions)
-    assert (record["agent"], record["policy_hash"]) == (str(policy_folder), policy_hash(policy))
+    assert (record["agent"], record["policy_hash"]) == (str(policy_folder), policy.identity())
     assert (record["games"], record["sampled"], record["turns"]) == (16, True, records.length.sum())
     assert record["clue_share"] == found.clue_share().mean
 

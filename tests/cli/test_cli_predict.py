@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import load_policy, policy_hash
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.game import Rules
@@ -33,7 +33,7 @@ def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(
     prediction = predict(policy, games)
     assert record["accuracy"] == prediction.accuracy().mean
     assert record["cross_entropy_ci95"] == prediction.cross_entropy().bounds
-    assert record["policy_hash"] == policy_hash(policy)
+    assert record["policy_hash"] == policy.identity()
     assert (record["games"], record["decisions"]) == (12, games.num_actions.sum())
     assert sum(share["decisions"] for share in record["by_move"].values()) == record["decisions"]
     assert sum(share["decisions"] for share in record["by_turn"].values()) == record["decisions"]

@@ -25,7 +25,7 @@ class RecurrentPolicy:
         return jnp.zeros((batch, 16))
 
     def step(
-        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
     ) -> tuple[Any, jax.Array]:
         self.traces.append("step")
         carry = jnp.where(reset[:, None], 0, carry)
@@ -45,7 +45,7 @@ class ClockPolicy:
         return jnp.full((batch,), 99)
 
     def step(
-        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
     ) -> tuple[Any, jax.Array]:
         clock = jnp.where(reset, 0, carry)
         play = self.rules.hand_size + clock % self.period
@@ -101,5 +101,5 @@ def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPol
 
 @pytest.fixture(scope="session")
 def make_network() -> Callable[..., NetworkPolicy]:
-    """Policies that have a hash."""
+    """Policies that have an identity."""
     return network_policy

@@ -5,7 +5,9 @@ Compiling is what takes time here, so that the tests share a few shapes: GAMES g
     groupings of seats.
 """
 
+import flax.struct
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -98,16 +100,11 @@ def test_policies_are_stepped_on_idle_turns_too(make_clock):
         assert (actions[length:] == rules.noop).all()
 
 
-@pytest.mark.parametrize("key", [None, 3])
-def test_records_are_games_that_a_table_replays(small_rules_3p, make_policy, key):
+@pytest.mark.parametrize("sample", [False, True])
+def test_records_are_games_that_a_table_replays(small_rules_3p, make_policy, sample):
     rules = small_rules_3p
     lineup = tuple(make_policy(rules, seed) for seed in (1, 2, 1))
-    records = play_games(
-        lineup,
-        rules,
-        evaluation_decks(rules, GAMES, 1),
-        None if key is None else jax.random.key(key),
-    )
+    records = play_games(lineup, rules, evaluation_decks(rules, GAMES, 1), 3, sample=sample)
     for i, length in enumerate(records.length):
         table = Table(rules, records.decks[i])
         for action in records.actions[i, :length]:
@@ -176,10 +173,10 @@ def test_every_game_may_have_a_seating_of_its_own(small_rules_3p, make_policy):
         np.testing.assert_array_equal(mixed.actions[which::2], alone.actions[which::2])
 
 
-def test_sampling_is_a_function_of_the_key_and_greedy_play_of_the_decks(small_rules, make_policy):
+def test_sampling_is_a_function_of_the_seed_and_greedy_play_of_the_decks(small_rules, make_policy):
     rules, decks = small_rules, evaluation_decks(small_rules, GAMES, 4)
     lineup = (make_policy(rules, 1),) * 2
-    first, again, other = (play_games(lineup, rules, decks, jax.random.key(k)) for k in (5, 5, 6))
+    first, again, other = (play_games(lineup, rules, decks, s, sample=True) for s in (5, 5, 6))
     assert_same(first, again)
     assert (first.actions != other.actions).any()
     greedy = play_games(lineup, rules, decks)
@@ -187,21 +184,63 @@ def test_sampling_is_a_function_of_the_key_and_greedy_play_of_the_decks(small_ru
     assert (first.actions != greedy.actions).any()
 
 
-@pytest.mark.parametrize("key", [None, 7])
-def test_records_do_not_depend_on_the_chunk_size(small_rules, make_policy, key):
+@pytest.mark.parametrize("sample", [False, True])
+def test_records_do_not_depend_on_the_chunk_size(small_rules, make_policy, sample):
     rules, decks = small_rules, evaluation_decks(small_rules, GAMES, 5)
     policy = make_policy(rules, 1)
-    key = None if key is None else jax.random.key(key)
-    whole = play_games((policy, policy), rules, decks, key)
+    whole = play_games((policy, policy), rules, decks, 7, sample=sample)
     for size in (5, 100):  # a part-filled last chunk, and fewer games than a chunk
-        assert_same(play_games((policy, policy), rules, decks, key, chunk_size=size), whole)
+        again = play_games((policy, policy), rules, decks, 7, sample=sample, chunk_size=size)
+        assert_same(again, whole)
+
+
+@flax.struct.dataclass
+class Gambler:
+    """Plays slot `k`, drawn with the key that it is given: greedy play by chance."""
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch):
+        return jnp.zeros(batch)
+
+    def step(self, carry, obs, legal, reset, key=None):
+        action = jax.vmap(lambda k: jax.random.bits(k) % 2)(key) + self.rules.hand_size
+        return carry, jnp.where(legal, 5.0 * jax.nn.one_hot(action, self.rules.num_moves), -1e10)
+
+
+def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone(small_rules_3p):
+    """Each move of every game is the one that its own key says, folded here one at a time."""
+    rules, decks = small_rules_3p, evaluation_decks(small_rules_3p, GAMES, 5)
+    one, two = Gambler(rules), Gambler(rules)
+    numbers = np.arange(GAMES)[::-1] + 100
+    seen = []
+    for seed in (7, 8):
+        root = jax.random.fold_in(jax.random.key(seed), 2**32 - 1)
+        records = play_games((one, two, one), rules, decks, seed, key_index=numbers)
+        for game_index, number in enumerate(numbers):
+            for turn in range(records.length[game_index]):
+                key = root
+                for address in (number, turn, turn % 3):
+                    key = jax.random.fold_in(key, int(address))
+                expected = rules.hand_size + int(jax.random.bits(key)) % 2
+                assert records.actions[game_index, turn] == expected
+        seen.append(records.actions)
+        for size, lineup, seating in [
+            (5, (one, one, one), None),
+            (100, (two, one, one), (1, 0, 2)),
+        ]:
+            again = play_games(
+                lineup, rules, decks, seed, key_index=numbers, seating=seating, chunk_size=size
+            )
+            assert_same(again, records)
+    assert (seen[0] != seen[1]).any()
 
 
 def test_sampled_actions_follow_the_policy(small_rules, make_policy):
     """First moves of many games on one deck come out at the policy's own probabilities."""
     rules, policy = small_rules, make_policy(small_rules, 1, scale=0.5)
     decks = np.repeat(evaluation_decks(rules, 1, 6), 1600, axis=0)
-    records = play_games((policy, policy), rules, decks, jax.random.key(0), chunk_size=GAMES)
+    records = play_games((policy, policy), rules, decks, 0, sample=True, chunk_size=GAMES)
     state = game.deal(rules, decks[:1])
     _, logits = policy.step(
         policy.init_carry(1),

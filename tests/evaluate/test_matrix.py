@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import policy_hash
 from hanabi_rl.measure import crossplay
 from hanabi_rl.measure.cells import CellCache, CellKey, CellScores
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -165,7 +164,7 @@ def test_files_hold_every_cell(agents, matrix):
         assert float(row[name]) == value
     record = json.loads(json.dumps(to_json(matrix_dict(matrix))))
     assert [agent["hash"] for agent in record["agents"]] == [
-        policy_hash(agent.policy) for agent in agents
+        agent.policy.identity() for agent in agents
     ]
     np.testing.assert_array_equal(record["means"], matrix.means)
     assert [group["group"] for group in record["groups"]] == ["bc", "rl"]

@@ -24,7 +24,7 @@ def rules(small_rules) -> Rules:
 @pytest.fixture(scope="module")
 def records(rules, make_policy):
     policy = make_policy(rules, 1)
-    return play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0), jax.random.key(0))
+    return play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0), 0, sample=True)
 
 
 def as_games(records, rules, human_seats=None):

@@ -36,7 +36,9 @@ class ColorBlind(flax.struct.PyTreeNode):
     def init_carry(self, batch: int) -> Any:
         return jnp.zeros((batch, 1))
 
-    def step(self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array) -> Any:
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
+    ) -> Any:
         carry = jnp.where(reset[:, None], 0.0, carry) + 1.0
         hint = jnp.arange(RULES.num_moves) - 2 * RULES.hand_size
         color_hint = (hint >= 0) & (hint < (RULES.num_players - 1) * RULES.num_colors)

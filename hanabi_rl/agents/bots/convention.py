@@ -19,10 +19,13 @@ the colours of an observation permutes the logits.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import flax.struct
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
 from hanabi_rl.agents.bots.hints import judge_hints
 from hanabi_rl.agents.bots.inference import (
     Board,
@@ -37,25 +40,33 @@ from hanabi_rl.agents.bots.inference import (
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set, view
 from hanabi_rl.env.game import Rules
 
-ILLEGAL = -1e10
 _BLOCKS = 4  # one seat in P is to move: the rows to think for come in about this many blocks
 
 
-@flax.struct.dataclass
-class ConventionBot:
+class ConventionBot(Bot):
     """The convention player as a `hanabi_rl.agents.policy.Policy`; the carry is the `Public`
     knowledge, `[B, P, H]`."""
 
-    rules: Rules = flax.struct.field(pytree_node=False)
+    name: ClassVar[str] = "convention"
+    version: ClassVar[str] = "2"
+    smoothing: float = flax.struct.field(pytree_node=False, default=SMOOTHING)
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
 
     def init_carry(self, batch: int) -> Public:
         """See `Policy.init_carry`."""
         return _nothing_known(self.rules, (batch,))
 
     def step(
-        self, carry: Public, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self,
+        carry: Public,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
     ) -> tuple[Public, jax.Array]:
-        """See `Policy.step`: one action has logit 0, the other legal ones -30."""
+        """See `Policy.step`; the logits are log-probabilities, see `smoothed`."""
         rules = self.rules
         seen = jax.vmap(lambda o: view(rules, o))(obs)
         start = _nothing_known(rules, reset.shape)
@@ -64,8 +75,7 @@ class ConventionBot:
         )
         public = jax.vmap(lambda p, s: observe_move(rules, p, s))(carry, seen)
         action = _think(rules, public, seen, ~legal[:, rules.noop])
-        logits = jnp.where(jnp.arange(rules.num_moves) == action[:, None], 0.0, -30.0)
-        return public, jnp.where(legal, logits, ILLEGAL)
+        return public, smoothed(action, legal, self.smoothing)
 
 
 def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> Public:

@@ -1,0 +1,43 @@
+"""`bot:random`: uniform among the legal actions."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots.base import Bot
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+
+
+class RandomBot(Bot):
+    """Plays uniformly among the legal actions, in greedy play too: it draws with the key it is
+    given. Without one its logits are the uniform distribution itself."""
+
+    name: ClassVar[str] = "random"
+    version: ClassVar[str] = "2"
+
+    def init_carry(self, batch: int) -> tuple[()]:
+        """See `Policy.init_carry`: it remembers nothing."""
+        del batch
+        return ()
+
+    def step(
+        self,
+        carry: tuple[()],
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
+    ) -> tuple[tuple[()], jax.Array]:
+        """See `Policy.step`: without a key -log(legal actions) for each, with one 0 for the action
+        drawn."""
+        del obs, reset
+        uniform = jnp.where(
+            legal, -jnp.log(jnp.sum(legal, axis=-1, keepdims=True)), ILLEGAL_LOGIT
+        ).astype(jnp.float32)
+        if key is None:
+            return carry, uniform
+        drawn = jax.vmap(jax.random.categorical)(key, uniform)
+        return carry, jnp.where(jnp.arange(legal.shape[-1]) == drawn[:, None], 0.0, ILLEGAL_LOGIT)

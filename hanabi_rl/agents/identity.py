@@ -1,0 +1,33 @@
+"""What makes an agent the one it is, as a SHA-256: for caches, reports, and to find duplicates."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import jax
+import numpy as np
+
+from hanabi_rl.storage.files import canonical_json, to_json
+
+
+def digest(description: Any, params: Any = None) -> str:
+    """SHA-256 (hexadecimal) over the canonical JSON of `description` and the leaves of `params`.
+
+    Args:
+        description: what the agent is apart from its parameters, as `to_json` takes it; never where
+            it came from. A wrapper names itself and the identity of what it wraps.
+        params: a pytree of arrays, or None. Each leaf counts with its path, dtype, shape and bytes,
+            in the order of the paths.
+    """
+    flat = jax.tree_util.tree_leaves_with_path(params)
+    leaves = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(jax.device_get(leaf))
+        for path, leaf in flat
+    }
+    total = hashlib.sha256(canonical_json(to_json(description)))
+    for path in sorted(leaves):
+        array = leaves[path]
+        total.update(canonical_json([path, str(array.dtype), list(array.shape)]))
+        total.update(array.tobytes())
+    return total.hexdigest()
