@@ -9,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.loading import load_policy as load_policy
-    from hanabi_rl.agents.loading import save_policy as save_policy
+    from hanabi_rl.agents.folder import save_policy as save_policy
+    from hanabi_rl.agents.names import load_policy as load_policy
     from hanabi_rl.agents.policy import NetworkPolicy as NetworkPolicy
     from hanabi_rl.agents.policy import Policy as Policy
     from hanabi_rl.agents.policy import act as act
@@ -34,11 +34,11 @@ _HOME = {
     "act": "agents.policy",
     "check_env": "env.check",
     "load_games": "data.files",
-    "load_policy": "agents.loading",
+    "load_policy": "agents.names",
     "make_jaxmarl": "env.jaxmarl",
     "play_games": "play.episodes",
     "save_games": "data.files",
-    "save_policy": "agents.loading",
+    "save_policy": "agents.folder",
 }
 
 __all__ = list(_HOME)

@@ -7,7 +7,7 @@ carry, action = act(policy, carry, obs, legal, reset)          # greedy; with a 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import flax.struct
 import jax
@@ -101,13 +101,19 @@ def act(
     return carry, jax.random.categorical(act_key, logits, axis=-1).astype(jnp.int32)
 
 
+Unit = Literal["environment steps", "minibatches", "updates"]
+"""What a trained policy's steps are: environment steps of RL, minibatches of cloning; updates only
+in checkpoints written before the unit was."""
+
+
 @dataclasses.dataclass(frozen=True)
 class PolicyInfo:
     """Where a trained policy comes from. All infos compare equal, so that policies of one shape
     share one compiled function."""
 
     algorithm: str = dataclasses.field(default="", compare=False)
-    step: int = dataclasses.field(default=0, compare=False)  # environment steps of RL, epochs of BC
+    steps: int = dataclasses.field(default=0, compare=False)  # how long it was trained, in `unit`
+    unit: Unit = dataclasses.field(default="environment steps", compare=False)
     score: float | None = dataclasses.field(
         default=None, compare=False
     )  # of the evaluation that selected it
@@ -117,7 +123,7 @@ class PolicyInfo:
 
 
 class NetworkPolicy(flax.struct.PyTreeNode):
-    """A trained `Actor` as a `Policy`; `agents/loading.py` says what its folder on disk is."""
+    """A trained `Actor` as a `Policy`; `agents/folder.py` says what its folder on disk is."""
 
     params: PyTree  # of the actor alone, float32 leaves
     rules: Rules = flax.struct.field(pytree_node=False)

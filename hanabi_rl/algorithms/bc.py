@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games, join_games
@@ -99,6 +99,7 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
         learner.policy(state),
         params_path="params",
         best_metric="val_accuracy",
+        unit="minibatches",
     ) as session:
         trainer = _Trainer(session, config, learner, state, loader, train, validation)
         if loader.epoch >= config.epochs:
@@ -203,7 +204,7 @@ class _Trainer:
 
     def keep(self, policy: NetworkPolicy, name: str, score: float) -> None:
         """Writes a policy folder of the run."""
-        self.session.keep(name, policy, algorithm="bc", step=int(self.state.step), score=score)
+        self.session.keep(name, policy, algorithm="bc", steps=int(self.state.step), score=score)
 
     def save(self, metrics: dict[str, float]) -> None:
         """Writes a checkpoint; raises `Stopped` where a signal asked for the end."""

@@ -4,7 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import BEST_ACCURACY, BEST_SELFPLAY, BCConfig, run_bc
 from hanabi_rl.data.files import load_games
@@ -66,7 +67,9 @@ def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
                     f"--bc-policy: expected a cloned network policy, got {type(policy).__name__} "
                     f"from {source}"
                 )
-            save_policy(kept, policy, algorithm="bc", step=0, score=None, greedy=True)
+            save_policy(
+                kept, policy, algorithm="bc", steps=0, unit="minibatches", score=None, greedy=True
+            )
         reference = load_policy(kept)
         assert isinstance(reference, NetworkPolicy), "saved above"
         return reference

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import jax
 
-from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_positive
@@ -86,6 +86,7 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
         policy,
         params_path="0/params/actor",
         best_metric=training.selected_by,
+        steps_per_number=config.num_envs * config.num_steps,
     ) as session:
         trainer = _Trainer(session, config, training, learner, actors, policy, reference)
         steps = config.num_envs * config.num_steps
@@ -195,7 +196,7 @@ class _Trainer:
         """Writes a policy folder of the run."""
         steps = done * self.config.num_envs * self.config.num_steps
         self.session.keep(
-            name, self.policy(), algorithm=self.training.algo, step=steps, score=score
+            name, self.policy(), algorithm=self.training.algo, steps=steps, score=score
         )
 
     def save(self, done: int, metrics: dict[str, float]) -> None:

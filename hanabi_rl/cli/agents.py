@@ -1,7 +1,8 @@
-"""What the subcommands share: how an agent is named, and flags."""
+"""What the subcommands share: how an agent is named, and flags; and the list of agents."""
 
 from __future__ import annotations
 
+import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,54 +17,41 @@ Agents = Annotated[
     tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...]")
 ]
 File = tyro.conf.Positional[Path]
-PUBLISHED = ("ah2ac2:", "obl:")  # how published policies are named; agents/published.py reads them
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
 def load_agent(agent: str, players: int | None) -> Policy:
-    """An agent by name: a bot plays `players` (default 2), a trained policy must have been trained
-    for them."""
-    from hanabi_rl.agents.loading import load_policy
-    from hanabi_rl.env.game import Rules
-
-    if agent.startswith("bot:"):
-        return load_policy(agent, Rules(num_players=players or 2))
-    policy = load_policy(agent)
-    if players not in (None, policy.rules.num_players):
-        raise ValueError(
-            f"{agent}: expected --players {policy.rules.num_players}, which it was trained for, "
-            f"got {players}"
-        )
-    return policy
+    """`load_agents` of one."""
+    return load_agents([agent], players)[0]
 
 
 def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
-    """Several agents for one game: bots play what the trained ones were trained for.
+    """See `hanabi_rl.agents.names.load_agents`, which is imported where it is needed: `--help` is
+    quick."""
+    from hanabi_rl.agents import names
 
-    Raises ValueError for trained agents of different games.
+    return names.load_agents(agents, players)
+
+
+def list_agents(json: Flag = False) -> None:
+    """List the agents that can be named, their parameters, and the options that every agent takes:
+    AGENT?option=value&...
+
+    Args:
+        json: print one line of JSON.
     """
-    from hanabi_rl.agents.loading import load_policy
-    from hanabi_rl.env.game import Rules
+    from hanabi_rl.agents.names import known_agents
 
-    trained = {
-        agent: load_agent(agent, players)
-        for agent in dict.fromkeys(agents)
-        if not agent.startswith("bot:")
-    }
-    first = next(iter(trained), None)
-    rules = Rules(num_players=players or 2) if first is None else trained[first].rules
-    for agent, policy in trained.items():
-        if policy.rules.num_players != rules.num_players:
-            raise ValueError(
-                f"expected agents for one number of players, got {first} for {rules.num_players} "
-                f"and {agent} for {policy.rules.num_players}"
-            )
-        if policy.rules != rules:
-            raise ValueError(
-                f"expected agents of one game, got {first} for {rules} and {agent} for "
-                f"{policy.rules}"
-            )
-    return [
-        load_policy(agent, rules) if agent.startswith("bot:") else trained[agent]
-        for agent in agents
-    ]
+    known = known_agents()
+    if json:
+        print(json_format.dumps(known))
+        return
+    width = max(len(agent["name"]) for agent in known["agents"])
+    for agent in known["agents"]:
+        version = f" (version {agent['version']})" if "version" in agent else ""
+        print(f"{agent['name']:<{width}}  {agent['about']}{version}")
+        for name, parameter in agent.get("parameters", {}).items():
+            print(f"{'':<{width}}  ?{name}={parameter['default']} ({parameter['type']})")
+    print("options of every agent")
+    for about in known["options"].values():
+        print(f"{'':<{width}}  ?{about}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tyro.extras import SubcommandApp
 
+from hanabi_rl.cli.agents import list_agents
 from hanabi_rl.cli.behaviour import behaviour
 from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
@@ -45,6 +46,7 @@ def _app() -> SubcommandApp:
     app.command(name="leaderboard")(leaderboard)
     app.command(name="predict")(predict)
     app.command(name="behaviour")(behaviour)
+    app.command(name="agents")(list_agents)
     for name, command in DATA_COMMANDS.items():
         data.command(name=name)(command)
     app.command(

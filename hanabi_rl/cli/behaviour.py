@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import PUBLISHED, Flag, load_agent
+from hanabi_rl.cli.agents import Flag, load_agent
 
 AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
 _GAME_FILES = (".safetensors", ".json", ".jsonl")
@@ -36,13 +36,14 @@ def behaviour(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
+    from hanabi_rl.agents.names import parse_name
     from hanabi_rl.data.files import load_games
     from hanabi_rl.measure import behaviour as metrics
     from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.storage.files import to_json
 
     about: dict[str, Any]
-    if Path(source).suffix in _GAME_FILES and not source.startswith(PUBLISHED):
+    if Path(source).suffix in _GAME_FILES and not parse_name(source).source:
         recorded = load_games(source)
         rules, found = recorded.rules, metrics.behaviour_of_games(recorded)
         seats = "every seat" if recorded.human_seats is None else "human seats"

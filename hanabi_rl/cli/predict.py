@@ -11,9 +11,8 @@ from hanabi_rl.cli.agents import Agent, File, Flag
 _PLOT = "prediction.png"
 _FIGURES = "prediction.json"
 _NOTES = {  # of agents whose logits are no distribution
-    "bot:": "A bot gives the move it chose logit 0 and every other one -30: a move it did not "
-    "choose costs it 30 nats, "
-    "a number of our making. Only its accuracy says something.",
+    "bot:convention": "A rule-based bot has no distribution of its own: it is given one, its move "
+    "but for a share `smoothing` that is spread over all legal moves.",
     "obl:": "An OBL agent has no distribution: these are the nats under a softmax of its "
     "advantages, a choice of ours. "
     "Only its accuracy says something.",
@@ -35,7 +34,7 @@ def predict(
         out: a folder for a plot and the figures as JSON.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.agents.loading import load_policy
+    from hanabi_rl.agents.names import load_policy
     from hanabi_rl.data.files import load_games
     from hanabi_rl.measure.prediction import predict_decisions
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.bc import BCConfig, training_games
 from hanabi_rl.algorithms.br_bc import BRBCConfig

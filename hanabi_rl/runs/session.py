@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hanabi_rl.agents.loading import checkpoint_policy, save_policy
-from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
+from hanabi_rl.agents.folder import checkpoint_policy, save_policy
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
 from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config
@@ -42,6 +42,8 @@ class Session:
     stop: GracefulStop
     restored: Restored | None
     """What a resumed run continues from."""
+    unit: Unit
+    """Of the steps of its policies."""
 
     @property
     def wall_s(self) -> float:
@@ -61,15 +63,16 @@ class Session:
             self.checkpoints.save(step, state, loader=loader, metrics=metrics)
 
     def keep(
-        self, name: str, policy: NetworkPolicy, *, algorithm: str, step: int, score: float | None
+        self, name: str, policy: NetworkPolicy, *, algorithm: str, steps: int, score: float | None
     ) -> None:
-        """Writes a policy folder of the run."""
+        """Writes a policy folder of the run; `steps` are of the session's unit."""
         if self.checkpoints is not None:
             save_policy(
                 self.run_dir / name,
                 policy,
                 algorithm=algorithm,
-                step=step,
+                steps=steps,
+                unit=self.unit,
                 score=score,
                 greedy=True,
             )
@@ -150,6 +153,8 @@ def open_session(
     *,
     params_path: str,
     best_metric: str,
+    unit: Unit = "environment steps",
+    steps_per_number: int = 1,
 ) -> Iterator[Session]:
     """Metrics, checkpoints and signals of a training loop, restored where `run_dir` already holds
     checkpoints.
@@ -162,8 +167,10 @@ def open_session(
         policy: a policy of the network being trained.
         params_path: where its parameters are in the training state.
         best_metric: the checkpoint metric whose best is kept.
+        unit: of the steps that its policies say they were trained for.
+        steps_per_number: how many of them one in a checkpoint's number stands for.
     """
-    trained = policy.replace(info=PolicyInfo(algorithm=algo))
+    trained = policy.replace(info=PolicyInfo(algorithm=algo, unit=unit))
     checkpoints: Checkpointer | None = None
     tracker: Tracker | None = None
     with ExitStack() as stack:
@@ -172,7 +179,9 @@ def open_session(
                 Checkpointer(
                     run_dir / "checkpoints",
                     best_metric=best_metric,
-                    policy=checkpoint_policy(trained, params_path=params_path),
+                    policy=checkpoint_policy(
+                        trained, params_path=params_path, steps_per_number=steps_per_number
+                    ),
                 )
             )
         restored = parallel.on_first_host(
@@ -194,7 +203,12 @@ def open_session(
             )
         stop = stack.enter_context(GracefulStop())
         session = Session(
-            run_dir=run_dir, tracker=tracker, checkpoints=checkpoints, stop=stop, restored=restored
+            run_dir=run_dir,
+            tracker=tracker,
+            checkpoints=checkpoints,
+            stop=stop,
+            restored=restored,
+            unit=unit,
         )
         yield session
         session.stop_if_asked()  # a signal that came after the last save was answered

@@ -49,7 +49,7 @@ class Checkpointer:
         keep_latest: how many of the latest checkpoints to keep.
         best_metric: the best checkpoint by this metric is kept as well; larger is better.
         policy: what `load_policy` needs to play straight from a checkpoint
-            (`agents.loading.checkpoint_policy`), stored with each.
+            (`agents.folder.checkpoint_policy`), stored with each.
     """
 
     def __init__(

@@ -100,5 +100,5 @@ def test_policies_of_one_shape_share_a_compiled_function(inputs: tuple[jax.Array
         return act(policy, policy.init_carry(BATCH), obs, legal, reset)[1]
 
     for seed in range(3):
-        counted(make_policy(seed, step=seed))
+        counted(make_policy(seed, steps=seed))
     assert traces == 1

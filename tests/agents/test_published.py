@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import STORED, load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, reference_policy
-from hanabi_rl.cli.agents import PUBLISHED, load_agent
+from hanabi_rl.cli.agents import load_agent
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -278,7 +279,7 @@ def test_published_agents_play_a_game_and_are_told_apart(stored):
     assert (records.length > 0).all()
     with pytest.raises(ValueError, match="expected a policy for Rules\\(num_players=3"):
         load_policy(names[0], Rules(num_players=3))
-    assert PREFIXES == PUBLISHED
+    assert tuple(f"{source}:" for source in STORED) == PREFIXES
 
 
 def test_a_published_clone_starts_hdr_ippo_and_is_saved_as_ours(stored, tmp_path):
@@ -286,7 +287,7 @@ def test_a_published_clone_starts_hdr_ippo_and_is_saved_as_ours(stored, tmp_path
     config = HDRIPPOConfig(bc_policy=name)
     reference, policy = reference_policy(config, tmp_path / "run"), load_policy(name)
     jax.tree.map(np.testing.assert_array_equal, reference.params, policy.params)
-    save_policy(tmp_path / "ours", policy, algorithm="bc", step=0, score=None)
+    save_policy(tmp_path / "ours", policy, algorithm="bc", steps=0, score=None)
     jax.tree.map(
         np.testing.assert_array_equal, load_policy(tmp_path / "ours").params, policy.params
     )

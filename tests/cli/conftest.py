@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from hanabi_rl.agents.loading import save_policy
+from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
@@ -22,7 +22,7 @@ def policy_folder(tmp_path_factory):
         folder,
         NetworkPolicy(params=params, rules=RULES, network=network),
         algorithm="bc",
-        step=1,
+        steps=1,
         score=None,
     )
     return folder

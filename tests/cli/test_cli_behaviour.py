@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.measure.behaviour import behaviour, behaviour_of_games

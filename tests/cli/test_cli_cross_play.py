@@ -6,7 +6,8 @@ import json
 import jax
 import pytest
 
-from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.cli import main
 from hanabi_rl.data import games as data_games
@@ -31,7 +32,7 @@ def runs(tmp_path_factory):
         actor = Actor(network, rules.num_moves)
         params = init_params(actor, jax.random.key(seed), network, rules.obs_size, rules.num_moves)
         policy = NetworkPolicy(params=params, rules=rules, network=network)
-        save_policy(folder / name / "policy", policy, algorithm=algorithm, step=1, score=None)
+        save_policy(folder / name / "policy", policy, algorithm=algorithm, steps=1, score=None)
     return folder
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.game import Rules

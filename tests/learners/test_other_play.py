@@ -116,10 +116,8 @@ class Played(NamedTuple):
 
 @pytest.fixture(scope="module")
 def played(small_ppo: Any) -> Played:
-    config = small_ppo().config
-    game = {name: getattr(RULES, name) for name in vars(config.game)}
     ppo = PPO(
-        small_ppo(game=type(config.game)(**game)).config,
+        small_ppo(game=RULES).config,
         NETWORK,
         draw_episode=renamed_colors(RULES),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
 from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo, run_other_play
 from hanabi_rl.env.game import Rules
@@ -94,7 +94,7 @@ def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(
     evaluated = [line for line in lines_of(folder)[1:] if "crossplay_with_bc_mean" in line]
     best = max(evaluated, key=lambda line: line["crossplay_with_bc_mean"])
     policy: Any = load_policy(folder / "policy")
-    assert (policy.info.step, policy.info.score) == (
+    assert (policy.info.steps, policy.info.score) == (
         best["env_steps"],
         best["crossplay_with_bc_mean"],
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import BCConfig, run_bc, training_games
 from hanabi_rl.data.files import load_games, save_games
@@ -82,7 +82,7 @@ def test_the_kept_policies_are_the_best(bc_run: Any, lines_of: Any) -> None:
     folder, lines = bc_run[0], lines_of(bc_run[0])
     most_accurate: Any = load_policy(folder / "policy-accuracy")
     best = max(lines, key=lambda line: line["val_accuracy"])
-    assert (most_accurate.info.step, most_accurate.info.score) == (
+    assert (most_accurate.info.steps, most_accurate.info.score) == (
         best["step"],
         best["val_accuracy"],
     )
@@ -91,7 +91,7 @@ def test_the_kept_policies_are_the_best(bc_run: Any, lines_of: Any) -> None:
         (ln for ln in lines if "selfplay_mean" in ln),
         key=lambda ln: (ln["selfplay_mean"], ln["val_accuracy"]),
     )
-    assert (strongest.info.step, strongest.info.score) == (best["step"], best["selfplay_mean"])
+    assert (strongest.info.steps, strongest.info.score) == (best["step"], best["selfplay_mean"])
     assert isinstance(load_policy(folder / "checkpoints" / str(MINIBATCHES)), NetworkPolicy)
 
 

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
 from hanabi_rl.env.game import Rules
@@ -115,7 +116,7 @@ def test_the_kept_policies(run: Any, lines_of: Any) -> None:
     evaluated = [line for line in lines[1:] if "selfplay_mean" in line]
     best = max(evaluated, key=lambda line: line["selfplay_mean"])
     policy: Any = load_policy(folder / "policy")
-    assert (policy.info.step, policy.info.score) == (best["env_steps"], best["selfplay_mean"])
+    assert (policy.info.steps, policy.info.score) == (best["env_steps"], best["selfplay_mean"])
     latest, checkpoint = (
         load_policy(folder / "policy-latest"),
         load_policy(folder / "checkpoints" / str(UPDATES)),
@@ -178,7 +179,7 @@ def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
     actor = Actor(network, rules.num_moves)
     params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
     clone = NetworkPolicy(params=params, rules=rules, network=network)
-    save_policy(tmp_path / "clone", clone, algorithm="bc", step=0, score=None)
+    save_policy(tmp_path / "clone", clone, algorithm="bc", steps=0, score=None)
     folder = tmp_path / "run"
     given = {"bc_policy": str(tmp_path / "clone"), "run_dir": str(folder)}
     run_hdr_ippo(config(**given, total_steps=ENVS * STEPS))

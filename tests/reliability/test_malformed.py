@@ -19,7 +19,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from hanabi_rl.agents.loading import load_policy, save_policy
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games
@@ -173,7 +174,7 @@ def test_mutated_policy_folders_are_read_or_refused(
         folder,
         NetworkPolicy(params=params, rules=small, network=network),
         algorithm="bc",
-        step=0,
+        steps=0,
         score=None,
     )
     originals = {

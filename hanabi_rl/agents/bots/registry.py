@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import typing
+from typing import Any, NamedTuple
+
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.convention import ConventionBot
 from hanabi_rl.agents.bots.random import RandomBot
@@ -11,13 +15,41 @@ BOTS: dict[str, type[Bot]] = {bot.name: bot for bot in (RandomBot, ConventionBot
 """Every bot; a new one is its class and its place in this line."""
 
 
-def make_bot(name: str, rules: Rules) -> Bot:
-    """The bot ``random`` or ``convention`` (with or without the prefix ``bot:``) for a game.
+class Parameter(NamedTuple):
+    """A parameter of a bot."""
+
+    type: Any
+    default: Any
+
+
+def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
+    """A bot for a game: `random` or `convention`, with or without the prefix `bot:`.
 
     Raises:
-        ValueError: no bot of that name.
+        ValueError: no bot of that name, or a parameter that it does not have or take.
     """
-    return _find(name)(rules)
+    known = bot_parameters(name)
+    for key in parameters:
+        if key not in known:
+            raise ValueError(
+                f"{name}: expected one of its parameters ({', '.join(known) or 'none'}), got "
+                f"{key!r}"
+            )
+    try:
+        return _find(name)(rules=rules, **parameters)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def bot_parameters(name: str) -> dict[str, Parameter]:
+    """The parameters of a bot by name; raises ValueError as `make_bot`."""
+    bot = _find(name)
+    types = typing.get_type_hints(bot)
+    return {
+        field.name: Parameter(types[field.name], field.default)
+        for field in dataclasses.fields(bot)
+        if field.name != "rules"
+    }
 
 
 def bot_version(name: str) -> str:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import checkpoint_policy, load_policy, save_policy
-from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.folder import checkpoint_policy, save_policy
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage import trees
@@ -43,7 +44,7 @@ def assert_same_params(left: Any, right: Any) -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run's folder with a policy; tests that damage it copy it first."""
     folder = tmp_path_factory.mktemp("run")
-    save_policy(folder / "policy", make_policy(1), algorithm="bc", step=7, score=1.25)
+    save_policy(folder / "policy", make_policy(1), algorithm="bc", steps=7, score=1.25)
     return folder
 
 
@@ -56,7 +57,7 @@ def test_a_policy_folder_round_trips(run: Path) -> None:
     policy = load_policy(run / "policy", RULES)
     assert isinstance(policy, NetworkPolicy)
     assert (policy.rules, policy.network) == (RULES, NETWORK)
-    assert (policy.info.algorithm, policy.info.step, policy.info.score, policy.info.greedy) == (
+    assert (policy.info.algorithm, policy.info.steps, policy.info.score, policy.info.greedy) == (
         "bc",
         7,
         1.25,
@@ -75,10 +76,10 @@ def test_a_run_folder_and_a_string_name_its_policy(run: Path) -> None:
 
 
 def test_saving_again_replaces(damaged: Path) -> None:
-    save_policy(damaged, make_policy(2), algorithm="bc", step=8, score=None)
+    save_policy(damaged, make_policy(2), algorithm="bc", steps=8, score=None)
     policy = load_policy(damaged)
     assert isinstance(policy, NetworkPolicy)
-    assert (policy.info.step, policy.info.score) == (8, None)
+    assert (policy.info.steps, policy.info.score) == (8, None)
     assert_same_params(policy.params, make_policy(2).params)
     assert [path.name for path in damaged.parent.iterdir()] == ["policy"]
 
@@ -93,7 +94,7 @@ def test_a_policy_replaced_while_it_is_read_is_read_again(
 
     def replaced_meanwhile(*args: Any) -> Any:
         if newer:
-            save_policy(damaged, newer.pop(0), algorithm="bc", step=9, score=None)
+            save_policy(damaged, newer.pop(0), algorithm="bc", steps=9, score=None)
         return read_leaves(*args)
 
     monkeypatch.setattr(trees, "read_leaves", replaced_meanwhile)
@@ -106,7 +107,7 @@ def test_a_kill_while_replacing_leaves_the_old_one(damaged: Path) -> None:
     damaged.rename(damaged.with_name(".policy.old"))  # between the two renames of replace_folder
     for name in (damaged, damaged.parent):
         policy = load_policy(name)
-        assert isinstance(policy, NetworkPolicy) and policy.info.step == 7
+        assert isinstance(policy, NetworkPolicy) and policy.info.steps == 7
 
 
 def test_the_identity_is_of_what_a_policy_plays_and_not_of_where_it_came_from(
@@ -117,7 +118,7 @@ def test_the_identity_is_of_what_a_policy_plays_and_not_of_where_it_came_from(
         [(1, "bc", 7, 1.25), (1, "bc", 8, 1.25), (1, "bc", 7, 1.5), (1, "ippo", 7, None)]
     ):
         save_policy(
-            tmp_path / str(i), make_policy(seed), algorithm=algorithm, step=step, score=score
+            tmp_path / str(i), make_policy(seed), algorithm=algorithm, steps=step, score=score
         )
         assert load_policy(tmp_path / str(i)).identity() == first
     state = {"params": make_policy(1).params}
@@ -187,7 +188,7 @@ def edit(path: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("policy.json", lambda d: d.update(format_version=9), "expected format_version 1, got 9"),
+        ("policy.json", lambda d: d.update(format_version=9), "expected format_version 2, got 9"),
         (
             "policy.json",
             lambda d: d.update(observation_version=9),
@@ -195,7 +196,7 @@ def edit(path: Path, change: Any) -> None:
         ),
         ("policy.json", lambda d: d.pop("network"), "expected a key 'network'"),
         ("policy.json", lambda d: d["game"].update(variant=2), "unknown field 'variant'"),
-        ("policy.json", lambda d: d.update(step=8), "damaged or was edited"),
+        ("policy.json", lambda d: d.update(steps=8), "damaged or was edited"),
         ("manifest.json", lambda d: d.update(sha256=""), "damaged or was edited"),
         ("manifest.json", lambda d: d.pop("leaves"), r"manifest\.json"),
     ],
@@ -203,6 +204,36 @@ def edit(path: Path, change: Any) -> None:
 def test_edited_documents_are_refused(damaged: Path, file: str, change: Any, message: str) -> None:
     edit(damaged / file, change)
     with pytest.raises(ValueError, match=message):
+        load_policy(damaged)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "unit"), [("bc", "minibatches"), ("hdr_ippo", "environment steps")]
+)
+def test_a_folder_of_format_1_is_read(damaged: Path, algorithm: str, unit: str) -> None:
+    """As the release before wrote it: one `step`, a clone's in minibatches."""
+    about = {
+        "format_version": 1,
+        "game": {"name": "hanabi", **dataclasses.asdict(RULES)},
+        "observation_version": 1,
+        "network": {"kind": "lstm", **dataclasses.asdict(NETWORK)},
+        "algorithm": algorithm,
+        "step": 7,
+        "score": 1.25,
+        "greedy": True,
+    }
+    about = json.loads(json.dumps(about))
+    (damaged / "policy.json").write_text(json.dumps(about))
+    leaves = json.loads((damaged / "manifest.json").read_text())["leaves"]
+    text = json.dumps([leaves, about], sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    edit(damaged / "manifest.json", lambda d: d.update(sha256=digest))
+    policy = load_policy(damaged)
+    assert isinstance(policy, NetworkPolicy)
+    assert dataclasses.astuple(policy.info) == (algorithm, 7, unit, 1.25, True)
+    assert policy.identity() == make_policy(1).identity()
+    edit(damaged / "policy.json", lambda d: d.update(step=8))
+    with pytest.raises(ValueError, match="damaged or was edited"):
         load_policy(damaged)
 
 
@@ -233,13 +264,30 @@ def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
         "learner": {"params": {"actor": policy.params, "critic": {"bias": jnp.zeros(4)}}},
         "key": jax.random.key(0),
     }
-    document = checkpoint_policy(policy, params_path="learner/params/actor")
+    document = checkpoint_policy(policy, params_path="learner/params/actor", steps_per_number=128)
     with Checkpointer(tmp_path, best_metric="accuracy", policy=document) as checkpointer:
         checkpointer.save(40, state, metrics={"accuracy": 2.5})
     loaded = load_policy(tmp_path / "40", RULES)
     assert isinstance(loaded, NetworkPolicy)
-    assert (loaded.info.step, loaded.info.score) == (40, 2.5)
+    assert (loaded.info.steps, loaded.info.unit) == (40 * 128, "environment steps")
+    assert loaded.info.score == 2.5
     assert_same_params(loaded.params, policy.params)
+
+
+@pytest.mark.parametrize(("algorithm", "unit"), [("bc", "minibatches"), ("ippo", "updates")])
+def test_a_checkpoint_of_format_1_counts_in_its_own_unit(
+    tmp_path: Path, algorithm: str, unit: str
+) -> None:
+    policy = make_policy(3).replace(info=PolicyInfo(algorithm))
+    document = checkpoint_policy(policy, params_path="params")
+    del document["steps_per_number"], document["description"]["steps"]
+    del document["description"]["unit"]
+    document["description"] |= {"format_version": 1, "step": 0}
+    with Checkpointer(tmp_path, best_metric="accuracy", policy=document) as checkpointer:
+        checkpointer.save(40, {"params": policy.params}, metrics={"accuracy": 2.5})
+    loaded = load_policy(tmp_path / "40", RULES)
+    assert isinstance(loaded, NetworkPolicy)
+    assert (loaded.info.steps, loaded.info.unit) == (40, unit)
 
 
 def test_a_checkpoint_without_a_policy_says_so(tmp_path: Path) -> None:
@@ -247,14 +295,3 @@ def test_a_checkpoint_without_a_policy_says_so(tmp_path: Path) -> None:
         checkpointer.save(1, {"x": jnp.zeros(3)})
     with pytest.raises(ValueError, match="does not say which policy it holds"):
         load_policy(tmp_path / "1")
-
-
-def test_bots_are_loaded_by_name_and_told_apart() -> None:
-    names = ["bot:random", "bot:convention"]
-    bots = [load_policy(name, RULES) for name in names]
-    assert all(bot.rules == RULES for bot in bots)
-    assert len({bot.identity() for bot in bots}) == 2
-    assert load_policy("bot:random").identity() == bots[0].identity()
-    assert load_policy("bot:random").rules == Rules()
-    with pytest.raises(ValueError, match="bot:nobody"):
-        load_policy("bot:nobody")

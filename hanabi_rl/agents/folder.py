@@ -1,4 +1,4 @@
-"""Trained policies on disk, and agents by name.
+"""Trained policies on disk.
 
 A policy folder holds `policy.json` (what it plays and where it comes from), `params/` (Orbax) and
 `manifest.json` (what each parameter must be). It is only ever replaced as a whole.
@@ -15,9 +15,7 @@ from typing import Any
 
 import jax
 
-from hanabi_rl.agents.bots.registry import make_bot
-from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, played
-from hanabi_rl.agents.published import PREFIXES, load_published
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, played
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
@@ -26,7 +24,7 @@ from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import committed_folder, read_json, replace_folder, to_json, write_json
 from hanabi_rl.storage.records import from_dict
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 had one `step`, in three units
 
 
 def save_policy(
@@ -34,7 +32,8 @@ def save_policy(
     policy: NetworkPolicy,
     *,
     algorithm: str,
-    step: int,
+    steps: int,
+    unit: Unit = "environment steps",
     score: float | None,
     greedy: bool = True,
 ) -> None:
@@ -45,11 +44,12 @@ def save_policy(
         folder: the policy folder, e.g. `<run>/policy`.
         policy: whose parameters to write.
         algorithm: what trained it, e.g. `bc`.
-        step: environment steps of RL, epochs of BC.
+        steps: how long it was trained, in `unit`.
+        unit: what the steps are.
         score: the mean score of the evaluation that selected it, or None.
         greedy: whether that evaluation was greedy.
     """
-    info = PolicyInfo(algorithm, int(step), None if score is None else float(score), greedy)
+    info = PolicyInfo(algorithm, int(steps), unit, None if score is None else float(score), greedy)
     policy = dataclasses.replace(policy, info=info)
     arrays, manifest = trees.to_host(policy.params)
     beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
@@ -77,51 +77,34 @@ def describe(policy: NetworkPolicy) -> dict[str, Any]:
     )
 
 
-def checkpoint_policy(policy: NetworkPolicy, *, params_path: str) -> dict[str, Any]:
-    """What a `Checkpointer` stores so that `load_policy` can play from a checkpoint: `params_path`
-    is where the actor's parameters are in the state, e.g. `learner/params/actor`."""
-    return {"params_path": params_path, "description": describe(policy)}
-
-
-def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
-    """Loads an agent.
+def checkpoint_policy(
+    policy: NetworkPolicy, *, params_path: str, steps_per_number: int = 1
+) -> dict[str, Any]:
+    """What a `Checkpointer` stores so that `load_policy` can play from a checkpoint.
 
     Args:
-        path_or_name: `bot:NAME`, a policy folder, a run's folder (its `policy/`), one
-            `checkpoints/<step>`, or a published policy (`ah2ac2:FILE`, `obl:FILE`: see
-            `published.py`).
-        rules: the game to play: a bot plays it (default: the standard 2-player game), a trained
-            policy must have been trained on it.
+        policy: of the network being trained; its `info` names the unit of its steps.
+        params_path: where the actor's parameters are in the state, e.g. `learner/params/actor`.
+        steps_per_number: how many of those steps one in a checkpoint's number stands for, e.g. the
+            environment steps of an update.
+    """
+    return {
+        "params_path": params_path,
+        "steps_per_number": steps_per_number,
+        "description": describe(policy),
+    }
 
-    Returns:
-        A `Policy`. Every stored parameter was verified with its SHA-256.
+
+def read_folder(folder: Path) -> NetworkPolicy | None:
+    """The trained policy in a policy folder, a run's folder (its `policy/`) or one
+    `checkpoints/<step>`; None where there is none. Every parameter is verified with its SHA-256.
 
     Raises:
-        ValueError: where there is no such agent, it plays another game, or its files are damaged or
-            of another format.
+        ValueError: its files are damaged or of another format.
     """
-    name = str(path_or_name)
-    if name.startswith("bot:"):
-        return make_bot(name, rules or Rules())
-    folder = Path(path_or_name)
-    policy: Policy
-    if name.startswith(PREFIXES):
-        policy = load_published(name)
-    elif (kept := _read_while_replaced(folder)) is not None:
-        policy = kept
-    elif (folder / "state").is_dir():
-        policy = _read_checkpoint(folder)
-    else:
-        published = " or ".join(f"{prefix}FILE" for prefix in PREFIXES)
-        raise ValueError(
-            "expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder "
-            "(with a policy/), "
-            f"a checkpoints/<step>, {published}; got "
-            f"{name}{'' if folder.exists() else ', which does not exist'}"
-        )
-    if rules is not None and policy.rules != rules:
-        raise ValueError(f"{name}: expected a policy for {rules}, got one for {policy.rules}")
-    return policy
+    if (kept := _read_while_replaced(folder)) is not None:
+        return kept
+    return _read_checkpoint(folder) if (folder / "state").is_dir() else None
 
 
 def _policy_folder(folder: Path) -> Path | None:
@@ -197,7 +180,12 @@ def _read_checkpoint(folder: Path) -> NetworkPolicy:
         template, {path.removeprefix(prefix): leaf for path, leaf in stored.items()}
     )
     score = to_json(documents.metrics.get(documents.policy["score_metric"]))
-    info = dataclasses.replace(info, step=int(folder.resolve().name), score=score)
+    number = int(folder.resolve().name)
+    if (per_number := documents.policy.get("steps_per_number")) is not None:
+        info = dataclasses.replace(info, steps=number * per_number, score=score)
+    else:  # format 1 counts what its checkpoints do
+        unit: Unit = "minibatches" if info.algorithm == "bc" else "updates"
+        info = dataclasses.replace(info, steps=number, unit=unit, score=score)
     return NetworkPolicy(params=params, rules=rules, network=network, info=info)
 
 
@@ -208,6 +196,8 @@ def _parse(
         if got != expected:
             raise ValueError(f"{where}: expected {name} {expected!r}, got {got!r}")
 
+    if description.get("format_version") == 1:
+        description = _from_format_1(description)
     expect("format_version", FORMAT_VERSION, description.get("format_version"))
     try:
         expect("observation_version", OBSERVATION_VERSION, description["observation_version"])
@@ -224,6 +214,17 @@ def _parse(
         config,
         from_dict(PolicyInfo, info, where=str(where)),
     )
+
+
+def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description of format 1 as one of today: its `step` was minibatches of BC, else environment
+    steps."""
+    changed = dict(description)
+    steps = changed.pop("step", None)
+    if steps is not None:
+        unit: Unit = "minibatches" if changed.get("algorithm") == "bc" else "environment steps"
+        changed |= {"steps": steps, "unit": unit}
+    return changed | {"format_version": FORMAT_VERSION}
 
 
 def _params_template(rules: Rules, network: NetworkConfig) -> trees.PyTree:

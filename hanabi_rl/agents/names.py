@@ -1,0 +1,216 @@
+"""Agents by name: the one parser that every command, the matrix and the cache use.
+
+    bot:NAME                     a bot of `agents/bots/`; ?parameter=value&... sets its parameters
+    ah2ac2:FILE, obl:FILE        published weights
+    FOLDER                       a policy folder, a run's folder or a checkpoints/<step>
+
+Every agent takes options, `AGENT?option=value&...`, which wrap it in the order given: `OPTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, make_bot
+from hanabi_rl.agents.folder import read_folder
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.published import load_published
+from hanabi_rl.agents.renamed import Renamed
+from hanabi_rl.agents.values import read_value
+from hanabi_rl.env.game import Rules
+
+BOT = "bot"
+STORED: dict[str, Callable[[str], Policy]] = {"ah2ac2": load_published, "obl": load_published}
+"""What stands before the colon of an agent that plays one game -> its loader, given the name up to
+the options."""
+
+
+class Option(NamedTuple):
+    """A wrapper that any agent can be put in."""
+
+    type: Any
+    """Of its value, as `read_value` takes it."""
+    wrap: Callable[[Policy, Any], Policy]
+    about: str
+
+
+def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
+    if sorted(colors) != list(range(policy.rules.num_colors)):
+        raise ValueError(
+            f"expected the colours 0 to {policy.rules.num_colors - 1} in another order, got "
+            f"{','.join(map(str, colors))}"
+        )
+    return Renamed(policy, jnp.array(colors, jnp.int32))
+
+
+OPTIONS: dict[str, Option] = {
+    "colors": Option(
+        tuple[int, ...], _renamed, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
+    ),
+}
+"""Every option; a new wrapper is its class, a function and its line here."""
+
+
+class AgentName(NamedTuple):
+    """A name, taken apart; nothing is looked up yet."""
+
+    source: str
+    """What is before the colon (`bot`, `ah2ac2`, ...); "" for a folder."""
+    place: str
+    """The bot's name, the file or the folder."""
+    settings: Mapping[str, str]
+    """What follows the question mark, in order."""
+
+    @property
+    def plain(self) -> str:
+        """The name without its settings."""
+        return f"{self.source}:{self.place}" if self.source else self.place
+
+
+def parse_name(name: str) -> AgentName:
+    """Takes a name apart.
+
+    Raises:
+        ValueError: where what follows the question mark is not key=value, or has a key twice.
+    """
+    plain, question, text = name.partition("?")
+    settings: dict[str, str] = {}
+    for pair in text.split("&") if question else ():
+        key, equals, value = pair.partition("=")
+        if not (key and equals and value):
+            raise ValueError(f"{name}: expected ?key=value&..., got {pair!r}")
+        if key in settings:
+            raise ValueError(f"{name}: expected {key} once, got it twice")
+        settings[key] = value
+    source, colon, place = plain.partition(":")
+    if colon and source in (BOT, *STORED):
+        return AgentName(source, place, settings)
+    return AgentName("", plain, settings)
+
+
+def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
+    """Loads an agent.
+
+    Args:
+        path_or_name: a bot, published weights, a policy folder, a run's folder (its `policy/`) or
+            one `checkpoints/<step>`, each with or without options: see above.
+        rules: the game to play: a bot plays it (default: the standard 2-player game), any other
+            agent must be one of it.
+
+    Returns:
+        A `Policy`. Every stored parameter was verified with its SHA-256.
+
+    Raises:
+        ValueError: where there is no such agent, it takes no such setting, it plays another game,
+            or its files are damaged or of another format.
+    """
+    text = str(path_or_name)
+    name = parse_name(text)
+    known = bot_parameters(name.plain) if name.source == BOT else {}
+    for key in name.settings:
+        if key not in known and key not in OPTIONS:
+            raise ValueError(f"{text}: expected one of {_settings(known)}, got {key!r}")
+    if name.source == BOT:
+        own = {
+            key: read_value(value, known[key].type, where=f"{text}: {key}")
+            for key, value in name.settings.items()
+            if key in known
+        }
+        policy: Policy = make_bot(name.plain, rules or Rules(), **own)
+    else:
+        policy = STORED[name.source](name.plain) if name.source else _in_folder(name.place)
+        if rules is not None and policy.rules != rules:
+            raise ValueError(f"{text}: expected a policy for {rules}, got one for {policy.rules}")
+    for key, value in name.settings.items():
+        if key not in known:
+            where, option = f"{text}: {key}", OPTIONS[key]
+            typed = read_value(value, option.type, where=where)
+            try:
+                policy = option.wrap(policy, typed)
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from error
+    return policy
+
+
+def _settings(parameters: Mapping[str, Any]) -> str:
+    return ", ".join([*parameters, *OPTIONS])
+
+
+def _in_folder(place: str) -> Policy:
+    folder = Path(place)
+    policy = read_folder(folder)
+    if policy is None:
+        named = " or ".join(f"{source}:FILE" for source in STORED)
+        raise ValueError(
+            "expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder "
+            f"(with a policy/), a checkpoints/<step>, {named}; got "
+            f"{place}{'' if folder.exists() else ', which does not exist'}"
+        )
+    return policy
+
+
+def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Policy]:
+    """Several agents for one game: bots play what the others were trained for.
+
+    Args:
+        names: as `load_policy` takes them; one named twice is the same object twice.
+        num_players: of the game; None leaves it to the agents that play one game only (of bots
+            alone: 2).
+
+    Raises:
+        ValueError: as `load_policy`, or agents of different games.
+    """
+    found: dict[str, Policy] = {
+        name: load_policy(name) for name in dict.fromkeys(names) if parse_name(name).source != BOT
+    }
+    for name, policy in found.items():
+        if num_players not in (None, policy.rules.num_players):
+            raise ValueError(
+                f"{name}: expected --players {policy.rules.num_players}, which it was trained for, "
+                f"got {num_players}"
+            )
+    rules = next((p.rules for p in found.values()), Rules(num_players=num_players or 2))
+    for name, policy in found.items():
+        if policy.rules != rules:
+            first, mine = next(iter(found)), policy.rules
+            if mine.num_players != rules.num_players:
+                raise ValueError(
+                    f"expected agents for one number of players, got {first} for "
+                    f"{rules.num_players} and {name} for {mine.num_players}"
+                )
+            raise ValueError(
+                f"expected agents of one game, got {first} for {rules} and {name} for {mine}"
+            )
+    for name in names:
+        if name not in found:
+            found[name] = load_policy(name, rules)
+    return [found[name] for name in names]
+
+
+def known_agents() -> dict[str, Any]:
+    """What can be named, JSON-ready: `agents`, a record each, and the `options` that all take."""
+    agents: list[dict[str, Any]] = [
+        {
+            "name": f"{BOT}:{name}",
+            "version": bot.version,
+            "about": (bot.__doc__ or "").partition(".")[0].replace("\n", " "),
+            "parameters": {
+                key: {"type": found.type.__name__, "default": found.default}
+                for key, found in bot_parameters(name).items()
+            },
+        }
+        for name, bot in BOTS.items()
+    ]
+    agents += [
+        {"name": f"{source}:FILE", "about": "published weights, a .safetensors file"}
+        for source in STORED
+    ]
+    agents.append({"name": "FOLDER", "about": "a policy folder, a run or one checkpoints/<step>"})
+    return {
+        "agents": agents,
+        "options": {name: option.about for name, option in OPTIONS.items()},
+    }
