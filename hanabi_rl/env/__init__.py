@@ -1,62 +1,69 @@
 """Hanabi in JAX: the rules, the canonical observation, colour symmetries, and batched environments
 with auto-reset.
 
-Importing this package does not import jaxmarl; `hanabi_rl.env.jaxmarl` does.
+The names below load on first use: `game.py`, `table.py` and `hanab_live.py` are plain Python, and
+who needs no more than those imports no JAX. Importing this package never imports jaxmarl;
+`hanabi_rl.env.jaxmarl` does.
 """
 
-from hanabi_rl.env.decks import DeckPool, shuffled_decks
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanabi import EnvState, HanabiEnv, TimeStep
-from hanabi_rl.env.observe import observe, observe_seat, sections
-from hanabi_rl.env.rules import (
-    State,
-    current_player,
-    deal,
-    finished,
-    legal_actions,
-    legal_for_mover,
-    legal_for_seat,
-    points,
-    random_legal_action,
-    score,
-    step,
-)
-from hanabi_rl.env.symmetry import (
-    invert_permutations,
-    permute_actions,
-    permute_decks,
-    permute_legal,
-    permute_obs,
-    permute_state,
-    random_color_permutations,
-)
+from __future__ import annotations
 
-__all__ = [
-    "DeckPool",
-    "EnvState",
-    "HanabiEnv",
-    "Rules",
-    "State",
-    "TimeStep",
-    "current_player",
-    "deal",
-    "finished",
-    "invert_permutations",
-    "legal_actions",
-    "legal_for_mover",
-    "legal_for_seat",
-    "observe",
-    "observe_seat",
-    "permute_actions",
-    "permute_decks",
-    "permute_legal",
-    "permute_obs",
-    "permute_state",
-    "points",
-    "random_color_permutations",
-    "random_legal_action",
-    "score",
-    "sections",
-    "shuffled_decks",
-    "step",
-]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hanabi_rl.env.decks import DeckPool as DeckPool
+    from hanabi_rl.env.decks import shuffled_decks as shuffled_decks
+    from hanabi_rl.env.game import Rules as Rules
+    from hanabi_rl.env.hanabi import EnvState as EnvState
+    from hanabi_rl.env.hanabi import HanabiEnv as HanabiEnv
+    from hanabi_rl.env.hanabi import TimeStep as TimeStep
+    from hanabi_rl.env.observe import observe_seat as observe_seat
+    from hanabi_rl.env.observe import sections as sections
+    from hanabi_rl.env.rules import State as State
+    from hanabi_rl.env.rules import current_player as current_player
+    from hanabi_rl.env.rules import deal as deal
+    from hanabi_rl.env.rules import finished as finished
+    from hanabi_rl.env.rules import legal_actions as legal_actions
+    from hanabi_rl.env.rules import legal_for_mover as legal_for_mover
+    from hanabi_rl.env.rules import legal_for_seat as legal_for_seat
+    from hanabi_rl.env.rules import points as points
+    from hanabi_rl.env.rules import random_legal_action as random_legal_action
+    from hanabi_rl.env.rules import score as score
+    from hanabi_rl.env.rules import step as step
+    from hanabi_rl.env.symmetry import invert_permutations as invert_permutations
+    from hanabi_rl.env.symmetry import permute_actions as permute_actions
+    from hanabi_rl.env.symmetry import permute_decks as permute_decks
+    from hanabi_rl.env.symmetry import permute_legal as permute_legal
+    from hanabi_rl.env.symmetry import permute_obs as permute_obs
+    from hanabi_rl.env.symmetry import permute_state as permute_state
+    from hanabi_rl.env.symmetry import random_color_permutations as random_color_permutations
+
+_HOME = {  # `observe` is not among them: it would share its name with its own module
+    **dict.fromkeys(("DeckPool", "shuffled_decks"), "decks"),
+    "Rules": "game",
+    **dict.fromkeys(("EnvState", "HanabiEnv", "TimeStep"), "hanabi"),
+    **dict.fromkeys(("observe_seat", "sections"), "observe"),
+    **dict.fromkeys(
+        ("State", "current_player", "deal", "finished", "legal_actions", "legal_for_mover"), "rules"
+    ),
+    **dict.fromkeys(("legal_for_seat", "points", "random_legal_action", "score", "step"), "rules"),
+    **dict.fromkeys(
+        ("invert_permutations", "permute_actions", "permute_decks", "permute_legal"), "symmetry"
+    ),
+    **dict.fromkeys(("permute_obs", "permute_state", "random_color_permutations"), "symmetry"),
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hanabi_rl.env' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"hanabi_rl.env.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.env import HanabiEnv, Rules, legal_actions, observe, shuffled_decks
+from hanabi_rl.env import HanabiEnv, Rules, legal_actions, shuffled_decks
 from hanabi_rl.env import step as rules_step
+from hanabi_rl.env.observe import observe
 
 STEPS = 230
 DECKS = 3  # of each environment, dealt round and round

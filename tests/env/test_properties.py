@@ -21,7 +21,6 @@ from hanabi_rl.env import (
     legal_actions,
     legal_for_mover,
     legal_for_seat,
-    observe,
     observe_seat,
     permute_actions,
     permute_legal,
@@ -32,6 +31,7 @@ from hanabi_rl.env import (
     step,
 )
 from hanabi_rl.env.check import swap_hidden_card
+from hanabi_rl.env.observe import observe
 from hanabi_rl.env.words import unpack_deck
 
 RULES = Rules(num_players=3)
