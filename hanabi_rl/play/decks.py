@@ -10,8 +10,8 @@ import numpy as np
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 
-_STREAMS = {"selection": 1, "report": 2, "kl": 3, "demos": 4}
-Purpose = Literal["selection", "report", "kl", "demos"]
+_STREAMS = {"selection": 1, "report": 2, "kl": 3, "demos": 4, "people": 5}
+Purpose = Literal["selection", "report", "kl", "demos", "people"]
 
 
 def evaluation_decks(

@@ -1,0 +1,168 @@
+"""`hanabi-rl play`: a person at a table with agents, in the browser or as text; or two agents to
+watch."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import socket
+import sys
+import time
+import webbrowser
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from hanabi_rl.cli.agents import Flag, load_agents
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.serve.local import LocalPlay
+
+DEFAULT_PARTNER = "bot:convention"
+WEB_MODULES = ("starlette", "uvicorn", "websockets", "jinja2", "orjson")
+HOST = "127.0.0.1"  # nobody but this machine; there are no accounts here
+
+
+def play(
+    agents: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[AGENT ...]")
+    ] = (),
+    players: int | None = None,
+    watch: Flag = False,
+    terminal: Flag = False,
+    seed: int | None = None,
+    out: Path = Path("games"),
+    port: int = 8642,
+    no_browser: Flag = False,
+    pause: float = 0.8,
+) -> None:
+    """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
+
+    Args:
+        agents: your partners (default: bot:convention); one sits at all other seats, or name one a
+            seat. With --watch, the agents to watch.
+        players: 2 to 5, you included; by default 2, or what the agents were trained for.
+        watch: watch agents play, move by move, with the probability of each move.
+        terminal: as text, moves typed; reads a pipe too.
+        seed: of the decks; by default they are drawn anew.
+        out: the folder that games are kept in, as train/bc.py --data reads them.
+        port: of the page on this machine; 0 takes any that is free.
+        no_browser: only print the address.
+        pause: seconds before a partner's move is shown in the browser.
+    """
+    names = _line_up(agents, players, watch)
+    if not terminal:
+        _check_extra()
+    _keep_compiled()
+    with _progress(f"loading {', '.join(dict.fromkeys(names))}"):
+        policies = load_agents(names, players or _players(names, watch))
+    names = _fill(names, policies[0], watch)
+    table = _make_play(names, policies, out, seed)
+    if terminal:
+        _run_terminal(table)
+    else:
+        _run_page(table, out, port, open_browser=not no_browser, pause=pause)
+
+
+def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
+    """The agents as named; more than one must fill the seats."""
+    names = list(agents) or [DEFAULT_PARTNER]
+    seats = None if players is None else players - (not watch)
+    if len(names) > 1 and seats not in (None, len(names)):
+        raise ValueError(
+            f"expected 1 or {seats} agents for {players} players, got {len(names)}: "
+            f"{' '.join(names)}"
+        )
+    return names
+
+
+def _players(names: Sequence[str], watch: bool) -> int | None:
+    """The number of players that several agents say."""
+    return len(names) + (not watch) if len(names) > 1 else None
+
+
+def _fill(names: Sequence[str], policy: Policy, watch: bool) -> list[str]:
+    seats = policy.rules.num_players - (not watch)
+    return list(names) * seats if len(names) == 1 else list(names)
+
+
+def _make_play(
+    names: Sequence[str], policies: Sequence[Policy], out: Path, seed: int | None
+) -> LocalPlay:
+    from hanabi_rl.serve.folder import GameFolder
+    from hanabi_rl.serve.local import LocalPlay
+    from hanabi_rl.serve.runner import Runner
+
+    line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
+    with _progress("compiling"):
+        partners = Runner(line_up, policies[0].rules)
+    return LocalPlay(policies[0].rules, names, partners, GameFolder(out), seed)
+
+
+def _run_terminal(table: LocalPlay) -> None:
+    from hanabi_rl.serve.terminal import play_terminal, watch_terminal
+
+    try:
+        (watch_terminal if table.watched else play_terminal)(table, sys.stdin)
+    except KeyboardInterrupt:
+        print("\nThe game is kept as it is: `hanabi-rl play` goes on with it.")
+
+
+def _run_page(table: LocalPlay, out: Path, port: int, *, open_browser: bool, pause: float) -> None:
+    import uvicorn
+
+    from hanabi_rl.serve.web import MAX_MESSAGE, make_app
+
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+    except OSError as error:
+        raise OSError(f"port {port} of this machine is taken ({error}): try --port 0") from error
+    listening.listen()
+    address = f"http://{HOST}:{listening.getsockname()[1]}/"
+    print(f"The table is at {address} (Ctrl-C stops; games are kept in {out})", flush=True)
+    if open_browser:
+        webbrowser.open(address)
+    config = uvicorn.Config(
+        make_app(table, pause),
+        log_level="warning",
+        access_log=False,
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE,
+        timeout_graceful_shutdown=2,
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _check_extra() -> None:
+    missing = [name for name in WEB_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(
+            f"the page needs {', '.join(missing)}: pip install 'hanabi-rl[serve]'; --terminal does "
+            "not"
+        )
+
+
+def _keep_compiled() -> None:
+    """What was compiled once is loaded the next time."""
+    import jax
+
+    from hanabi_rl.play.demos import cache_folder
+
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[None]:
+    """`compiling ... 3.1 s` on stderr."""
+    print(f"{what} ...", end="", file=sys.stderr, flush=True)
+    started = time.perf_counter()
+    yield
+    print(f" {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)

@@ -1,0 +1,130 @@
+"""Where games are kept: the journal of those in progress, and a file for each one that is done.
+
+    open/GAME.json            deal and moves so far, replaced after every move
+    2p-GAME.safetensors       a finished game, in the layout that `load_games` and `bc.py` read
+    unfinished/...            the same of a game that was left
+
+Every write is atomic and flushed to disk before the move is shown: a kill loses nothing. A game's
+file is named by its id alone, so that one which is ended twice is still kept once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.data.formats import ah2ac2, hanab_live_files
+from hanabi_rl.data.games import Games, join_games, pad_moves
+from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.storage.files import read_json, write_json
+
+JOURNAL_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class GameFolder:
+    """A folder of games; it is made when the first game is kept."""
+
+    path: Path
+
+    def record(self, game: Game, agents: dict[int, str]) -> None:
+        """Writes the journal of a game in progress."""
+        (self.path / "open").mkdir(parents=True, exist_ok=True)
+        write_json(
+            self._journal(game.game_id),
+            {
+                "format_version": JOURNAL_VERSION,
+                "game_id": game.game_id,
+                "rules": dataclasses.asdict(game.rules),
+                "deck": list(game.deck),
+                "people": sorted(game.people),
+                "moves": list(game.moves),
+                "agents": {str(seat): name for seat, name in agents.items()},
+            },
+        )
+
+    def finish(self, game: Game) -> Path | None:
+        """Keeps a game that is done and ends its journal; None where no move was made."""
+        path = None
+        if game.moves:
+            folder = self.path if game.end_reason == "finished" else self.path / "unfinished"
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{game.rules.num_players}p-{game.game_id}.safetensors"
+            ah2ac2.write(path, as_games(game))
+        self._journal(game.game_id).unlink(missing_ok=True)
+        return path
+
+    def interrupted(self, rules: Rules) -> list[tuple[Game, dict[int, str]]]:
+        """The games of these rules whose journals are there, and who plays in them, oldest first.
+
+        Raises ValueError naming a journal that cannot be read.
+        """
+        paths = sorted(
+            (self.path / "open").glob("[!.]*.json"), key=lambda path: path.stat().st_mtime
+        )
+        found = [_read_journal(path) for path in paths]
+        return [(game, agents) for game, agents in found if game.rules == rules]
+
+    def finished(self, rules: Rules) -> Games | None:
+        """All finished games of these rules in one record; None where there are none."""
+        pattern = f"{rules.num_players}p-*.safetensors"
+        parts = [ah2ac2.read(path) for path in sorted(self.path.glob(pattern))]
+        parts = [part for part in parts if part.rules == rules]
+        return join_games(parts) if parts else None
+
+    def download(self, rules: Rules, suffix: str) -> bytes | None:
+        """The finished games of these rules as one file, `.safetensors` or `.json`."""
+        games = self.finished(rules)
+        if games is None:
+            return None
+        beside = self.path / f".download-{rules.num_players}p{suffix}"
+        (ah2ac2.write if suffix == ".safetensors" else hanab_live_files.write)(beside, games)
+        content = beside.read_bytes()
+        beside.unlink()
+        return content
+
+    def _journal(self, game_id: int) -> Path:
+        return self.path / "open" / f"{game_id}.json"
+
+
+def as_games(game: Game) -> Games:
+    """A game that is done as a record of one: seats of persons are marked as human."""
+    moves = np.array(game.moves, np.int32)
+    people = [seat in game.people for seat in range(game.rules.num_players)]
+    return Games(
+        rules=game.rules,
+        decks=np.array([game.deck], np.uint8),
+        actions=pad_moves(game.rules, [moves]),
+        num_actions=np.array([len(moves)], np.int32),
+        scores=np.array([game.table().score], np.int32),
+        game_ids=np.array([game.game_id], np.int64),
+        unfinished=np.array([game.end_reason != "finished"]),
+        human_seats=np.array([people]),
+    )
+
+
+def _read_journal(path: Path) -> tuple[Game, dict[int, str]]:
+    content: Any = read_json(path)
+    try:
+        if content["format_version"] != JOURNAL_VERSION:
+            found = content["format_version"]
+            raise ValueError(f"expected format_version {JOURNAL_VERSION}, got {found!r}")
+        rules = dict(content["rules"])
+        rules["num_cards_of_rank"] = tuple(rules["num_cards_of_rank"])
+        game = Game(
+            game_id=int(content["game_id"]),
+            rules=Rules(**rules),
+            deck=tuple(content["deck"]),
+            people=frozenset(content["people"]),
+            moves=tuple(content["moves"]),
+        )
+        game.table()  # raises where a move is illegal
+        return game, {int(seat): str(name) for seat, name in content["agents"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: no journal of a game: {type(error).__name__}: {error}"
+        ) from error

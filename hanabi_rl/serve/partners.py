@@ -1,0 +1,26 @@
+"""What a room of games asks of its partners. No JAX: the answers may come from another process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from hanabi_rl.serve.lifecycle import Game
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What the partner at the seat to move does, and how likely it found every action."""
+
+    action: int
+    probabilities: np.ndarray  # float32[A]; 0 where illegal
+
+
+class Partners(Protocol):
+    """Agents that answer for the seats that no person holds."""
+
+    def think(self, games: Sequence[Game]) -> list[Answer]:
+        """The next move of each of these different games, a partner's turn in each."""

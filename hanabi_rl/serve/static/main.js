@@ -1,0 +1,232 @@
+// @ts-check
+/** The page: one state, one socket, keys. What is shown is made by `view.js` from the state. */
+import { actionBar, h, view } from "./view.js";
+
+const at = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+const NOTHING = { kind: null, slot: null, target: null, value: null };
+
+const ui = {
+  watched: document.documentElement.dataset.watched === "yes",
+  /** @type {any} */ frame: null, // the table as it is now
+  /** @type {any[]} */ history: [], // every position, once a game is over or where it is watched
+  shown: 0, // which of them
+  auto: false,
+  sent: -1, // the turn whose move is on its way
+  choice: { ...NOTHING },
+  settings: { atOnce: false, newestLeft: false, theme: "auto", ...stored() },
+
+  /** Takes up a part of a choice; `complete` where nothing is missing. */
+  choose(part, complete = false) {
+    ui.choice = { ...ui.choice, ...part };
+    if ("slot" in part && part.slot !== null && ["color", "rank", "hint"].includes(ui.choice.kind)) {
+      ui.choice = { ...NOTHING, slot: part.slot };
+    }
+    if ((complete || ui.chosen()) && ui.settings.atOnce && ui.chosen()) ui.confirm();
+    else draw();
+  },
+  cancel() {
+    ui.choice = { ...NOTHING };
+    draw();
+  },
+  /** The action behind the choice, if it is complete. */
+  chosen() {
+    const { kind, slot, target, value } = ui.choice;
+    if (!ui.frame || kind === null || kind === "hint") return null;
+    return ui.frame.actions.find((action) => action.kind === kind
+      && (kind === "play" || kind === "discard" ? action.slot === slot
+        : action.target === target && action.value === value)) ?? null;
+  },
+  confirm() {
+    const action = ui.chosen();
+    if (!action || action.why_not || ui.sent === ui.frame.turn) return draw();
+    ui.sent = ui.frame.turn;
+    send({ action: action.id, turn: ui.frame.turn });
+    ui.choice = { ...NOTHING };
+    draw();
+  },
+  askWhom(frame) {
+    return ui.choice.target === null && frame.others.length > 1
+      ? `Tell whom? ${frame.others.map((seat, index) => `${index + 1} ${frame.names[seat]}`).join(", ")}`
+      : "Which colour or number?";
+  },
+  waiting(frame) {
+    return frame.over ? "The game is over" : `${frame.names[frame.to_move]} is thinking …`;
+  },
+  show(turn) {
+    ui.shown = Math.max(0, Math.min(turn, ui.history.length - 1));
+    draw();
+  },
+  /** One position on; where agents are watched, their next move. */
+  forward() {
+    if (ui.shown < ui.history.length - 1) ui.show(ui.shown + 1);
+    else if (ui.watched && !ui.frame.over) send({ step: ui.frame.turn });
+  },
+  toggleAuto() {
+    ui.auto = !ui.auto;
+    draw();
+    run();
+  },
+};
+
+function stored() {
+  try {
+    return JSON.parse(localStorage.getItem("hanabi") ?? "{}");
+  } catch {
+    return {};
+  }
+}
+
+/** @type {WebSocket | null} */
+let socket = null;
+let wait = 500; // ms before the next attempt
+
+function connect() {
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  socket = new WebSocket(`${scheme}://${location.host}${location.pathname}/ws`);
+  socket.onopen = () => {
+    wait = 500;
+    at("network").textContent = "";
+  };
+  socket.onmessage = (event) => receive(JSON.parse(event.data));
+  socket.onclose = () => {
+    at("network").textContent = "The connection is lost. Trying again …";
+    setTimeout(connect, wait);
+    wait = Math.min(2 * wait, 10000);
+  };
+}
+
+function send(message) {
+  if (socket && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+}
+
+function receive(message) {
+  if (message.type === "error") {
+    ui.sent = -1;
+    at("network").textContent = message.text;
+  } else if (message.type === "history") {
+    const atEnd = ui.shown >= ui.history.length - 1;
+    ui.history = message.frames;
+    if (atEnd) ui.shown = ui.history.length - 1;
+  } else if (message.type === "frame") {
+    if (!ui.frame || message.frame.turn !== ui.frame.turn) {
+      ui.choice = { ...NOTHING, slot: null };
+      at("network").textContent = "";
+    }
+    ui.frame = message.frame;
+    if (message.frame.turn > ui.sent) ui.sent = -1;
+    draw();
+  }
+}
+
+/** Draws everything again and keeps the focus where it was. */
+function draw() {
+  if (!ui.frame) return;
+  const focus = document.activeElement?.getAttribute("data-key");
+  const frame = ui.history.length > 0 ? ui.history[ui.shown] : ui.frame;
+  at("table").replaceChildren(view(frame, ui));
+  at("actions").replaceChildren(actionBar(frame, ui));
+  drawLog(frame);
+  at("last").textContent = frame.log.at(-1) ?? "";
+  const heading = headline(frame);
+  if (at("turn").textContent !== heading) at("turn").textContent = heading;
+  document.title = `${frame.to_move === frame.you && frame.you !== null && !frame.over ? "● " : ""}${heading} – Hanabi`;
+  document.documentElement.dataset.theme = ui.settings.theme;
+  if (focus) {
+    /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${focus}"]`))?.focus();
+  }
+}
+
+function headline(frame) {
+  if (frame.left) return `The game was left at ${frame.points} points`;
+  if (frame.over) return `Game over: ${frame.score} of ${frame.max_score} points`;
+  const who = frame.names[frame.to_move];
+  return `Turn ${frame.turn + 1}: ${who === "You" ? "your turn" : `${who}'s turn`}`;
+}
+
+/** Adds what is new, so that a screen reader reads no more than that. */
+function drawLog(frame) {
+  const log = at("log");
+  while (log.children.length > frame.log.length) log.lastElementChild?.remove();
+  for (let turn = log.children.length; turn < frame.log.length; turn++) {
+    log.append(h("li", {}, frame.log[turn]));
+  }
+}
+
+function run() {
+  if (!ui.auto) return;
+  if (ui.shown === ui.history.length - 1 && ui.frame.over) ui.auto = false;
+  ui.forward();
+  setTimeout(run, 1000);
+}
+
+/** Keys of a replay, or of watching. Returns whether the key was one. */
+function replayKey(key) {
+  const last = ui.history.length - 1;
+  if (key === "ArrowRight" || (key === " " && ui.watched)) ui.forward();
+  else if (key === "ArrowLeft") ui.show(ui.shown - 1);
+  else if (key === "Home") ui.show(0);
+  else if (key === "End") ui.show(last);
+  else if (key === "a" && ui.watched) ui.toggleAuto();
+  else if (key === "n" && (ui.watched || ui.frame.over)) {
+    /** @type {HTMLFormElement} */ (at("new")).requestSubmit();
+  } else return false;
+  return true;
+}
+
+/** Keys of a move. Returns whether the key was one. */
+function moveKey(key) {
+  const { frame, choice } = ui;
+  const number = /^[1-9]$/.test(key) ? Number(key) : null;
+  const hint = ["hint", "color", "rank"].includes(choice.kind ?? "");
+  const color = frame.letters.findIndex((letter) => letter.toLowerCase() === key);
+  if (key === "Escape") ui.cancel();
+  else if (frame.actions.length === 0) return false;
+  else if (key === "Enter") {
+    if (!ui.chosen()) return false;
+    ui.confirm();
+  } else if (hint && choice.target === null && frame.others.length > 1) {
+    if (number === null || number > frame.others.length) return false;
+    ui.choose({ target: frame.others[number - 1] });
+  } else if (hint && number !== null && number <= frame.ranks) {
+    ui.choose({ kind: "rank", value: number }, true);
+  } else if (hint && color >= 0) ui.choose({ kind: "color", value: color }, true);
+  else if (key === "p" || key === "d") {
+    ui.choose({ kind: key === "p" ? "play" : "discard", target: null, value: null });
+  } else if (key === "h" || key === "c") {
+    ui.choose({ ...NOTHING, kind: "hint", target: frame.others.length === 1 ? frame.others[0] : null });
+  } else if (number !== null && number <= frame.hand_size) ui.choose({ slot: number });
+  else if (key === "ArrowLeft" || key === "ArrowRight") {
+    const held = frame.hands[frame.you].length;
+    const way = (key === "ArrowRight") === !ui.settings.newestLeft ? 1 : -1;
+    const slot = choice.slot === null ? (way > 0 ? 1 : held) : choice.slot + way;
+    ui.choose({ slot: Math.max(1, Math.min(slot, held)) });
+  } else return false;
+  return true;
+}
+
+document.addEventListener("keydown", (event) => {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (!ui.frame || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (target.matches("select, input[type=checkbox], input[type=range]")) return;
+  const pressed = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const more = /** @type {HTMLDetailsElement} */ (document.querySelector("details.more"));
+  if (pressed === "?") more.open = !more.open;
+  else if (pressed === " " && target.matches("button, summary, a")) return;
+  else if (!(ui.history.length > 0 ? replayKey(pressed) : moveKey(pressed))) return;
+  event.preventDefault();
+});
+
+for (const field of document.querySelectorAll("[data-setting]")) {
+  const input = /** @type {HTMLInputElement} */ (field);
+  const name = /** @type {string} */ (input.dataset.setting);
+  if (input.type === "checkbox") input.checked = ui.settings[name];
+  else input.value = ui.settings[name];
+  input.addEventListener("change", () => {
+    ui.settings[name] = input.type === "checkbox" ? input.checked : input.value;
+    localStorage.setItem("hanabi", JSON.stringify(ui.settings));
+    draw();
+  });
+}
+document.getElementById("leave")?.addEventListener("click", () => send({ leave: true }));
+document.documentElement.dataset.theme = ui.settings.theme;
+connect();

@@ -1,0 +1,258 @@
+"""The page and its socket, for one machine: `make_app`.
+
+A web worker: it imports no JAX and holds nothing but connections. What it sends is made by
+`LocalPlay` from sights, never from a deck.
+
+The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": "history", "frames":
+[...]}` (all of a game that is over, or watched) and `{"type": "error", "text": ...}`. It takes
+`{"action": id, "turn": n}`, `{"leave": true}` and, where agents are watched, `{"step": turn}`. Any
+other turn than the current one is answered with the current table and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.templating import Jinja2Templates
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from hanabi_rl.serve.lifecycle import RefusedError
+from hanabi_rl.serve.local import LocalPlay
+
+HERE = Path(__file__).parent
+HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
+MAX_MESSAGE = 4096  # bytes of one message from a page
+MAX_WRONG = 10  # messages that are no moves, before a connection is closed
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class Lobby:
+    """The connections of every game, and the partners' turns in them."""
+
+    def __init__(self, play: LocalPlay, pause: float) -> None:
+        self.play, self.pause = play, pause
+        self._watching: dict[int, set[WebSocket]] = {}
+        self._turns: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self, socket: WebSocket, game_id: int) -> None:
+        """One connection, from the table as it is now to its close."""
+        self._watching.setdefault(game_id, set()).add(socket)
+        try:
+            await self._greet(socket, game_id)
+            wrong = 0
+            while wrong < MAX_WRONG:
+                problem = await self._handle(game_id, await socket.receive())
+                if problem is not None:
+                    wrong += 1
+                    await _send(socket, {"type": "error", "text": problem})
+                    await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
+            await socket.close(1008, "too many messages that are no moves")
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the page is gone; the game stays
+        finally:
+            self._watching[game_id].discard(socket)
+
+    async def close(self) -> None:
+        """Stops what the partners were about to do."""
+        for turn in self._turns.values():
+            turn.cancel()
+        await asyncio.gather(*self._turns.values(), return_exceptions=True)
+
+    async def _greet(self, socket: WebSocket, game_id: int) -> None:
+        await self._weigh(game_id)
+        if self.play.watched or self.play.game(game_id).status == "done":
+            await _send(socket, self._history(game_id))
+        await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
+        if not self.play.watched:
+            self._ask_partner(game_id)
+
+    async def _handle(self, game_id: int, message: Message) -> str | None:
+        """Does what a message says; returns what is wrong with it."""
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1006))
+        try:
+            content = orjson.loads(message.get("text") or message.get("bytes") or b"")
+        except orjson.JSONDecodeError:
+            return "that was no JSON"
+        if not isinstance(content, dict):
+            return "expected an object"
+        try:
+            await self._obey(game_id, content)
+        except RefusedError as error:
+            return str(error)
+        return None
+
+    async def _obey(self, game_id: int, content: dict[str, Any]) -> None:
+        game = self.play.game(game_id)
+        if self.play.watched:
+            if content.get("step") == game.turn and game.status == "active":
+                answer = await asyncio.to_thread(self.play.think, game_id)
+                self.play.partner_moves(game_id, game.turn, answer)
+                await self._weigh(game_id)
+                await self._show(game_id)
+            return
+        if content.get("leave") is True:
+            self.play.leave(game_id)
+        else:
+            action, turn = content.get("action"), content.get("turn")
+            if type(action) is not int or type(turn) is not int:
+                raise RefusedError("expected a whole number under 'action' and under 'turn'")
+            self.play.move(game_id, turn, action)
+        await self._show(game_id)
+        self._ask_partner(game_id)
+
+    async def _weigh(self, game_id: int) -> None:
+        """Where agents are watched: what the next one thinks of its moves is shown before it
+        moves."""
+        if self.play.watched and self.play.partner_to_move(game_id):
+            await asyncio.to_thread(self.play.think, game_id)
+
+    def _ask_partner(self, game_id: int) -> None:
+        running = self._turns.get(game_id)
+        if self.play.partner_to_move(game_id) and (running is None or running.done()):
+            self._turns[game_id] = asyncio.create_task(self._partners_play(game_id))
+
+    async def _partners_play(self, game_id: int) -> None:
+        while self.play.partner_to_move(game_id):
+            await self._partner_turn(game_id)
+
+    async def _partner_turn(self, game_id: int) -> None:
+        """The answer is shown after a fixed pause, so that its speed tells nothing."""
+        turn = self.play.game(game_id).turn
+        resting = asyncio.create_task(asyncio.sleep(self.pause))
+        answer = await asyncio.to_thread(self.play.think, game_id)
+        await resting
+        with contextlib.suppress(RefusedError):  # the person has left meanwhile
+            self.play.partner_moves(game_id, turn, answer)
+            await self._show(game_id)
+
+    async def _show(self, game_id: int) -> None:
+        messages = [{"type": "frame", "frame": self.play.frame(game_id)}]
+        if self.play.watched or self.play.game(game_id).status == "done":
+            messages.insert(0, self._history(game_id))
+        for socket in list(self._watching.get(game_id, ())):
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                for message in messages:
+                    await _send(socket, message)
+
+    def _history(self, game_id: int) -> dict[str, Any]:
+        return {"type": "history", "frames": self.play.history(game_id)}
+
+
+def make_app(play: LocalPlay, pause: float = 0.8) -> Starlette:
+    """The application; `pause` is the seconds before a partner's move is shown."""
+    lobby = Lobby(play, pause)
+    templates = Jinja2Templates(HERE / "templates")
+
+    async def start(request: Request) -> Response:
+        return RedirectResponse(f"/game/{play.current().game_id}", 303)
+
+    async def new(request: Request) -> Response:
+        _check_origin(request.headers)
+        return RedirectResponse(f"/game/{play.new_game().game_id}", 303)
+
+    async def table(request: Request) -> Response:
+        _known_game(play, request.path_params["game"])
+        return templates.TemplateResponse(
+            request, "table.html", {"watched": play.watched, "players": play.rules.num_players}
+        )
+
+    async def games(request: Request) -> Response:
+        suffix = f".{request.path_params['suffix']}"
+        if suffix not in (".safetensors", ".json"):
+            raise HTTPException(404, "expected games.safetensors or games.json")
+        content = None if play.folder is None else play.folder.download(play.rules, suffix)
+        if content is None:
+            raise HTTPException(404, "no game is finished yet")
+        name = f"hanabi-{play.rules.num_players}p{suffix}"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    async def socket(websocket: WebSocket) -> None:
+        try:
+            _check_origin(websocket.headers)
+            game = _known_game(play, websocket.path_params["game"])
+        except HTTPException as error:
+            await websocket.close(1008, error.detail)
+            return
+        await websocket.accept()
+        await lobby.serve(websocket, game)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await lobby.close()
+
+    return Starlette(
+        routes=[
+            Route("/", start),
+            Route("/new", new, methods=["POST"]),
+            Route("/game/{game:int}", table),
+            WebSocketRoute("/game/{game:int}/ws", socket),
+            Route("/games.{suffix}", games),
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+        ],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS),
+            Middleware(_Headers),
+            Middleware(GZipMiddleware, minimum_size=500),
+        ],
+        lifespan=lifespan,
+    )
+
+
+class _Headers:
+    """Puts `HEADERS` on every response."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+def _check_origin(headers: Headers) -> None:
+    """A browser names the page that asks; only our own may."""
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        raise HTTPException(403, "another site's page may not play here")
+
+
+def _known_game(play: LocalPlay, game_id: int) -> int:
+    try:
+        return play.game(game_id).game_id
+    except KeyError:
+        raise HTTPException(404, "no such game here") from None
+
+
+async def _send(socket: WebSocket, content: dict[str, Any]) -> None:
+    await socket.send_text(orjson.dumps(content).decode())

@@ -1,0 +1,129 @@
+"""The partners of many games in one tick: the same games as `play_games`, action by action."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+from hanabi_rl.serve import runner
+from hanabi_rl.serve.lifecycle import Game, Moved, advance
+from hanabi_rl.serve.runner import Runner
+
+RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
+GAMES, SLOTS, SEED = 8, 4, 7
+
+
+@pytest.fixture(scope="module")
+def line_up():
+    """A recurrent policy that holds two seats, and a bot that plays by chance of its own."""
+    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
+    actor = Actor(network, RULES.num_moves)
+    params = init_params(actor, jax.random.key(5), network, RULES.obs_size, RULES.num_moves)
+    trained = NetworkPolicy(params=params, rules=RULES, network=network)
+    return (trained, load_policy("bot:random", RULES), trained)
+
+
+@pytest.fixture(scope="module")
+def partners(line_up):
+    return Runner(line_up, RULES, slots=SLOTS, seed=SEED)
+
+
+@pytest.fixture(scope="module")
+def played(line_up):
+    """What `play_games` says that the line-up does on some decks, and those games, begun."""
+    decks = evaluation_decks(RULES, GAMES, 3)
+    records = play_games(line_up, RULES, decks, SEED)
+    games = [Game(i, RULES, tuple(map(int, deck)), frozenset()) for i, deck in enumerate(decks)]
+    return records, games
+
+
+def move(game, action):
+    return advance(game, Moved(game.to_move, game.turn, action))[0]
+
+
+def play(partners, games, chosen=None, disturb=lambda turn: None):
+    """The games to their ends; where `chosen` has a person's seat, the moves there are given."""
+    done, turn = {}, 0
+    while games:
+        disturb(turn)
+        asked = [game for game in games if game.to_move not in game.people]
+        answers = dict(zip([g.game_id for g in asked], partners.think(asked), strict=True))
+        moved = []
+        for game in games:
+            answer = answers.get(game.game_id)
+            moved.append(
+                move(game, chosen[game.game_id][turn] if answer is None else answer.action)
+            )
+        done |= {game.game_id: game for game in moved if game.status == "done"}
+        games, turn = [game for game in moved if game.status == "active"], turn + 1
+    return done
+
+
+def assert_same(done, records):
+    assert len(done) == GAMES
+    for number, game in done.items():
+        length = records.length[number]
+        assert game.moves == tuple(records.actions[number, :length]), number
+        assert game.table().score == records.score[number]
+
+
+def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(partners, played):
+    records, games = played
+    ready = runner.tick._cache_size()
+    assert_same(play(partners, games), records)  # twice as many games as slots: rebuilt again
+    assert runner.tick._cache_size() == ready
+
+
+def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):
+    """The person makes the moves that its seat's policy made: so must the two others."""
+    records, games = played
+    for seat in (0, 1):
+        others = tuple(policy for other, policy in enumerate(line_up) if other != seat)
+        partners = Runner(others, RULES, slots=SLOTS, seed=SEED)
+        seated = [dataclasses.replace(game, people=frozenset({seat})) for game in games]
+        assert_same(play(partners, seated, chosen=records.actions), records)
+
+
+def test_a_runner_killed_in_the_middle_is_rebuilt_from_deck_and_moves(partners, played):
+    records, games = played
+    assert_same(
+        play(partners, games, disturb=lambda turn: partners.forget() if turn % 3 else None), records
+    )
+
+
+def test_probabilities_are_of_legal_moves_and_the_answer_is_the_likeliest(partners, played):
+    _, games = played
+    answer = partners.think(games[:1])[0]
+    table = games[0].table()
+    legal = [table.illegal_reason(action) is None for action in range(RULES.num_moves)]
+    assert answer.probabilities.shape == (RULES.num_moves,)
+    np.testing.assert_array_equal(answer.probabilities > 0, legal)
+    assert answer.probabilities.sum() == pytest.approx(1, abs=1e-5)
+    assert answer.action == answer.probabilities.argmax()
+
+
+def test_the_answer_depends_on_the_moves_before(partners, played):
+    """A slot that was not advanced, or kept another game's memory, would say the same here."""
+    records, games = played
+    before = partners.think(games[:1])[0].probabilities
+    later = games[0]
+    for action in records.actions[0, :3]:  # its next move
+        later = move(later, int(action))
+    after = partners.think([later])[0].probabilities
+    assert np.abs(before - after).max() > 1e-6
+    np.testing.assert_array_equal(partners.think(games[:1])[0].probabilities, before)
+
+
+def test_wrong_line_ups_are_refused(partners, played):
+    _, games = played
+    with pytest.raises(ValueError, match="expected partners for Rules"):
+        Runner((load_policy("bot:random", Rules()),), RULES)
+    with pytest.raises(ValueError, match="expected 3 seats for the partners, got 2"):
+        partners.think([dataclasses.replace(games[0], people=frozenset({0}))])

@@ -1,0 +1,278 @@
+"""The socket's protocol, what it refuses, and what is kept."""
+
+import json
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from hanabi_rl.data.files import load_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.web import MAX_WRONG, make_app
+
+HOST = "127.0.0.1:8642"
+
+
+@pytest.fixture
+def client_of():
+    """`client_of(play)`: a client of its application, at an address of this machine."""
+
+    def make(play):
+        return TestClient(make_app(play, pause=0), base_url=f"http://{HOST}")
+
+    return make
+
+
+def at_table(client, game_id, headers=None):
+    """A connection to the game's socket."""
+    return client.websocket_connect(f"ws://{HOST}/game/{game_id}/ws", headers=headers or {})
+
+
+def to_end(socket, sent=None):
+    """Plays the first move that is allowed until the game is over; all frames, and the history."""
+    frames, history = [], None
+    while True:
+        message = json.loads(socket.receive_text())
+        if message["type"] == "history":
+            history = message["frames"]
+            continue
+        assert message["type"] == "frame", message
+        frames.append(message["frame"])
+        if frames[-1]["over"]:
+            return frames, history
+        allowed = [a for a in frames[-1]["actions"] if a["why_not"] is None]
+        if allowed:
+            move = {"action": allowed[-1]["id"], "turn": frames[-1]["turn"]}
+            socket.send_text(json.dumps(move))
+            if sent is not None:
+                sent.append(move)
+
+
+@pytest.mark.parametrize("players", [2, 3])
+def test_a_whole_game_over_the_socket_is_kept_as_load_games_reads_it(
+    make_play, client_of, tmp_path, players
+):
+    rules = Rules(num_players=players)
+    play, sent = make_play(rules), []
+    with client_of(play) as client:
+        assert client.get("/").status_code == 200
+        game_id = play.current().game_id
+        with at_table(client, game_id) as socket:
+            frames, history = to_end(socket, sent)
+    assert [frame["turn"] for frame in frames] == list(range(len(history)))
+    for frame in frames[:-1]:
+        assert all(card["card"] is None for card in frame["hands"][0])
+        assert "link" not in frame
+    assert frames[-1]["link"].startswith("https://hanab.live/shared-replay-json/")
+    path = tmp_path / "games" / f"{players}p-{game_id}.safetensors"
+    games = load_games(path)  # validates by full replay
+    assert games.human_seats.tolist() == [[True] + [False] * (players - 1)]
+    assert games.scores.tolist() == [frames[-1]["score"]]
+    mine = [int(action) for turn, action in enumerate(games.moves(0)) if turn % players == 0]
+    assert mine == [move["action"] for move in sent]
+    assert games.game_ids.tolist() == [game_id]
+    assert not list((tmp_path / "games" / "open").iterdir())
+
+
+def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
+    play = make_play(Rules())
+    with client_of(play) as client:
+        assert client.get("/games.safetensors").status_code == 404
+        for _ in range(2):
+            game = play.new_game()
+            with at_table(client, game.game_id) as socket:
+                to_end(socket)
+        for suffix in ("safetensors", "json"):
+            (tmp_path / f"got.{suffix}").write_bytes(client.get(f"/games.{suffix}").content)
+        assert client.get("/games.exe").status_code == 404
+    binary, text = load_games(tmp_path / "got.safetensors"), load_games(tmp_path / "got.json")
+    assert len(binary) == len(text) == 2
+    # the person's seat is the number of the game
+    assert (
+        binary.human_seats.tolist() == text.human_seats.tolist() == [[True, False], [False, True]]
+    )
+    np.testing.assert_array_equal(binary.decks, text.decks)
+    for game in range(2):
+        kept = text.num_actions[game]  # hanab.live ends where no point is left to win
+        np.testing.assert_array_equal(text.moves(game), binary.moves(game)[:kept])
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        ("nothing", "that was no JSON"),
+        ("[1, 2]", "expected an object"),
+        ("{}", "expected a whole number"),
+        ('{"action": true, "turn": 0}', "expected a whole number"),
+        ('{"action": 1e9, "turn": 0}', "expected a whole number"),
+        ('{"action": 99, "turn": 0}', "expected an action in 0"),
+        ('{"action": -1, "turn": 0}', "expected an action in 0"),
+        ('{"action": 0, "turn": 0}', "a discard while all 8"),
+        ('{"action": 5, "turn": 7}', "move 8 was sent, but the next is move 1"),
+        ('{"step": 0}', "expected a whole number"),
+    ],
+)
+def test_what_is_no_move_is_answered_in_words_and_changes_nothing(
+    make_play, client_of, message, answer
+):
+    play = make_play(Rules())
+    game = play.new_game()
+    with client_of(play) as client, at_table(client, game.game_id) as socket:
+        first = json.loads(socket.receive_text())
+        socket.send_text(message)
+        error = json.loads(socket.receive_text())
+        assert error["type"] == "error" and answer in error["text"]
+        assert json.loads(socket.receive_text()) == first
+    assert play.game(game.game_id) == game
+
+
+def test_a_double_click_moves_once(make_play, client_of):
+    play = make_play(Rules())
+    game = play.new_game()
+    with client_of(play) as client, at_table(client, game.game_id) as socket:
+        first = json.loads(socket.receive_text())["frame"]
+        move = next(a for a in first["actions"] if a["why_not"] is None and a["target"] == 1)
+        for _ in range(2):
+            socket.send_text(json.dumps({"action": move["id"], "turn": 0}))
+        seen = [json.loads(socket.receive_text()) for _ in range(4)]
+    assert play.game(game.game_id).turn == 2  # mine, and the partner's
+    assert [m["type"] for m in seen].count("error") == 1
+
+
+def test_who_sends_nothing_but_nonsense_is_disconnected(make_play, client_of):
+    play = make_play(Rules())
+    game = play.new_game()
+    with client_of(play) as client, at_table(client, game.game_id) as socket:
+        for _ in range(MAX_WRONG):
+            socket.send_bytes(b"\xff\x00")
+        for _ in range(1 + 2 * MAX_WRONG):  # the table, then each time what was wrong and the table
+            socket.receive_text()
+        with pytest.raises(WebSocketDisconnect) as closed:
+            socket.receive_text()
+    assert closed.value.code == 1008
+
+
+def test_other_sites_and_other_names_are_refused(make_play, client_of):
+    play = make_play(Rules())
+    game = play.new_game()
+    foreign = {"origin": "http://example.com"}
+    with client_of(play) as client:
+        with (
+            pytest.raises(WebSocketDisconnect),
+            at_table(client, game.game_id, headers=foreign),
+        ):
+            pass
+        assert client.post("/new", headers=foreign, follow_redirects=False).status_code == 403
+        assert client.get("/", headers={"host": "rebound.example"}).status_code == 400
+        assert client.get("/game/12345").status_code == 404
+        own = {"origin": f"http://{HOST}"}
+        assert client.post("/new", headers=own, follow_redirects=False).status_code == 303
+        page = client.get(f"/game/{game.game_id}")
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+        assert page.headers["referrer-policy"] == "no-referrer"
+
+
+def test_the_page_is_small(make_play, client_of):
+    """All that a browser loads, packed."""
+    play = make_play(Rules())
+    game = play.new_game()
+    paths = [
+        f"/game/{game.game_id}",
+        *(f"/static/{n}" for n in ("main.js", "view.js", "table.css")),
+    ]
+    with client_of(play) as client:
+        packed = 0
+        for path in paths:
+            with client.stream("GET", path, headers={"accept-encoding": "gzip"}) as response:
+                assert response.status_code == 200
+                packed += sum(len(chunk) for chunk in response.iter_raw())
+    assert packed < 100_000
+
+
+def test_agents_are_watched_move_by_move_with_what_they_weigh(make_play, client_of, tmp_path):
+    play = make_play(Rules(), watch=True)
+    game = play.new_game()
+    with client_of(play) as client, at_table(client, game.game_id) as socket:
+        turn = 0
+        while True:
+            history = json.loads(socket.receive_text())
+            frame = json.loads(socket.receive_text())["frame"]
+            assert len(history["frames"]) == turn + 1 and frame["turn"] == turn
+            if frame["over"]:
+                break
+            for seen in history["frames"]:
+                assert sum(bar["chance"] for bar in seen["chances"]) == pytest.approx(1, abs=1e-4)
+                assert [bar["taken"] for bar in seen["chances"]].count(True) == 1
+                assert all(card["card"] for hand in seen["hands"] for card in hand)
+            socket.send_text(json.dumps({"step": turn}))
+            turn += 1
+    assert frame["score"] == play.game(game.game_id).table().score
+    assert not (tmp_path / "games").exists()  # nobody's games are not kept as people's
+
+
+def test_a_game_goes_on_after_a_restart_and_is_kept_once(make_play, client_of, tmp_path):
+    """A server killed in the middle, and one killed between the last move and the end."""
+    play = make_play(Rules())
+    game = play.new_game()
+    for _ in range(4):
+        if play.partner_to_move(game.game_id):
+            turn = play.game(game.game_id).turn
+            play.partner_moves(game.game_id, turn, play.think(game.game_id))
+        else:
+            frame = play.frame(game.game_id)
+            action = next(a["id"] for a in frame["actions"] if a["why_not"] is None)
+            play.move(game.game_id, frame["turn"], action)
+    again = make_play(Rules())
+    assert again.current() == play.game(game.game_id)
+    journal = tmp_path / "games" / "open" / f"{game.game_id}.json"
+    with client_of(again) as client, at_table(client, game.game_id) as socket:
+        to_end(socket)
+    kept = tmp_path / "games" / f"2p-{game.game_id}.safetensors"
+    assert kept.exists() and not journal.exists()
+    before = kept.read_bytes()
+    play.folder.record(again.game(game.game_id), {1: "simple"})  # as if killed before its end
+    make_play(Rules())
+    assert not journal.exists() and kept.read_bytes() == before
+
+
+def test_a_game_that_is_left_is_kept_as_unfinished(make_play, client_of, tmp_path):
+    play = make_play(Rules())
+    game = play.new_game()
+    with client_of(play) as client, at_table(client, game.game_id) as socket:
+        frame = json.loads(socket.receive_text())["frame"]
+        action = next(a["id"] for a in frame["actions"] if a["why_not"] is None)
+        socket.send_text(json.dumps({"action": action, "turn": 0}))
+        for _ in range(2):
+            frame = json.loads(socket.receive_text())["frame"]
+        socket.send_text(json.dumps({"leave": True}))
+        assert json.loads(socket.receive_text())["type"] == "history"
+        assert json.loads(socket.receive_text())["frame"]["left"]
+    kept = load_games(tmp_path / "games" / "unfinished" / f"2p-{game.game_id}.safetensors")
+    assert kept.unfinished.tolist() == [True] and kept.num_actions.tolist() == [2]
+    assert play.folder.finished(Rules()) is None
+
+
+def test_a_damaged_journal_is_named(make_play, tmp_path):
+    (tmp_path / "games" / "open").mkdir(parents=True)
+    (tmp_path / "games" / "open" / "5.json").write_text('{"format_version": 1}')
+    with pytest.raises(ValueError, match=r"5\.json: no journal of a game: KeyError"):
+        make_play(Rules())
+
+
+def test_seeds_deal_the_same_games_and_none_deals_new_ones(make_play):
+    first, second = make_play(Rules(), seed=3), make_play(Rules(), seed=3)
+    decks = [first.new_game().deck for _ in range(2)]
+    assert decks == [second.new_game().deck for _ in range(2)]
+    assert decks[0] != decks[1]
+    assert make_play(Rules(), seed=None).new_game().deck not in decks
+
+
+def test_web_workers_import_no_jax(run_python):
+    code = (
+        "import sys\n"
+        "import hanabi_rl.serve.web, hanabi_rl.serve.terminal\n"
+        "heavy = {'jax', 'flax', 'jaxmarl', 'distrax', 'scipy', 'matplotlib'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    assert run_python(code) == "[]\n"
