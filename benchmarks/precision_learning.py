@@ -49,11 +49,12 @@ def trained_scores(precision: Precision, seeds: int, updates: int, games: int) -
 
     def one(learner: Any, actors: Any) -> Any:
         on_one_device = jax.vmap(
-            ppo.update, in_axes=(None, 0, None), out_axes=(None, 0, None), axis_name=parallel.AXIS
+            lambda learner, actors: ppo.update(learner, actors, None, None),
+            in_axes=(None, 0),
+            out_axes=(None, 0, None),
+            axis_name=parallel.AXIS,
         )
-        learner, actors, metrics = on_one_device(
-            learner, jax.tree.map(lambda x: x[None], actors), None
-        )
+        learner, actors, metrics = on_one_device(learner, jax.tree.map(lambda x: x[None], actors))
         return learner, jax.tree.map(lambda x: x[0], actors), metrics["train_score"]
 
     update = jax.jit(jax.vmap(one), donate_argnums=(0, 1))

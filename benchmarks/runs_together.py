@@ -43,8 +43,11 @@ def compiled(runs: int) -> tuple[Callable[[], None], float]:
 
     def update(learner: Any, actors: Any) -> Any:
         return jax.vmap(
-            ppo.update, in_axes=(None, 0, None), out_axes=(None, 0, None), axis_name=parallel.AXIS
-        )(learner, jax.tree.map(lambda x: x[None], actors), None)
+            lambda learner, actors: ppo.update(learner, actors, None, None),
+            in_axes=(None, 0),
+            out_axes=(None, 0, None),
+            axis_name=parallel.AXIS,
+        )(learner, jax.tree.map(lambda x: x[None], actors))
 
     def update_all(learners: Any, actors: Any) -> Any:
         learners, actors, _ = jax.vmap(update)(learners, actors)

@@ -61,6 +61,7 @@ def ours(players: int, envs: int, steps: int, precision: Precision) -> tuple[Any
         parallel.replicate(state),
         parallel.shard(actors),
         parallel.replicate(clone),
+        None,
     )
 
 
@@ -83,7 +84,7 @@ def _all_results(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _keep_reference(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*results[:2], args[2])
+    return (*results[:2], *args[2:])
 
 
 def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5) -> common.Record:

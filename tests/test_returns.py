@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.learning.returns import gae
+from hanabi_rl.learning.returns import gae, training_reward, true_share
 
 # Games end in the middle, next to each other, at the first and at the last timestep; one sequence
 # never ends.
@@ -80,3 +80,33 @@ def test_the_last_value_counts_only_where_the_game_goes_on(estimate: object) -> 
         np.testing.assert_allclose(
             high - low, used * 90.0 * 0.72 ** np.arange(STEPS)[::-1], rtol=1e-4, atol=1e-4
         )
+
+
+def test_the_training_return_by_hand() -> None:
+    """One point, a lost life, a point, the last life after 2 points, then a new game's point."""
+    reward = jnp.array([1.0, 0.0, 1.0, -2.0, 1.0])
+    before, after = jnp.array([2, 2, 1, 1, 2]), jnp.array([2, 1, 1, 0, 2])
+
+    def trained_on(keep: bool, cost: float, share: float) -> list[float]:
+        got = training_reward(
+            reward, before, after, keep_points=keep, life_cost=cost, true_share=jnp.float32(share)
+        )
+        return [float(x) for x in got]
+
+    assert trained_on(False, 0.0, 0.0) == [1, 0, 1, -2, 1]
+    assert trained_on(True, 0.0, 0.0) == [1, 0, 1, 0, 1]
+    assert trained_on(True, 0.5, 0.0) == [1, -0.5, 1, -0.5, 1]
+    assert trained_on(False, 0.5, 0.0) == [1, -0.5, 1, -2.5, 1]
+    assert trained_on(True, 0.5, 0.5) == [1, -0.25, 1, -1.25, 1]
+    assert trained_on(True, 0.5, 1.0) == [1, 0, 1, -2, 1]
+
+
+def test_the_training_return_ends_on_the_true_score() -> None:
+    def shares(until: float, start: float) -> list[float]:
+        return [float(true_share(jnp.float32(x), until, start)) for x in (0, 0.25, 0.5, 0.75, 1)]
+
+    assert shares(0.0, 1.0) == [0, 0.25, 0.5, 0.75, 1]
+    assert shares(0.25, 0.75) == [0, 0, 0.5, 1, 1]
+    assert shares(0.5, 0.5) == [0, 0, 1, 1, 1]
+    assert shares(0.0, 0.0) == [1, 1, 1, 1, 1]
+    assert shares(1.0, 1.0) == [0, 0, 0, 0, 1]

@@ -13,7 +13,8 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, current_player, legal_actions
-from hanabi_rl.learning.rollout import ActorState, Rollout, collect, encode, initial_actors
+from hanabi_rl.learning.encoding import encode
+from hanabi_rl.learning.rollout import ActorState, Rollout, collect, initial_actors
 from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
 
 ENV = HanabiEnv(

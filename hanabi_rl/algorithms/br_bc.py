@@ -105,7 +105,7 @@ def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
             "br_bc",
             "BR-BC",
             PPO(config, config.network, draw_episode=lineups),
-            reference=bc,
+            partners=bc,
             evaluate=evaluate,
             selected_by="crossplay_with_bc_mean",
             shown="partner_seats",

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, clone_title, reference_policy
 from hanabi_rl.algorithms.loop import (
     PPORunConfig,
@@ -17,6 +17,7 @@ from hanabi_rl.algorithms.loop import (
     training_figures,
 )
 from hanabi_rl.learning import losses, parallel
+from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, LearnerState, Objective
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.runs.folder import write_summary
@@ -58,9 +59,11 @@ def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
     return PPO(config=config, network=bc.network, objective=hdr_objective(config.kl_weight))
 
 
-def init_from_bc(ppo: PPO, key: jax.Array, bc: NetworkPolicy) -> tuple[LearnerState, ActorState]:
+def init_from_bc(
+    ppo: PPO, key: jax.Array, bc: NetworkPolicy, partners: Policy | Partners | None = None
+) -> tuple[LearnerState, ActorState]:
     """A learner whose actor is the cloned policy and whose critic is new."""
-    learner, actors = ppo.init(key, reference=bc)
+    learner, actors = ppo.init(key, reference=bc, partners=partners)
     actor = jax.tree.map(
         jnp.copy, bc.params
     )  # the learner's buffers are donated, the reference's are not

@@ -15,6 +15,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_positive
+from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -58,8 +59,11 @@ class Training:
     title: str
     ppo: PPO
     init: Callable[..., tuple[LearnerState, ActorState]] = PPO.init
-    """(learner, key, reference) -> the state that training starts from."""
+    """(learner, key, reference, partners) -> the state that training starts from."""
     reference: NetworkPolicy | None = None
+    """What the learner is regularised towards."""
+    partners: NetworkPolicy | Partners | None = None
+    """Who holds the seats that the learner does not."""
     evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
     """Measures a policy during training."""
     selected_by: str = "selfplay_mean"
@@ -74,8 +78,11 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
     ppo, reference = training.ppo, training.reference
     if reference is not None:
         reference = reference.replace(precision=config.precision)
+    partners = training.partners
+    if isinstance(partners, NetworkPolicy):
+        partners = partners.replace(precision=config.precision)
     learner, actors = jax.jit(training.init, static_argnums=0)(
-        ppo, jax.random.key(config.seed), reference
+        ppo, jax.random.key(config.seed), reference, partners
     )
     policy = NetworkPolicy(params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network)
     with open_session(
@@ -88,7 +95,7 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
         best_metric=training.selected_by,
         steps_per_number=config.num_envs * config.num_steps,
     ) as session:
-        trainer = _Trainer(session, config, training, learner, actors, policy, reference)
+        trainer = _Trainer(session, config, training, learner, actors, policy, reference, partners)
         steps = config.num_envs * config.num_steps
         print(
             f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} "
@@ -110,7 +117,7 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
         lines = read_metrics(run_dir / "metrics.jsonl")
         clone = (
             next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
-            if reference
+            if reference or partners
             else None
         )
         plot_ppo(lines, run_dir / "learning-curve.png", clone, policy.rules.max_score)
@@ -131,6 +138,7 @@ class _Trainer:
         actors: ActorState,
         policy: NetworkPolicy,
         reference: NetworkPolicy | None,
+        partners: NetworkPolicy | Partners | None,
     ) -> None:
         self.session, self.config, self.training, self.template = session, config, training, policy
         self.best: float | None = None
@@ -138,7 +146,7 @@ class _Trainer:
             learner, actors = session.restored.state
             self.best = (session.restored.loader or {})["best_score"]
         self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
-        self.reference = parallel.replicate(reference)
+        self.others = parallel.replicate(reference), parallel.replicate(partners)
         self.update = training.ppo.compile_update()
 
     def run(self, progress: Progress) -> None:
@@ -150,7 +158,7 @@ class _Trainer:
         last_log = (time.monotonic(), done)
         while done < total:
             self.learner, self.actors, metrics = self.update(
-                self.learner, self.actors, self.reference
+                self.learner, self.actors, *self.others
             )
             done += 1
             metrics = parallel.fetch(metrics)

@@ -39,6 +39,8 @@ class TimeStep(struct.PyTreeNode):
     """int32[N]: the score of the game after the move, before auto-reset; 0 without lives."""
     points: jax.Array
     """int32[N]: cards on the fireworks after the move, lives left or not."""
+    lives: jax.Array
+    """int32[N]: life tokens left after the move, before auto-reset."""
 
 
 class HanabiEnv:
@@ -83,6 +85,7 @@ class HanabiEnv:
             done=done,
             score=game_rules.score(rules, after),
             points=game_rules.points(rules, after),
+            lives=after.life_tokens,
         )
         return EnvState(game=game, pool=pool, games=env_state.games + done), timestep
 

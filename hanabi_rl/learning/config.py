@@ -67,6 +67,16 @@ class PPOConfig(TrainingConfig):
     loss_average: Literal["timesteps", "decisions"] = "timesteps"
     """timesteps: every term is averaged over all seat-timesteps (AH2AC2); decisions: actor terms
     over decisions only."""
+    keep_points: bool = False
+    """Train on a return that keeps the points on the last life (what is reported never does)."""
+    life_cost: float = 0.0
+    """Points that a lost life costs in the training return."""
+    shaped_until: float = 0.0
+    """The share of training after which `keep_points` and `life_cost` begin to fade, linearly."""
+    true_score_from: float = 1.0
+    """The share of training from which the return is the true score."""
+    privileged_critic: bool = False
+    """The critic, which is in no policy, also sees the true cards of the seat's own hand."""
     critic_warmup_updates: int = 0
     """First train the critic alone for this many updates."""
 
@@ -75,6 +85,11 @@ class PPOConfig(TrainingConfig):
             self, "num_envs", "num_steps", "total_steps", "epochs", "num_minibatches", "num_blocks"
         )
         check_divides("num_envs", self.num_envs, "num_blocks", self.num_blocks)
+        if not 0.0 <= self.shaped_until <= self.true_score_from <= 1.0:
+            raise ValueError(
+                "shaped_until, true_score_from: expected 0 <= shaped_until <= true_score_from <= 1,"
+                f" got {self.shaped_until}, {self.true_score_from}"
+            )
         actors = self.num_envs // self.num_blocks * self.game.num_players
         check_divides(
             "num_envs / num_blocks * num_players", actors, "num_minibatches", self.num_minibatches

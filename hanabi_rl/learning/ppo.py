@@ -1,13 +1,13 @@
-"""The PPO core: collect, estimate returns, and epochs of minibatches, recurrent and sharded over
-devices.
+"""The PPO core: collect, estimate returns, and epochs of minibatches, recurrent or not, and sharded
+over devices.
 
 One core serves every learner: what differs is the `objective`, what is drawn for each game
-    (`draw_episode`: who sits
-where, which colour is called what), the `reference` policy, and the initial parameters.
+(`draw_episode`: who sits where, which colour is called what), the `reference` policy, the
+`partners`, the view of the game that networks read, and the initial parameters.
 
 Recurrent PPO splits actors (seats of environments) into minibatches, never time, and unrolls each
-from the carry it was collected with. Minibatches are defined on the global batch: actors are
-shuffled within fixed blocks of environments, so the number of devices does not change them.
+from the carry it was collected with; a view of the mover alone splits time too. Minibatches are
+defined on the global batch (`minibatches.py`), so the number of devices does not change them.
 """
 
 import dataclasses
@@ -23,22 +23,25 @@ from jax.flatten_util import ravel_pytree
 
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.hanabi import HanabiEnv
-from hanabi_rl.env.rules import current_player
-from hanabi_rl.env.streams import random_words
-from hanabi_rl.learning import losses, parallel
+from hanabi_rl.env.rules import Rules, current_player
+from hanabi_rl.learning import losses, minibatches, parallel
 from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
-from hanabi_rl.learning.returns import gae
+from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.returns import gae, training_reward, true_share
 from hanabi_rl.learning.rollout import (
     ActorState,
     DrawEpisode,
+    Privileged,
     Rollout,
     collect,
-    encode,
     initial_actors,
     self_play,
 )
-from hanabi_rl.nn.networks import ActorCritic, NetworkConfig, init_params, initial_carry
+from hanabi_rl.learning.views import AllSeats, View
+from hanabi_rl.nn.networks import ActorCritic, NetworkConfig, initial_carry
+from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
@@ -65,9 +68,9 @@ class Experience(flax.struct.PyTreeNode):
     """A rollout with its returns, and the carries it began from."""
 
     rollout: Rollout
-    advantage: jax.Array  # float32 [T, N, P]
-    target: jax.Array  # float32 [T, N, P]
-    carry: PyTree  # [N, P, ...], before the first timestep
+    advantage: jax.Array  # float32 [T, N, R]
+    target: jax.Array  # float32 [T, N, R]
+    carry: PyTree  # [N, R, ...], before the first timestep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +82,17 @@ class PPO:
     network: NetworkConfig
     objective: Objective = ippo_objective
     draw_episode: DrawEpisode = self_play
+    make_view: Callable[[Rules], View] = AllSeats
+    """What networks read of the game; `Mover` needs a feed-forward network."""
+    make_module: Callable[[NetworkConfig, int, Precision], nn.Module] = ActorCritic
+    """(network, actions, precision) -> the actor-critic that reads it."""
+
+    def __post_init__(self) -> None:
+        if self.network.lstm and self.view.splits_time:
+            raise ValueError(
+                "network: expected a feed-forward one, which needs no row of its own for every "
+                f"seat, got lstm={self.network.lstm}"
+            )
 
     @property
     def env(self) -> HanabiEnv:
@@ -86,22 +100,34 @@ class PPO:
         return HanabiEnv(**dataclasses.asdict(self.config.game))
 
     @property
+    def view(self) -> View:
+        """What networks read."""
+        return self.make_view(self.env.rules)
+
+    @property
+    def privileged(self) -> Privileged | None:
+        """What the critic alone reads of the whole state."""
+        return own_hand if self.config.privileged_critic else None
+
+    @property
     def module(self) -> nn.Module:
         """The actor-critic."""
-        return ActorCritic(self.network, self.env.rules.num_moves, self.config.precision)
+        return self.make_module(self.network, self.env.rules.num_moves, self.config.precision)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
-        """The network: (carry, obs, legal, reset) -> (carry, logits, value), time first."""
+        """The network: (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
         return self.module.apply({"params": params}, *inputs)
 
     def init(
-        self, key: jax.Array, reference: Policy | None = None
+        self,
+        key: jax.Array,
+        reference: Policy | None = None,
+        partners: Policy | Partners | None = None,
     ) -> tuple[LearnerState, ActorState]:
         """A learner with fresh parameters, and actors at the start of fresh games (not yet
         sharded)."""
         param_key, env_key, run_key = jax.random.split(key, 3)
-        rules = self.env.rules
-        params = init_params(self.module, param_key, self.network, rules.obs_size, rules.num_moves)
+        params = self.init_params(param_key)
         learner = LearnerState(
             params=params,
             opt_state=self.optimizer().init(params),
@@ -115,8 +141,29 @@ class PPO:
             lambda rows: initial_carry(self.network, rows),
             reference,
             self.draw_episode,
+            partners,
+            self.view,
         )
         return learner, actors
+
+    def init_params(self, key: jax.Array) -> PyTree:
+        """Fresh parameters of the network, for what its view shows."""
+        rules, view = self.env.rules, self.view
+
+        def looked(key: jax.Array) -> list[Any]:
+            """What the network reads at the start of one game."""
+            game = self.env.reset(key, 1).game
+            _, seen = view.look(view.memory(1), game, jnp.ones(1, bool), None)
+            reads = [seen.inputs, seen.legal, jnp.ones((1, view.rows), bool)]
+            if self.privileged is not None:
+                seat = jnp.broadcast_to(view.seats(game), (1, view.rows))
+                reads.append(self.privileged(rules, game, seat))
+            return reads
+
+        shapes = jax.eval_shape(looked, key)  # parameters depend on shapes alone
+        reads = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        carry = initial_carry(self.network, view.rows)
+        return self.module.init(key, carry, *reads)["params"]
 
     def optimizer(self) -> optax.GradientTransformation:
         """Adam (eps 1e-5) after clipping by global norm; the linear rate falls to 0, constant
@@ -134,19 +181,26 @@ class PPO:
         )
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, ActorState, losses.Metrics]]:
-        """`update` on all devices: (learner, sharded actors, reference) -> (learner, sharded
-        actors, metrics)."""
+        """`update` on all devices: (learner, sharded actors, reference, partners) -> (learner,
+        sharded actors, metrics)."""
         if self.config.num_blocks % parallel.num_devices():
             raise ValueError(
                 f"num_blocks={self.config.num_blocks} must be divisible by the "
                 f"{parallel.num_devices()} devices"
             )
         return parallel.data_parallel(
-            self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1)
+            self.update,
+            in_axes=(None, 0, None, None),
+            out_axes=(None, 0, None),
+            donate_argnums=(0, 1),
         )
 
     def update(
-        self, learner: LearnerState, actors: ActorState, reference: Policy | None
+        self,
+        learner: LearnerState,
+        actors: ActorState,
+        reference: Policy | None,
+        partners: Policy | Partners | None,
     ) -> tuple[LearnerState, ActorState, losses.Metrics]:
         """One PPO update: collect, returns, epochs. All shapes are one device's share."""
         collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
@@ -164,16 +218,43 @@ class PPO:
             collect_key,
             self.config.num_steps,
             lambda key: self.draw_episode(key, timesteps),
+            partners,
+            self.view,
+            self.privileged,
         )
-        experience = self.returns(rollout, last_value, actors.carry)
+        reward = self.reward(rollout, timesteps)
+        experience = self.returns(rollout, last_value, actors.carry, reward)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
         return learner, next_actors, metrics | game_metrics(rollout)
 
-    def returns(self, rollout: Rollout, last_value: jax.Array, carry: PyTree) -> Experience:
-        """Advantages and targets: every seat receives the team's reward."""
+    def reward(self, rollout: Rollout, timesteps: jax.Array) -> jax.Array:
+        """What is learnt from, float32 [T, N], after so many environment timesteps of training."""
+        config, transition = self.config, rollout.transition
+        if not config.keep_points and config.life_cost == 0.0:
+            return transition.reward
+        total = config.num_updates * config.num_envs * config.num_steps
+        return training_reward(
+            transition.reward,
+            rollout.state.life_tokens,
+            transition.lives,
+            keep_points=config.keep_points,
+            life_cost=config.life_cost,
+            true_share=true_share(timesteps / total, config.shaped_until, config.true_score_from),
+        )
+
+    def returns(
+        self,
+        rollout: Rollout,
+        last_value: jax.Array,
+        carry: PyTree,
+        reward: jax.Array | None = None,
+    ) -> Experience:
+        """Advantages and targets: every row receives the team's reward, float32 [T, N] (None: the
+        true score's)."""
         estimate = jax.vmap(gae, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
-        estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # seats
-        reward, done = rollout.transition.reward, rollout.transition.done
+        estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # rows
+        reward = rollout.transition.reward if reward is None else reward
+        done = rollout.transition.done
         advantage, target = estimate(
             reward, rollout.value, done, last_value, self.config.gamma, self.config.gae_lambda
         )
@@ -218,39 +299,41 @@ class PPO:
         }
 
     def minibatches(self, key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The actors of every minibatch of every epoch: (environment, seat), each int32 [epochs *
-        M, B], environments numbered locally. index: int32 [N], their global numbers."""
-        config, players = self.config, self.env.rules.num_players
-        envs_per_block = config.num_envs // config.num_blocks
-        first_env = jnp.arange(0, index.shape[0], envs_per_block, dtype=jnp.int32)
-        words = random_words(key, index, config.epochs * players).reshape(
-            -1, config.epochs, players
+        """The examples of every minibatch of every epoch: (environment, item), each int32 [epochs *
+        M, B], environments numbered locally. index: int32 [N], their global numbers. An item is a
+        seat, or a timestep where the view splits time."""
+        config = self.config
+        return minibatches.shuffled(
+            key,
+            index,
+            items=config.num_steps * self.view.rows if self.view.splits_time else self.view.rows,
+            envs_per_block=config.num_envs // config.num_blocks,
+            num_minibatches=config.num_minibatches,
+            epochs=config.epochs,
         )
-        # The actors of a block in a random order for each epoch: by a random word each.
-        order = jnp.argsort(words.swapaxes(0, 1).reshape(config.epochs, first_env.shape[0], -1))
-        env, seat = first_env[:, None] + order // players, order % players
-
-        def split(x: jax.Array) -> jax.Array:
-            """Every minibatch takes its share of every block."""
-            shares = x.reshape(*x.shape[:2], config.num_minibatches, -1)
-            return shares.swapaxes(1, 2).reshape(config.epochs * config.num_minibatches, -1)
-
-        return split(env), split(seat)
 
     def gradient(
-        self, params: PyTree, experience: Experience, env: jax.Array, seat: jax.Array
+        self, params: PyTree, experience: Experience, env: jax.Array, item: jax.Array
     ) -> tuple[PyTree, losses.Metrics]:
-        """The global gradient of the objective on one minibatch of actors: env, seat int32 [B]."""
-        config, rules, rollout = self.config, self.env.rules, experience.rollout
-        state = jax.tree.map(lambda x: x[:, env], rollout.state)
+        """The global gradient of the objective on one minibatch of examples: env, item int32 [B]
+        (see `minibatches`)."""
+        config, rules, rollout, view = self.config, self.env.rules, experience.rollout, self.view
+        at = view.at(env, item)
+        state = jax.tree.map(lambda x: x[at[:2]], rollout.state)
         colors = rollout.episode.colors
-        obs, legal = encode(rules, state, seat, None if colors is None else colors[:, env, seat])
-        carry = jax.tree.map(lambda x: x[env, seat], experience.carry)
-        decision = current_player(state) == seat
-        batch = self.batch(experience, decision, env, seat)
+        if colors is not None:
+            colors = view.of_rows(colors, rollout.state)[at]
+        inputs, legal = view.read(rollout.inputs, state, colors, at)
+        reads = [inputs, legal, rollout.reset[at[:2]]]
+        seat = view.seat_at(at, state)
+        if self.privileged is not None:
+            one = jnp.broadcast_to(seat, state.turn.shape)[..., None]
+            reads.append(self.privileged(rules, state, one)[..., 0, :])
+        carry = jax.tree.map(lambda x: x[at[1:]], experience.carry)
+        batch = self.batch(experience, current_player(state) == seat, env, item)
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
-            _, logits, value = self.apply(params, carry, obs, legal, rollout.reset[:, env])
+            _, logits, value = self.apply(params, carry, *reads)
             ippo, metrics = losses.ppo_loss(
                 logits,
                 value,
@@ -268,17 +351,19 @@ class PPO:
         return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
 
     def batch(
-        self, experience: Experience, decision: jax.Array, env: jax.Array, seat: jax.Array
+        self, experience: Experience, decision: jax.Array, env: jax.Array, item: jax.Array
     ) -> losses.PPOBatch:
         """One minibatch with weights that sum to one, and normalised advantages, over the learner's
-        seats of the global minibatch."""
+        rows of the global minibatch."""
         rollout = experience.rollout
+        at = self.view.at(env, item)
 
         def pick(x: jax.Array) -> jax.Array:
-            return x[:, env, seat]
+            return x[at]
 
-        learns = rollout.episode.learns
-        held = jnp.ones(decision.shape) if learns is None else pick(learns).astype(jnp.float32)
+        held = jnp.ones(decision.shape)
+        if (learns := rollout.episode.learns) is not None:
+            held = pick(self.view.of_rows(learns, rollout.state)).astype(jnp.float32)
         decided = held * decision
         counted = held if self.config.loss_average == "timesteps" else decided
         counted_weight = global_share(counted)

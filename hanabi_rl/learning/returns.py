@@ -1,4 +1,5 @@
-"""Advantage estimates, written for one sequence and batched at the edge with vmap."""
+"""What is learnt from: the training return, and advantage estimates, written for one sequence and
+batched at the edge with vmap."""
 
 import chex
 import jax
@@ -43,3 +44,36 @@ def gae(
 
     _, advantage = jax.lax.scan(step, jnp.zeros_like(last_value), (delta, not_done), reverse=True)
     return advantage, advantage + value
+
+
+def training_reward(
+    reward: jax.Array,
+    lives_before: jax.Array,
+    lives_after: jax.Array,
+    *,
+    keep_points: bool,
+    life_cost: float,
+    true_share: jax.Array,
+) -> jax.Array:
+    """The reward that is learnt from; what is reported is always the true score.
+
+    Args:
+        reward: float32 [...], of the true score: points gained, all taken back with the last life.
+        lives_before, lives_after: int32 [...], life tokens before and after the move.
+        keep_points: the points reached are kept on the last life.
+        life_cost: points that a lost life costs.
+        true_share: float32 [], 0 is the return described here and 1 the true score.
+    """
+    bombed = (lives_after == 0) & (lives_before > 0)
+    kept = jnp.where(bombed, 0.0, reward) if keep_points else reward
+    shaped = kept - life_cost * (lives_before - lives_after).astype(reward.dtype)
+    return true_share * reward + (1.0 - true_share) * shaped
+
+
+def true_share(progress: jax.Array, shaped_until: float, true_score_from: float) -> jax.Array:
+    """How much of the return is the true score, float32 []: 0 up to the share `shaped_until` of
+    training, then linear to 1 at `true_score_from`. progress: float32 [], the share done."""
+    width = true_score_from - shaped_until
+    if width <= 0:
+        return jnp.where(progress < true_score_from, 0.0, 1.0)
+    return jnp.clip((progress - shaped_until) / width, 0.0, 1.0)

@@ -298,12 +298,20 @@ class ActorCritic(nn.Module):
         self.critic = Critic(self.config.critic, self.precision)
 
     def __call__(
-        self, carry: LSTMCarry, obs: jax.Array, legal: jax.Array, reset: jax.Array
+        self,
+        carry: LSTMCarry,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        privileged: jax.Array | None = None,
     ) -> tuple[LSTMCarry, jax.Array, jax.Array]:
-        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A], value [T,
-        B])."""
+        """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A], value [T, B]).
+        privileged: [T, B, X], read by the critic alone."""
         carry, features = self.actor.features(carry, obs, reset)
-        return carry, self.actor.head(features, legal), self.critic(features)
+        logits = self.actor.head(features, legal)
+        if privileged is not None:
+            features = jnp.concatenate([features, privileged], axis=-1)
+        return carry, logits, self.critic(features)
 
 
 def initial_carry(config: NetworkConfig, batch: int) -> LSTMCarry:

@@ -28,7 +28,7 @@ NETWORK = NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), critic=(32,)
 def trained(
     small_ppo: Any,
     draw_episode: DrawEpisode,
-    reference: Any = None,
+    partner: Any = None,
     seed: int = 0,
     updates: int = UPDATES,
 ) -> NetworkPolicy:
@@ -43,11 +43,11 @@ def trained(
         lr_schedule="linear",
     ).config
     ppo = PPO(config, NETWORK, draw_episode=draw_episode)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(seed), reference)
+    learner, actors = jax.jit(ppo.init)(jax.random.key(seed), None, partner)
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()
     for _ in range(updates):
-        learner, actors, metrics = update(learner, actors, parallel.replicate(reference))
+        learner, actors, metrics = update(learner, actors, None, parallel.replicate(partner))
     assert all(np.isfinite(float(value)) for value in metrics.values())
     return NetworkPolicy(
         params=parallel.fetch(learner.params["actor"]), rules=ppo.env.rules, network=NETWORK

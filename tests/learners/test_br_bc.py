@@ -9,8 +9,9 @@ import pytest
 
 from hanabi_rl.algorithms.br_bc import annealing, mixed_lineups
 from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.encoding import encode
 from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.rollout import Episode, Rollout, collect, encode
+from hanabi_rl.learning.rollout import Episode, Rollout, collect
 from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
 
 FREQUENCIES = 20_000
@@ -89,7 +90,7 @@ def played(small: Any, small_ppo: Any) -> Played:
 
     @jax.jit
     def start(clone: Any) -> Any:
-        learner, actors = ppo.init(jax.random.key(5), clone)
+        learner, actors = ppo.init(jax.random.key(5), clone, clone)
         return learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params)), actors
 
     @jax.jit
@@ -103,6 +104,7 @@ def played(small: Any, small_ppo: Any) -> Played:
             key,
             13,
             lambda k: ppo.draw_episode(k, jnp.zeros(())),
+            clone,
         )
         return following, rollout, ppo.returns(rollout, last, actors.carry)
 

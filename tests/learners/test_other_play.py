@@ -15,8 +15,9 @@ from hanabi_rl.algorithms.other_play import renamed_colors
 from hanabi_rl.env import Rules, current_player, legal_actions, sections
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal, permute_obs
+from hanabi_rl.learning.encoding import encode
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Rollout, collect, encode
+from hanabi_rl.learning.rollout import Rollout, collect
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games

@@ -51,7 +51,7 @@ def run(small_ppo: Any) -> Run:
     try:
         given = jax.tree.leaves((learner.params, learner.opt_state, actors))
         for _ in range(NUM_UPDATES):
-            learner, actors, measured = update(learner, actors, None)
+            learner, actors, measured = update(learner, actors, None, None)
             metrics.append(measured)
             compiled.append(list(events))
             events.clear()

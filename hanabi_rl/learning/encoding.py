@@ -1,0 +1,69 @@
+"""Observations, as networks in training read them: of all seats, of one seat of every game of a
+minibatch, under the seat's own names of the colours; and what a privileged critic reads."""
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.env.observe import observe, observe_seat
+from hanabi_rl.env.rules import Rules, State, legal_actions, legal_for_seat
+from hanabi_rl.env.symmetry import permute_state
+
+
+def encode_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    """What every seat of N games sees: obs float32 [N, P, O] and legal bool [N, P, A].
+
+    colors: [N, P, C], how each seat sees the colours (None: as they are).
+    """
+    if colors is None:
+        return observe(rules, state), legal_actions(rules, state)
+    batch = state.turn.shape[0]
+    seen = [
+        encode_seat(rules, state, jnp.full(batch, p, jnp.int32), colors[:, p])
+        for p in range(rules.num_players)
+    ]
+    obs, legal = zip(*seen, strict=True)
+    return jnp.stack(obs, axis=1), jnp.stack(legal, axis=1)
+
+
+def encode(
+    rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """What one seat of each game sees.
+
+    Args:
+        state: games [T, B], possibly without their decks.
+        seat: int32 [B].
+        colors: [T, B, C], how that seat sees the colours (None: as they are).
+
+    Returns:
+        obs float32 [T, B, O] and legal bool [T, B, A].
+    """
+    steps, batch = state.turn.shape
+    flat, colors = jax.tree.map(lambda x: x.reshape(steps * batch, *x.shape[2:]), (state, colors))
+    obs, legal = encode_seat(rules, flat, jnp.tile(seat, steps), colors)
+    return obs.reshape(steps, batch, -1), legal.reshape(steps, batch, -1)
+
+
+def encode_seat(
+    rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """What one seat int32 [B] of each of B games sees, colours renamed by `colors` [B, C]."""
+    if colors is not None:
+        state = permute_state(rules, state.without_deck(), colors)
+    return observe_seat(rules, state, seat), legal_for_seat(rules, state, seat)
+
+
+def own_hand(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
+    """What a privileged critic may see: the true cards in each seat's own hand.
+
+    Args:
+        state: games [...].
+        seat: int32 [..., R].
+
+    Returns:
+        float32 [..., R, H * num_cards], one-hot a slot, zeros in an empty one.
+    """
+    place = seat[..., None]
+    hands = jnp.take_along_axis(state.hands, place, axis=-2)  # [..., R, H] sets of one card
+    cards = (hands[..., None] >> jnp.arange(rules.num_cards, dtype=jnp.uint32)) & 1
+    return cards.reshape(*seat.shape, -1).astype(jnp.float32)

@@ -1,0 +1,51 @@
+"""How the examples of a rollout are dealt out to minibatches, however many devices hold it."""
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.env.streams import random_words
+
+
+def shuffled(
+    key: jax.Array,
+    index: jax.Array,
+    *,
+    items: int,
+    envs_per_block: int,
+    num_minibatches: int,
+    epochs: int,
+) -> tuple[jax.Array, jax.Array]:
+    """The examples of every minibatch of every epoch.
+
+    Examples are shuffled within blocks of environments, and every minibatch takes its share of
+    every block: the number of devices, which divides the number of blocks, changes nothing.
+
+    Args:
+        index: int32 [N], the global numbers of the environments.
+        items: examples of an environment.
+        envs_per_block: environments in a block.
+
+    Returns:
+        (environment, item), each int32 [epochs * num_minibatches, B], environments numbered
+        locally.
+
+    Raises:
+        ValueError: a block cannot be shared out evenly.
+    """
+    if envs_per_block * items % num_minibatches:
+        raise ValueError(
+            f"the {envs_per_block * items} examples of a block must be divisible by "
+            f"num_minibatches={num_minibatches}"
+        )
+    first_env = jnp.arange(0, index.shape[0], envs_per_block, dtype=jnp.int32)
+    words = random_words(key, index, epochs * items).reshape(-1, epochs, items)
+    # The examples of a block in a random order for each epoch: by a random word each.
+    order = jnp.argsort(words.swapaxes(0, 1).reshape(epochs, first_env.shape[0], -1))
+    env, item = first_env[:, None] + order // items, order % items
+
+    def split(x: jax.Array) -> jax.Array:
+        """Every minibatch takes its share of every block."""
+        shares = x.reshape(*x.shape[:2], num_minibatches, -1)
+        return shares.swapaxes(1, 2).reshape(epochs * num_minibatches, -1)
+
+    return split(env), split(item)

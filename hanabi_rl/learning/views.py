@@ -1,0 +1,298 @@
+"""How a learner and the policies beside it see games: which rows an environment gives a network,
+what each row reads, and what a rollout keeps of it.
+
+`AllSeats`: a row for every seat, idle ones too, for whoever remembers. The rollout keeps compact
+game states and a minibatch encodes its own observations, which costs far less than storing and
+reading back 658 floats a seat.
+
+`Mover`: one row, the seat whose turn it is, for feed-forward networks. What is remembered of a game
+is public and belongs to the environment, not to a seat. The inputs are computed once, at
+collection, and stored; every (timestep, environment) pair is an example by itself, so minibatches
+split time too.
+
+Shapes: `N` environments, `P` seats, `R` rows an environment (P or 1), `A` actions, `T` timesteps,
+`B` rows of a minibatch.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.env.rules import Rules, State, current_player, legal_for_mover
+from hanabi_rl.env.symmetry import permute_legal
+from hanabi_rl.learning.encoding import encode, encode_all, encode_seat
+
+PyTree = Any
+Index = tuple[Any, jax.Array, jax.Array]
+"""x[index] takes a minibatch [T, B, ...] out of what a rollout stores a row, [T, N, R, ...]."""
+
+
+class Seen(flax.struct.PyTreeNode):
+    """N games at one timestep, as a view shows them."""
+
+    state: State  # [N]
+    reset: jax.Array  # bool [N], the game begins
+    colors: jax.Array | None  # uint8 [N, P, C], each seat sees colour c as colors[c]; None: as c
+    inputs: PyTree  # [N, R, ...], what the learner's network reads
+    legal: jax.Array  # bool [N, R, A], in the row's colours
+
+
+class View(Protocol):
+    """See the module's docstring."""
+
+    @property
+    def rules(self) -> Rules:
+        """The game."""
+
+    @property
+    def rows(self) -> int:
+        """R, the rows of an environment."""
+
+    @property
+    def splits_time(self) -> bool:
+        """Whether a minibatch is any (timestep, environment) pairs, instead of whole rows."""
+
+    def memory(self, num_envs: int) -> PyTree:
+        """What is remembered of a game before its first timestep; every leaf is [N, ...]."""
+
+    def look(
+        self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
+    ) -> tuple[PyTree, Seen]:
+        """Reads the N games before a move: the memory with that in it, and what every row sees."""
+
+    def seats(self, state: State) -> jax.Array:
+        """int32, broadcasts to [..., R]: the seat of each row of games [...]."""
+
+    def of_rows(self, x: jax.Array, state: State) -> jax.Array:
+        """Something of every seat, [..., P, *], of games [...] -> of every row, [..., R, *]."""
+
+    def of_mover(self, x: jax.Array, state: State) -> jax.Array:
+        """[N, R] -> [N], of the row whose seat is to move."""
+
+    def init_carry(self, policy: Policy, num_envs: int) -> PyTree:
+        """The carry of a policy that `consult` asks, [N, ...]."""
+
+    def consult(self, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
+        """Asks a policy about every row: (its carry, float32 logits [N, R, A])."""
+
+    def stored(self, seen: Seen) -> PyTree:
+        """What a rollout keeps of what was seen beside the state, [N, R, ...]; None for nothing."""
+
+    def at(self, env: jax.Array, item: jax.Array) -> Index:
+        """The place of a minibatch in a rollout. env, item: int32 [B]; an item is a row, or a
+        timestep where the view splits time."""
+
+    def seat_at(self, index: Index, state: State) -> jax.Array:
+        """The seats of the minibatch at `index`, int32 that broadcasts to [T, B]; its games
+        [T, B]."""
+
+    def read(
+        self, stored: PyTree, state: State, colors: jax.Array | None, index: Index
+    ) -> tuple[PyTree, jax.Array]:
+        """(inputs [T, B, ...], legal bool [T, B, A]) of the minibatch at `index`.
+
+        Args:
+            stored: what the rollout kept, [T, N, R, ...].
+            state: the minibatch's games, [T, B].
+            colors: those of each row, [T, B, C], or None.
+        """
+
+
+@runtime_checkable
+class ReadsInputs(Protocol):
+    """A policy that can read a `Mover`'s inputs where they are computed anyway, instead of finding
+    them in observations of its own. Its answer must be the same."""
+
+    def step_inputs(
+        self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
+    ) -> tuple[PyTree, jax.Array]:
+        """`Policy.step` of the mover's rows [B, ...] alone; the carry is what `init_inputs_carry`
+        made."""
+
+    def init_inputs_carry(self, batch: int) -> PyTree:
+        """The carry of `step_inputs`, [B, ...]; () for a policy without memory of its own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AllSeats:
+    """A row for every seat, that reads its observation."""
+
+    rules: Rules
+    splits_time = False
+
+    @property
+    def rows(self) -> int:
+        """See `View`."""
+        return self.rules.num_players
+
+    def memory(self, num_envs: int) -> PyTree:
+        """Nothing: rows remember by themselves."""
+        del num_envs
+
+    def look(
+        self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
+    ) -> tuple[PyTree, Seen]:
+        """See `View`: observations float32 [N, P, O]."""
+        obs, legal = encode_all(self.rules, state, colors)
+        return memory, Seen(state=state, reset=reset, colors=colors, inputs=obs, legal=legal)
+
+    def seats(self, state: State) -> jax.Array:
+        """See `View`."""
+        del state
+        return jnp.arange(self.rows, dtype=jnp.int32)
+
+    def of_rows(self, x: jax.Array, state: State) -> jax.Array:
+        """See `View`: a row is a seat."""
+        del state
+        return x
+
+    def of_mover(self, x: jax.Array, state: State) -> jax.Array:
+        """See `View`; without a gather."""
+        moving = jnp.arange(self.rows) == current_player(state)[:, None]
+        return jnp.sum(jnp.where(moving, x, 0), axis=1)
+
+    def init_carry(self, policy: Policy, num_envs: int) -> PyTree:
+        """See `View`: one a seat, [N, P, ...]."""
+        return seats(policy.init_carry(num_envs * self.rows), num_envs)
+
+    def consult(self, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
+        """See `View`."""
+        reset = jnp.repeat(seen.reset, self.rows)
+        out = policy.step(rows(carry), rows(seen.inputs), rows(seen.legal), reset)
+        return seats(out, seen.reset.shape[0])
+
+    def stored(self, seen: Seen) -> PyTree:
+        """See `View`: the states say it all."""
+        del seen
+
+    def at(self, env: jax.Array, item: jax.Array) -> Index:
+        """See `View`: all timesteps of a row."""
+        return slice(None), env, item
+
+    def seat_at(self, index: Index, state: State) -> jax.Array:
+        """See `View`: a row is a seat."""
+        del state
+        return index[2]
+
+    def read(
+        self, stored: PyTree, state: State, colors: jax.Array | None, index: Index
+    ) -> tuple[PyTree, jax.Array]:
+        """See `View`: encoded anew."""
+        del stored
+        return encode(self.rules, state, index[2], colors)
+
+
+Look = Callable[[Rules, PyTree, State, jax.Array, jax.Array | None], tuple[PyTree, PyTree]]
+"""(rules, memory [N, ...], games [N], reset bool [N], the mover's colours [N, C] or None) ->
+(memory, the mover's inputs [N, ...]). Only what the mover knows may go into either."""
+
+
+def look_at_observation(
+    rules: Rules, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
+) -> tuple[PyTree, PyTree]:
+    """The plain observation of the mover, float32 [N, O], and no memory."""
+    del reset
+    return memory, encode_seat(rules, state, current_player(state), colors)[0]
+
+
+def no_memory(rules: Rules, num_envs: int) -> PyTree:
+    """Nothing is remembered."""
+    del rules, num_envs
+
+
+@dataclasses.dataclass(frozen=True)
+class Mover:
+    """One row: the seat whose turn it is."""
+
+    rules: Rules
+    look_at: Look = look_at_observation
+    new_memory: Callable[[Rules, int], PyTree] = no_memory
+    rows = 1
+    splits_time = True
+
+    def memory(self, num_envs: int) -> PyTree:
+        """See `View`."""
+        return self.new_memory(self.rules, num_envs)
+
+    def look(
+        self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
+    ) -> tuple[PyTree, Seen]:
+        """See `View`."""
+        own = None if colors is None else self.of_rows(colors, state)[:, 0]
+        memory, inputs = self.look_at(self.rules, memory, state, reset, own)
+        inputs = jax.tree.map(lambda x: x[:, None], inputs)
+        legal = self._legal(state, own)[:, None]
+        return memory, Seen(state=state, reset=reset, colors=colors, inputs=inputs, legal=legal)
+
+    def seats(self, state: State) -> jax.Array:
+        """See `View`."""
+        return current_player(state)[..., None]
+
+    def of_rows(self, x: jax.Array, state: State) -> jax.Array:
+        """See `View`."""
+        turn = current_player(state)
+        place = turn.reshape(*turn.shape, *(1,) * (x.ndim - turn.ndim))
+        return jnp.take_along_axis(x, place, axis=turn.ndim)
+
+    def of_mover(self, x: jax.Array, state: State) -> jax.Array:
+        """See `View`."""
+        del state
+        return x[:, 0]
+
+    def init_carry(self, policy: Policy, num_envs: int) -> PyTree:
+        """See `View`: one an environment for who reads the inputs, else one a seat."""
+        if isinstance(policy, ReadsInputs):
+            return seats(policy.init_inputs_carry(num_envs), num_envs)
+        return AllSeats(self.rules).init_carry(policy, num_envs)
+
+    def consult(self, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
+        """See `View`: a policy that cannot read the inputs watches every seat, and answers for the
+        mover's."""
+        if isinstance(policy, ReadsInputs):
+            out = policy.step_inputs(rows(carry), rows(seen.inputs), rows(seen.legal), seen.reset)
+            return seats(out, seen.reset.shape[0])
+        everyone = AllSeats(self.rules)
+        _, theirs = everyone.look(None, seen.state, seen.reset, seen.colors)
+        carry, logits = everyone.consult(policy, carry, theirs)
+        return carry, self.of_rows(logits, seen.state)
+
+    def stored(self, seen: Seen) -> PyTree:
+        """See `View`: the inputs."""
+        return seen.inputs
+
+    def at(self, env: jax.Array, item: jax.Array) -> Index:
+        """See `View`: single timesteps, as the rows of one."""
+        return item[None], env[None], jnp.zeros_like(env)[None]
+
+    def seat_at(self, index: Index, state: State) -> jax.Array:
+        """See `View`."""
+        del index
+        return current_player(state)
+
+    def read(
+        self, stored: PyTree, state: State, colors: jax.Array | None, index: Index
+    ) -> tuple[PyTree, jax.Array]:
+        """See `View`."""
+        own = None if colors is None else colors[0]
+        games = jax.tree.map(lambda x: x[0], state)
+        return jax.tree.map(lambda x: x[index], stored), self._legal(games, own)[None]
+
+    def _legal(self, state: State, colors: jax.Array | None) -> jax.Array:
+        """The mover's legal actions bool [N, A], in its colours [N, C]."""
+        legal = legal_for_mover(self.rules, state)
+        return legal if colors is None else permute_legal(self.rules, legal, colors)
+
+
+def rows(tree: PyTree) -> PyTree:
+    """[N, R, ...] -> [N * R, ...]"""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+
+def seats(tree: PyTree, num_envs: int) -> PyTree:
+    """[N * R, ...] -> [N, R, ...]"""
+    return jax.tree.map(lambda x: x.reshape(num_envs, -1, *x.shape[1:]), tree)
