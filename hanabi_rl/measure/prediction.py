@@ -144,8 +144,8 @@ def kl_between(
     seed: int = 0,
     chunk_size: int = _CHUNK,
 ) -> Divergence:
-    """KL(reference || policy) along `num_games` sampled self-play games of `policy` (design:
-    `kl_to_bc`)."""
+    """KL(reference || policy) along `num_games` sampled self-play games of `policy` (a
+    summary's `kl_to_bc`)."""
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players

@@ -14,7 +14,7 @@ from hanabi_rl.measure.selfplay import ScoreSummary, SelfPlayResult, evaluate_se
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
-MIN_GAMES = 1000  # what `*_ci95` promises (design.md section 2)
+MIN_GAMES = 1000  # what a figure with `*_ci95` in a summary promises
 KL_GAMES = 1000
 
 

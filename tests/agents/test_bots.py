@@ -273,7 +273,7 @@ class Table:
         self.memory = None
 
     def know(self, seat: int, slot: int, candidates: str) -> "Table":
-        """A clued card that can be one of these."""
+        """A hinted card that can be one of these."""
         state, hand, possible = self.state, self.rules.hand_size, as_set(candidates)
 
         def told(word: jax.Array, groups: tuple[int, ...]) -> jax.Array:

@@ -10,7 +10,7 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.cli import main
-from hanabi_rl.data import games as data_games
+from hanabi_rl.data import files as data_files
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import crossplay
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -91,7 +91,7 @@ def test_leaderboard_prints_ours_beside_the_papers(
 ):
     games = taught_games(RULES, 8)
     monkeypatch.setattr(
-        data_games, "load_games", lambda path: games
+        data_files, "load_games", lambda path: games
     )  # files hold games of the standard deck only
     proxies, agents = [str(runs / "s0"), str(runs / "s1")], [str(runs / "rl"), str(runs / "s0")]
     flags = ["--games", "16", "--data", "human.json", "--out", str(tmp_path), "--json"]

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from hanabi_rl.agents.policy import PolicyInfo
 from hanabi_rl.measure import crossplay
 from hanabi_rl.measure.cells import CellCache, CellKey, CellScores
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -128,6 +129,20 @@ def test_structures_compile_once_not_cells(small_rules, make_network, matrix):
     )
     play_matrix(others, SETTING)
     assert _play_chunk._cache_size() == compiled
+
+
+def test_one_policy_is_one_agent_wherever_it_came_from(small_rules, make_network):
+    """`policy/`, `policy-latest/` and a checkpoint of a run differ in what they say of their
+    training only."""
+    first = make_network(small_rules, 1)
+    again = first.replace(info=PolicyInfo("ippo", steps=128, score=2.5, greedy=False))
+    cells = {
+        CellKey(small_rules, policy.identity(), policy.identity(), GAMES, 3, False).digest()
+        for policy in (first, again)
+    }
+    assert len(cells) == 1
+    with pytest.raises(ValueError, match="expected policies that differ, got the same one as a"):
+        make_agents([first, again], ["a", "b"], ["bc", "ippo"])
 
 
 def test_pairs_of_kinds_come_in_one_order(small_rules, make_network, make_policy):

@@ -4,10 +4,12 @@ import jax
 import numpy as np
 import pytest
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.data.games import Games
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
+from hanabi_rl.env.table import Table
 from hanabi_rl.measure.intervals import bootstrap_ratio
 from hanabi_rl.measure.prediction import kl_between, kl_on_games, predict, predict_decisions
 from hanabi_rl.play.decks import evaluation_decks
@@ -61,6 +63,34 @@ def log_probabilities(policy, rules, records):
         rows.append(np.stack(seats, axis=1))
         state, _, _ = step(rules, state, records.actions[:, turn])
     return np.stack(rows)
+
+
+def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records):
+    """Its distribution is uniform: at every decision ln(number of legal actions) nats, exactly."""
+    found = predict_decisions(load_policy("bot:random", rules), as_games(records, rules))
+    for n in range(GAMES):
+        table = Table(rules, records.decks[n])
+        for t, action in enumerate(records.actions[n, : records.length[n]]):
+            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
+            assert found.nll[n, t] == pytest.approx(np.log(legal), abs=1e-5)
+            table.apply(action)
+
+
+def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
+    """A right guess 1 - eps + eps / A of the probability, a wrong one eps / A: of A legal
+    actions."""
+    eps = 0.1
+    bot = load_policy(f"bot:convention?smoothing={eps}", rules)
+    found = predict_decisions(bot, as_games(records, rules))
+    right = found.guess == found.action
+    for n in range(GAMES):
+        table = Table(rules, records.decks[n])
+        for t, action in enumerate(records.actions[n, : records.length[n]]):
+            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
+            expected = -np.log(eps / legal + (1 - eps) * right[n, t])
+            assert found.nll[n, t] == pytest.approx(expected, abs=1e-5)
+            table.apply(action)
+    assert right[found.counted].any() and not right[found.counted].all()
 
 
 def test_prediction_equals_a_numpy_loop(rules, records, make_policy):

@@ -112,6 +112,8 @@ def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
     assert state_of(folder, UPDATES) == state_of(br_bc[0], UPDATES)
     for name in ("policy", "policy-latest"):
         assert load_policy(folder / name).identity() == load_policy(br_bc[0] / name).identity()
+        about = [(run_dir / name / "policy.json").read_text() for run_dir in (folder, br_bc[0])]
+        assert about[0] == about[1]
     same = [key for key in summary if key not in ("wall_s", "links")]
     assert {key: summary[key] for key in same} == {key: br_bc[1][key] for key in same}
     assert np.isfinite(summary["crossplay_with_bc_mean"])

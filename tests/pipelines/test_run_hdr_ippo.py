@@ -153,6 +153,8 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     assert state_of(folder, UPDATES) == state_of(run[0], UPDATES)
     for name in ("policy", "policy-latest", "bc-policy"):
         assert load_policy(folder / name).identity() == load_policy(run[0] / name).identity()
+        about = [(run_dir / name / "policy.json").read_text() for run_dir in (folder, run[0])]
+        assert about[0] == about[1]
     timed = ("wall_s", "steps_per_s", "run_dir")
     assert without(lines_of(folder), timed) == without(lines_of(run[0]), timed)
     assert without([summary], timed) == without([run[1]], timed)

@@ -10,11 +10,10 @@ Its conventions, which `hanabi_rl.agents.bots.inference` reads:
 - *Good touch.* Hinted cards are useful and not known elsewhere, unless their owner can tell.
 
 On its turn a seat plays a card it knows to be playable, unless a hint is urgent: the next player
-    would discard a card
-worth saving or play a wrong one, or has nothing to do and a hint would change that. Otherwise it
-gives the hint worth most, if that is worth a token, and else discards. A hint is judged by reading
-it as its receiver will and comparing with the cards it sees. Colours are treated alike: permuting
-the colours of an observation permutes the logits.
+would discard a card worth saving or play a wrong one, or has nothing to do and a hint would change
+that. Otherwise it gives the hint worth most, if that is worth a token, and else discards. A hint is
+judged by reading it as its receiver will and comparing with the cards it sees. Colours are treated
+alike: permuting the colours of an observation permutes the logits.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class ConventionBot(Bot):
 def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> Public:
     shape = (*batch, rules.num_players, rules.hand_size)
     everything = jnp.full(shape, rules.all_cards, jnp.uint32)
-    return Public(knowledge=everything, inferred=everything, clued=jnp.zeros(shape, jnp.bool_))
+    return Public(knowledge=everything, inferred=everything, hinted=jnp.zeros(shape, jnp.bool_))
 
 
 def _think(rules: Rules, public: Public, seen: ObsView, my_turn: jax.Array) -> jax.Array:
@@ -129,7 +128,7 @@ def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
     return Public(
         knowledge=seen.knowledge,
         inferred=jnp.where(last.is_hint, hinted.inferred, drawn),
-        clued=seen.clued,
+        hinted=seen.hinted,
     )
 
 
@@ -144,10 +143,10 @@ class _Thresholds:
     PER_TOKEN = 1.0  # less for each token more
     SPARE = 2  # from this many spare discards down ...
     STALL = 7.0  # ... this much less
-    LOCKED = -43.0  # what a hint must be worth when every card is clued and none is trash
+    LOCKED = -43.0  # what a hint must be worth when every card is hinted and none is trash
     NO_GUESS = 11.0  # a hint worth this is better than a guess
     GUESS = 0.05  # the least chance at which a last guess is tried
-    # how many ranks a card goes ahead for each clued card of others that waits for it
+    # how many ranks a card goes ahead for each hinted card of others that waits for it
     WAITED_FOR = 3.0
 
 
@@ -211,13 +210,13 @@ def _spare_discards(rules: Rules, board: Board, seen: ObsView) -> jax.Array:
 def _best_play(
     rules: Rules, board: Board, public: Public, mine: Reading, seen: ObsView
 ) -> tuple[jax.Array, jax.Array]:
-    """The slot to play ``int32[]`` and whether there is one: first low ranks and what others' clued
-    cards wait for.
+    """The slot to play ``int32[]`` and whether there is one: first low ranks and what the hinted
+    cards of others wait for.
 
     On the last life only cards that are playable without counting on good touch.
     """
     ranks = jnp.arange(rules.num_cards) % rules.num_ranks
-    waiting = jnp.sum(_members(rules, jnp.where(public.clued, seen.hands, 0)), axis=(0, 1))
+    waiting = jnp.sum(_members(rules, jnp.where(public.hinted, seen.hands, 0)), axis=(0, 1))
     leads_to = jnp.where(ranks < rules.num_ranks - 1, jnp.roll(waiting, -1), 0)
     value = (rules.num_ranks - 1.0 - ranks) + _Thresholds.WAITED_FOR * leads_to
     can_be = _members(rules, mine.candidates[0])
@@ -250,7 +249,7 @@ def _best_discard(board: Board, mine: Reading) -> tuple[jax.Array, jax.Array]:
     """The slot to discard ``int32[]``: the newest known trash, else the chop; and whether there is
     either.
 
-    Otherwise the clued card least likely to be critical.
+    Otherwise the hinted card least likely to be critical.
     """
     trash, chop = mine.trash[0], mine.chop[0]
     size = jax.lax.population_count(mine.candidates[0]).astype(jnp.float32)

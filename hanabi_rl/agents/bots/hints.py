@@ -31,15 +31,15 @@ class Values:
     SOON = 4.0  # or playable once cards known elsewhere are played
     TOUCH = 3.0  # a useful card gets its first hint ...
     CRITICAL = 2.5  # ... and is the last of its kind
-    NARROWED = 0.7  # per useful clued card, times the share of its candidates that goes
+    NARROWED = 0.7  # per useful hinted card, times the share of its candidates that goes
     KNOWN_TRASH = 2.0  # a useless card is recognised
     FIXED = 20.0  # a card that would have been played wrongly no longer is
     MISPLAY = 40.0  # a card will be played wrongly
     WRONG = 8.0  # the receiver will rule out what a useful card is
     TRASH = 6.0  # a useless card is touched and its owner cannot tell
-    DUPLICATE = 9.0  # so is a second copy of a clued card
+    DUPLICATE = 9.0  # so is a second copy of a hinted card
     HARMLESS = 1.0  # either, if its owner can tell
-    MAYBE_MINE = 15.0  # a copy may be among the hinter's own clued cards, times its chance
+    MAYBE_MINE = 15.0  # a copy may be among the hinter's own hinted cards, times its chance
     LOST_CRITICAL = 12.0  # the next player discards the last copy of a useful card
     LOST_PLAYABLE = 4.0  # or the only one seen of a playable card
     LOST_TWO = 3.0  # or of a 2
@@ -63,10 +63,10 @@ class _Facts(NamedTuple):
     useful: jax.Array  # bool
     playable: jax.Array  # bool
     critical: jax.Array  # bool
-    taken: jax.Array  # bool: a clued copy is seen or known elsewhere
+    taken: jax.Array  # bool: a hinted copy is seen or known elsewhere
     maybe_mine: (
         jax.Array
-    )  # float32: the chance of a copy among the hinter's clued cards, summed over them
+    )  # float32: the chance of a copy among the hinter's hinted cards, summed over them
 
 
 def all_hints(rules: Rules) -> Hints:
@@ -109,7 +109,7 @@ def judge_hints(
     def waits(known: Public, reading: Reading) -> jax.Array:
         late = reading.candidates & ~soon_playable(rules, board, reading.claimed)
         return (
-            known.clued
+            known.hinted
             & (late == 0)
             & ~reading.trash
             & ~reading.playable
@@ -141,8 +141,8 @@ def judge_hints(
 
 def _facts(board: Board, public: Public, mine: Reading, seen: ObsView) -> _Facts:
     held = seen.hands != 0
-    clued, _ = union_and_repeats(jnp.where(public.clued, seen.hands, 0))
-    own = jnp.where(public.clued[0], mine.candidates[0], 0)
+    hinted, _ = union_and_repeats(jnp.where(public.hinted, seen.hands, 0))
+    own = jnp.where(public.hinted[0], mine.candidates[0], 0)
     known, _ = union_and_repeats(jnp.where(is_single(own), own, 0)[None])
     vague = jnp.where(is_single(own), 0, own)
     chance = 1.0 / jnp.maximum(jax.lax.population_count(vague), 1).astype(jnp.float32)
@@ -151,7 +151,7 @@ def _facts(board: Board, public: Public, mine: Reading, seen: ObsView) -> _Facts
         useful=held & ((seen.hands & board.useless) == 0),
         playable=(seen.hands & board.playable) != 0,
         critical=(seen.hands & board.critical) != 0,
-        taken=(seen.hands & (clued | known)) != 0,
+        taken=(seen.hands & (hinted | known)) != 0,
         maybe_mine=jnp.sum(jnp.where(overlaps, chance, 0.0), axis=-1),
     )
 
@@ -168,7 +168,7 @@ def _gain(
 ) -> jax.Array:
     """What the receiver's reading of a hint gains, float32[]."""
     v = Values
-    new = touched & ~public.clued
+    new = touched & ~public.hinted
     useful, held = facts.useful, seen.hands != 0
     taken = facts.taken | _repeats_earlier(jnp.where(new, seen.hands, 0))
     kept = (after.candidates & seen.hands) != 0
@@ -190,11 +190,11 @@ def _gain(
         - where(is_wrong & ~was_wrong, v.MISPLAY)
         + where(first_copy, v.TOUCH - v.MAYBE_MINE * facts.maybe_mine)
         + where(first_copy & facts.critical, v.CRITICAL)
-        - where(~kept & (first_copy | (told.clued & useful & ~new & had)), v.WRONG)
+        - where(~kept & (first_copy | (told.hinted & useful & ~new & had)), v.WRONG)
         - where(new & ~useful, jnp.where(after.trash, v.HARMLESS, v.TRASH))
         - where(new & useful & taken, jnp.where(after.trash, v.HARMLESS, v.DUPLICATE))
         + where(after.trash & ~before.trash & ~useful, v.KNOWN_TRASH)
-        + where(told.clued & useful, v.NARROWED * narrowed)
+        + where(told.hinted & useful, v.NARROWED * narrowed)
     )
     return jnp.sum(jnp.where(held & target[:, None], worth, 0.0))
 

@@ -26,7 +26,7 @@ class Public(NamedTuple):
     """uint32[P, H]: what hints and the cards gone leave possible; 0 for an empty slot."""
     inferred: jax.Array
     """uint32[P, H]: what the meaning of the hints leaves possible."""
-    clued: jax.Array
+    hinted: jax.Array
     """bool[P, H]: some hint touched this card."""
 
 
@@ -90,28 +90,28 @@ def read_hands(board: Board, public: Public) -> Reading:
     known = public.knowledge & board.available
     possible = _unless_empty(known & public.inferred, known)
     useful = possible & ~board.useless
-    narrowed = jnp.where(public.clued, _unless_empty(useful, possible), possible)
+    narrowed = jnp.where(public.hinted, _unless_empty(useful, possible), possible)
 
-    exact = materialize(jnp.where(public.clued & is_single(narrowed), narrowed, 0))
+    exact = materialize(jnp.where(public.hinted & is_single(narrowed), narrowed, 0))
     once, repeated = union_and_repeats(exact)
     elsewhere = (once & ~exact) | repeated
     fresh = narrowed & ~elsewhere
     # What is known to be in two places is needed in one: it can be played, and a last copy cannot
     # be there twice.
     duplicate = (
-        public.clued
+        public.hinted
         & (fresh == 0)
         & ((exact & board.playable) == 0)
         & ((narrowed & board.critical) == 0)
     )
-    candidates = materialize(jnp.where(public.clued, _unless_empty(fresh, narrowed), narrowed))
+    candidates = materialize(jnp.where(public.hinted, _unless_empty(fresh, narrowed), narrowed))
 
     trash = present & ((useful == 0) | duplicate)
     return Reading(
         candidates=candidates,
         playable=present & ~trash & ((candidates & ~board.playable) == 0),
         trash=trash,
-        chop=first_true(present & ~public.clued),
+        chop=first_true(present & ~public.hinted),
         claimed=once,
     )
 
@@ -146,11 +146,11 @@ def read_hint(
     told = Public(
         knowledge=jnp.where(of_target, public.knowledge & fits, public.knowledge),
         inferred=public.inferred,
-        clued=public.clued | touched,
+        hinted=public.hinted | touched,
     )
     playable = soon_playable(rules, board, before.claimed)
 
-    new = touched & ~public.clued
+    new = touched & ~public.hinted
     on_chop = new & before.chop
     saved = jnp.any(on_chop)
     focus = jnp.where(saved, on_chop, last_true(new))

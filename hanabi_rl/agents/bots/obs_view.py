@@ -1,10 +1,9 @@
-"""An observation read back into words: what a rule-based agent sees.
+"""An observation read back: what a rule-based agent sees.
 
 The inverse of `hanabi_rl.env.observe`, for one observation; `jax.vmap` it over a batch. Hands are
-relative to the
-observer: row 0 is the observer's own hand, row 1 the next player's. A set of cards is a ``uint32``
-    word whose bit
-``colour * num_ranks + rank`` says whether the card is in it; a single card is a set of one.
+relative to the observer: row 0 is the observer's own hand, row 1 the next player's. A set of cards
+is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the card is in it; one card is
+a set of one.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class ObsView(NamedTuple):
     knowledge: jax.Array
     """uint32[P, H]: what its hints and the cards gone from the game leave possible; 0 for an empty
     slot."""
-    clued: jax.Array
+    hinted: jax.Array
     """bool[P, H]: some hint touched this card."""
     played: jax.Array
     """uint32[]: the cards on the fireworks."""
@@ -96,7 +95,7 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
     return ObsView(
         hands=jnp.concatenate([mine, to_set(part["hands"].reshape(players - 1, hand, cards))]),
         knowledge=to_set(cards_known[..., :cards]),
-        clued=jnp.any(cards_known[..., cards:], axis=-1),
+        hinted=jnp.any(cards_known[..., cards:], axis=-1),
         played=played,
         discarded=jnp.sum((copies == np.arange(cards)[:, None]) & part["discards"], axis=1),
         deck=jnp.sum(part["deck"]),
