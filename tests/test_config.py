@@ -302,7 +302,7 @@ def test_unknown_flags_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.fixture
 def stored_run(tmp_path: Path) -> tuple[str, HDRIPPOConfig]:
     config = parse("--kl-weight", "0.5", "--run-dir", str(tmp_path), "--bc.epochs", "3")
-    write_config(tmp_path, to_dict(config), algo="hdr_ippo", seed=config.seed)
+    write_config(tmp_path, to_dict(config), algorithm="hdr_ippo", seed=config.seed)
     return str(tmp_path), config
 
 

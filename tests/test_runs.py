@@ -24,14 +24,14 @@ def test_create_run_names_the_folder_after_the_run(tmp_path: Path) -> None:
 def test_create_run_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:
     folder = runs.create_run("bc", num_players=2, preset=None, seed=0, run_dir=tmp_path / "mine")
     assert folder == tmp_path / "mine" and folder.is_dir()
-    runs.write_config(folder, {"lr": 0.1}, algo="bc", seed=0)
+    runs.write_config(folder, {"lr": 0.1}, algorithm="bc", seed=0)
     with pytest.raises(ValueError, match=r"already holds a run.*--resume"):
         runs.create_run("bc", num_players=2, preset=None, seed=0, run_dir=folder)
 
 
 def test_config_round_trips_with_what_it_ran_on(tmp_path: Path) -> None:
     config = {"lr": 1e-3, "bc": {"epochs": 3, "hidden": [512, 256]}, "preset": None}
-    runs.write_config(tmp_path, config, algo="bc", seed=5)
+    runs.write_config(tmp_path, config, algorithm="bc", seed=5)
     assert runs.read_config(tmp_path) == config
     record = read_json(tmp_path / "config.json")
     assert (record["algorithm"], record["seed"], record["format_version"]) == ("bc", 5, 1)

@@ -3,9 +3,7 @@
 python train/br_bc.py --bc-policy runs/bc-2p-...
 """
 
-from pathlib import Path
-
 from hanabi_rl.launch.script import main
 
 if __name__ == "__main__":
-    main(Path(__file__).parents[1] / "configs", "br_bc")
+    main("br_bc")

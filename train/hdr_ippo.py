@@ -4,9 +4,7 @@ python train/hdr_ippo.py --kl-weight 0.25
 python train/hdr_ippo.py --preset 2p-1k --bc.data games.safetensors
 """
 
-from pathlib import Path
-
 from hanabi_rl.launch.script import main
 
 if __name__ == "__main__":
-    main(Path(__file__).parents[1] / "configs", "hdr_ippo")
+    main("hdr_ippo")

@@ -4,9 +4,7 @@ python train/ippo.py
 python train/ippo.py --preset high-entropy
 """
 
-from pathlib import Path
-
 from hanabi_rl.launch.script import main
 
 if __name__ == "__main__":
-    main(Path(__file__).parents[1] / "configs", "ippo")
+    main("ippo")

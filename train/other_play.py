@@ -3,9 +3,7 @@
 python train/other_play.py
 """
 
-from pathlib import Path
-
 from hanabi_rl.launch.script import main
 
 if __name__ == "__main__":
-    main(Path(__file__).parents[1] / "configs", "other_play")
+    main("other_play")

@@ -12,6 +12,7 @@ import numpy as np
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.data.split import split_games
@@ -274,3 +275,23 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
         f"loss {pooled.cross_entropy():.3f} per decision, "
         f"{pooled.cross_entropy_per_timestep():.3f} per timestep"
     )
+
+
+def data_rules(config: BCConfig) -> Rules:
+    """The game of the data, where there is any."""
+    return load_games(config.data[0]).rules if config.data else config.game
+
+
+ALGORITHM = Algorithm(
+    "bc",
+    BCConfig,
+    run_bc,
+    shown={
+        "policy_accuracy_val_accuracy": "val accuracy",
+        "policy_accuracy_val_loss": "val loss",
+        "policy_selfplay_mean": "self-play",
+        "policy_selfplay_points_mean": "points",
+    },
+    pooled=pooled_validation,
+    game=data_rules,
+)

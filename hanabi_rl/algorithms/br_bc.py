@@ -1,33 +1,25 @@
-"""The BR-BC run: a clone (given, or trained first), a best response to it, and both measured
-together."""
+"""BR-BC (Carroll et al. 2019; AH2AC2 section 5): a best response to the clone, learnt beside it.
+
+Training begins in self-play, and the clone takes more and more of the other seats. Its seats
+sample; only the learner's seats are trained on.
+"""
 
 import dataclasses
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.clone import WithClone, clone_rules, clone_title, reference_policy
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.loop import (
-    PPORunConfig,
-    Training,
-    reported_policy,
-    selfplay_metrics,
-    train_ppo,
-    training_figures,
-)
-from hanabi_rl.learning import parallel
+from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo, selfplay_metrics
 from hanabi_rl.learning.config import Steps
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.runs.folder import write_summary
-from hanabi_rl.runs.session import open_run_dir
-from hanabi_rl.runs.tracking import announce_stage
 from hanabi_rl.show.report import link_lines, score_figures, score_table
 
 Lineup = Literal["independent", "all-or-none"]
@@ -83,47 +75,33 @@ def mixed_lineups(
     return draw
 
 
-def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
-    """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not
-    repeated."""
-    config = dataclasses.replace(config, game=clone_rules(config))
-    with open_run_dir("br_bc", config, config.game.num_players) as run_dir:
-        announce_stage(1, 3, clone_title(config))
-        bc = reference_policy(config, run_dir)
-        announce_stage(2, 3, "BR-BC")
-        lineups = mixed_lineups(
-            config.game.num_players, config.anneal_start, config.anneal_end, config.lineup
-        )
+def training(config: BRBCConfig, bc: NetworkPolicy) -> Training:
+    """The clone takes more and more seats; the best policy with it is kept."""
 
-        def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
-            with_bc = evaluate_pair(
-                policy, bc, config.eval_games, config.seed, purpose="selection"
-            ).summary
-            return selfplay_metrics(policy, config) | {"crossplay_with_bc_mean": with_bc.mean.mean}
+    def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
+        with_bc = evaluate_pair(
+            policy, bc, config.eval_games, config.seed, purpose="selection"
+        ).summary
+        return selfplay_metrics(policy, config) | {"crossplay_with_bc_mean": with_bc.mean.mean}
 
-        training = Training(
-            "br_bc",
-            "BR-BC",
-            PPO(config, config.network, draw_episode=lineups),
-            partners=bc,
-            evaluate=evaluate,
-            selected_by="crossplay_with_bc_mean",
-            shown="partner_seats",
-        )
-        wall_s = train_ppo(config, run_dir, training)
-        announce_stage(3, 3, f"Measuring over {config.report_games:,} games")
-        summary = parallel.on_first_host(
-            lambda: _report(config, run_dir, bc, training_figures(config, wall_s))
-        )
-    print(f"\nResults: {run_dir} (policy-latest/, policy/, learning-curve.png, summary.json)")
-    return summary
+    lineups = mixed_lineups(
+        config.game.num_players, config.anneal_start, config.anneal_end, config.lineup
+    )
+    return Training(
+        "br_bc",
+        "BR-BC",
+        "BR-BC",
+        PPO(config, config.network, draw_episode=lineups),
+        partners=bc,
+        evaluate=evaluate,
+        selected_by="crossplay_with_bc_mean",
+        shown="partner_seats",
+    )
 
 
-def _report(
-    config: BRBCConfig, run_dir: Path, bc: NetworkPolicy, trained: dict[str, Any]
-) -> dict[str, Any]:
-    """Measures the clone and the best response to it; writes and returns the summary."""
-    policy, games, seed = reported_policy(config, run_dir), config.report_games, config.seed
+def report(config: BRBCConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> dict[str, Any]:
+    """Measures the clone and the best response to it; prints and returns the figures."""
+    games, seed = config.report_games, config.seed
     played = evaluate_selfplay(policy, games, seed)
     scores = {
         "bc_selfplay": ("BC self-play", evaluate_selfplay(bc, games, seed).summary),
@@ -131,10 +109,25 @@ def _report(
         "crossplay_with_bc": ("BR-BC with BC", evaluate_pair(policy, bc, games, seed).summary),
     }
     print("\n".join(["", score_table(list(scores.values())), *link_lines(played)]))
-    summary = {
-        **score_figures({key: score for key, (_, score) in scores.items()}),
-        "links": played.links(),
-        **trained,
-    }
-    write_summary(run_dir, summary)
-    return summary
+    figures = score_figures({key: score for key, (_, score) in scores.items()})
+    return {**figures, "links": played.links()}
+
+
+def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
+    """See `run_ppo`."""
+    return run_ppo("br_bc", config, training, report)
+
+
+ALGORITHM = Algorithm(
+    "br_bc",
+    BRBCConfig,
+    run_br_bc,
+    shown={
+        "bc_selfplay_mean": "BC self-play",
+        "selfplay_mean": "BR-BC self-play",
+        "crossplay_with_bc_mean": "with BC",
+    },
+    game=clone_rules,
+    in_sweeps={"report_policy": "final"},
+    shared=shared_clone,
+)

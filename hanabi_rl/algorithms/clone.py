@@ -7,6 +7,7 @@ from typing import Literal
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.base import SharedRun
 from hanabi_rl.algorithms.bc import BEST_ACCURACY, BEST_SELFPLAY, BCConfig, run_bc
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.rules import Rules
@@ -87,3 +88,11 @@ def bc_config(config: WithClone, run_dir: Path) -> BCConfig:
     return BCConfig(
         **training, **shared, run_dir=str(run_dir), resume=(run_dir / "config.json").exists()
     )
+
+
+def shared_clone(config: WithClone, folder: Path) -> SharedRun | None:
+    """One clone for all runs of a sweep, where none is given."""
+    if config.bc_policy is not None:
+        return None
+    clone = dataclasses.replace(bc_config(config, folder / "bc"), resume=False)
+    return SharedRun("bc", clone, {"bc_policy": str(folder / "bc")})

@@ -1,5 +1,4 @@
-"""The HDR-IPPO run: a clone (given, or trained first), regularised self-play from it, and both
-measured together."""
+"""HDR-IPPO (AH2AC2 section 4.2): IPPO from a cloned policy, regularised towards it."""
 
 import dataclasses
 from typing import Any
@@ -8,21 +7,14 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
-from hanabi_rl.algorithms.clone import WithClone, clone_rules, clone_title, reference_policy
-from hanabi_rl.algorithms.loop import (
-    PPORunConfig,
-    Training,
-    reported_policy,
-    train_ppo,
-    training_figures,
-)
-from hanabi_rl.learning import losses, parallel
+from hanabi_rl.algorithms.ablation import PAPER_KL_WEIGHTS, report_ablation
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
+from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo
+from hanabi_rl.learning import losses
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, LearnerState, Objective
 from hanabi_rl.learning.rollout import ActorState
-from hanabi_rl.runs.folder import write_summary
-from hanabi_rl.runs.session import open_run_dir
-from hanabi_rl.runs.tracking import announce_stage
 from hanabi_rl.show.report import make_report, report_figures, report_table
 
 
@@ -70,38 +62,44 @@ def init_from_bc(
     return learner.replace(params={**learner.params, "actor": actor}), actors
 
 
+def training(config: HDRIPPOConfig, bc: NetworkPolicy) -> Training:
+    """Regularised self-play from the clone."""
+    return Training(
+        "hdr_ippo",
+        "HDR-IPPO",
+        f"HDR-IPPO, KL weight {config.kl_weight:g}",
+        hdr_ippo(config, bc),
+        init=init_from_bc,
+        reference=bc,
+        shown="kl_to_bc",
+    )
+
+
+def report(config: HDRIPPOConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> dict[str, Any]:
+    """Measures both policies and how far they are apart; prints and returns the figures."""
+    result = make_report(bc, policy, config.report_games, config.seed)
+    print(f"\n{report_table(result)}")
+    return report_figures(result) | {"kl_weight": config.kl_weight}
+
+
 def run_hdr_ippo(config: HDRIPPOConfig) -> dict[str, Any]:
-    """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not
-    repeated."""
-    config = dataclasses.replace(config, game=clone_rules(config))
-    with open_run_dir("hdr_ippo", config, config.game.num_players) as run_dir:
-        announce_stage(1, 3, clone_title(config))
-        bc = reference_policy(config, run_dir)
-        announce_stage(2, 3, f"HDR-IPPO, KL weight {config.kl_weight:g}")
-        training = Training(
-            "hdr_ippo",
-            "HDR-IPPO",
-            hdr_ippo(config, bc),
-            init=init_from_bc,
-            reference=bc,
-            shown="kl_to_bc",
-        )
-        wall_s = train_ppo(config, run_dir, training)
-        announce_stage(3, 3, f"Measuring over {config.report_games:,} games")
+    """See `run_ppo`."""
+    return run_ppo("hdr_ippo", config, training, report)
 
-        def report() -> dict[str, Any]:
-            result = make_report(
-                bc, reported_policy(config, run_dir), config.report_games, config.seed
-            )
-            print(f"\n{report_table(result)}")
-            summary = (
-                report_figures(result)
-                | training_figures(config, wall_s)
-                | {"kl_weight": config.kl_weight}
-            )
-            write_summary(run_dir, summary)
-            return summary
 
-        summary = parallel.on_first_host(report)
-    print(f"\nResults: {run_dir} (policy/, learning-curve.png, summary.json)")
-    return summary
+ALGORITHM = Algorithm(
+    "hdr_ippo",
+    HDRIPPOConfig,
+    run_hdr_ippo,
+    shown={
+        "bc_selfplay_mean": "BC self-play",
+        "selfplay_mean": "HDR-IPPO self-play",
+        "crossplay_with_bc_mean": "with BC",
+        "kl_to_bc": "KL",
+    },
+    game=clone_rules,
+    axes={"kl_weight": PAPER_KL_WEIGHTS},
+    in_sweeps={"report_policy": "final"},
+    shared=shared_clone,
+    after_sweep=report_ablation,
+)

@@ -1,30 +1,20 @@
-"""The runs without human games: self-play from scratch, with the colours as they are (IPPO) or
-renamed (Other-Play)."""
+"""IPPO: self-play from scratch, feed-forward (AH2AC2's baseline) or recurrent."""
 
 import dataclasses
 from typing import Any, Literal
 
-from hanabi_rl.algorithms.loop import (
-    PPORunConfig,
-    Training,
-    reported_policy,
-    train_ppo,
-    training_figures,
-)
-from hanabi_rl.algorithms.other_play import renamed_colors
-from hanabi_rl.learning import parallel
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.networks import FEED_FORWARD, NetworkConfig
-from hanabi_rl.runs.folder import write_summary
-from hanabi_rl.runs.session import open_run_dir
-from hanabi_rl.runs.tracking import announce_stage
 from hanabi_rl.show.report import link_lines, score_figures, score_table
 
 
 @dataclasses.dataclass(frozen=True)
 class IPPOConfig(PPORunConfig):
-    """train/ippo.py; train/other_play.py"""
+    """train/ippo.py"""
 
     lr_schedule: Literal["linear", "constant"] = "constant"
     """linear: falls to 0 over the run, constant within an update."""
@@ -32,46 +22,31 @@ class IPPOConfig(PPORunConfig):
     network: NetworkConfig = FEED_FORWARD
 
 
+def training(config: IPPOConfig, clone: None) -> Training:
+    """The core as it is."""
+    del clone
+    return Training("ippo", "IPPO", "IPPO from scratch", PPO(config, config.network))
+
+
+def report_selfplay(config: IPPOConfig, policy: NetworkPolicy, title: str) -> dict[str, Any]:
+    """Prints and returns the figures of self-play with the colours as they are."""
+    played = evaluate_selfplay(policy, config.report_games, config.seed)
+    table = score_table([(f"{title} self-play", played.summary)])
+    print("\n".join(["", table, *link_lines(played)]))
+    return {**score_figures({"selfplay": played.summary}), "links": played.links()}
+
+
 def run_ippo(config: IPPOConfig) -> dict[str, Any]:
-    """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not
-    repeated."""
-    return _run(config, Training("ippo", "IPPO", PPO(config, config.network)))
+    """See `run_ppo`."""
+    return run_ppo(
+        "ippo", config, training, lambda config, policy, _: report_selfplay(config, policy, "IPPO")
+    )
 
 
-def run_other_play(config: IPPOConfig) -> dict[str, Any]:
-    """`run_ippo` with partners for whom the colours have other names; evaluated with the colours as
-    they are."""
-    learner = PPO(config, config.network, draw_episode=renamed_colors(config.game))
-    return _run(config, Training("other_play", "Other-Play", learner))
-
-
-def _run(config: IPPOConfig, training: Training) -> dict[str, Any]:
-    with open_run_dir(training.algo, config, config.game.num_players) as run_dir:
-        announce_stage(1, 2, f"{training.title} from scratch")
-        wall_s = train_ppo(config, run_dir, training)
-        announce_stage(2, 2, f"Measuring over {config.report_games:,} games")
-
-        def report() -> dict[str, Any]:
-            played = evaluate_selfplay(
-                reported_policy(config, run_dir), config.report_games, config.seed
-            )
-            print(
-                "\n".join(
-                    [
-                        "",
-                        score_table([(f"{training.title} self-play", played.summary)]),
-                        *link_lines(played),
-                    ]
-                )
-            )
-            summary = {
-                **score_figures({"selfplay": played.summary}),
-                **training_figures(config, wall_s),
-                "links": played.links(),
-            }
-            write_summary(run_dir, summary)
-            return summary
-
-        summary = parallel.on_first_host(report)
-    print(f"\nResults: {run_dir} (policy/, learning-curve.png)")
-    return summary
+ALGORITHM = Algorithm(
+    "ippo",
+    IPPOConfig,
+    run_ippo,
+    shown={"selfplay_mean": "self-play"},
+    in_sweeps={"report_policy": "final"},
+)

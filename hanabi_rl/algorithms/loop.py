@@ -1,5 +1,6 @@
-"""The training loop of every PPO learner: updates, evaluation, logging, checkpoints and the
-policies that are kept."""
+"""A run of the PPO core: the clone that some need, updates, evaluation, logging, checkpoints, the
+policies that are kept, and the report. What differs between algorithms is a `Training` and a
+report."""
 
 import dataclasses
 import math
@@ -7,21 +8,23 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.clone import WithClone, clone_rules, clone_title, reference_policy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_positive
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.session import Session, open_session
-from hanabi_rl.runs.tracking import Progress, read_metrics
+from hanabi_rl.runs.config import RunConfig, saved_config
+from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.session import Session, open_run_dir, open_session
+from hanabi_rl.runs.tracking import Progress, announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
 
 
@@ -45,6 +48,9 @@ class PPORunConfig(PPOConfig, RunConfig):
         check_positive(self, "eval_every", "eval_games", "save_every", "log_every")
 
 
+C = TypeVar("C", bound=PPORunConfig)
+
+
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
     """Greedy self-play on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
@@ -55,8 +61,11 @@ def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, f
 class Training:
     """A PPO run: the learner, and what is measured and shown of it."""
 
-    algo: str
+    algorithm: str
     title: str
+    """Of its progress bar."""
+    stage: str
+    """What the stage of training is called."""
     ppo: PPO
     init: Callable[..., tuple[LearnerState, ActorState]] = PPO.init
     """(learner, key, reference, partners) -> the state that training starts from."""
@@ -72,10 +81,53 @@ class Training:
     """A metric on the progress bar beside the score."""
 
 
+def run_ppo(
+    algorithm: str,
+    config: C,
+    training: Callable[[C, Any], Training],
+    report: Callable[[C, NetworkPolicy, Any], dict[str, Any]],
+) -> dict[str, Any]:
+    """A whole run: the clone (given, or trained first) where the config has one, training, and the
+    report. A finished run is reported again, not repeated.
+
+    Args:
+        algorithm: its name.
+        config: of the run.
+        training: (config, the clone or None) -> what is trained.
+        report: (config, the reported policy, the clone or None) -> measured figures; prints them.
+
+    Returns:
+        What `summary.json` holds.
+    """
+    stages = 3 if isinstance(config, WithClone) else 2
+    if isinstance(config, WithClone):
+        config = dataclasses.replace(config, game=clone_rules(config))
+    with open_run_dir(algorithm, config, config.game.num_players) as run_dir:
+        clone = None
+        if isinstance(config, WithClone):
+            announce_stage(1, stages, clone_title(config))
+            clone = reference_policy(config, run_dir)
+        plan = training(config, clone)
+        announce_stage(stages - 1, stages, plan.stage)
+        wall_s = train_ppo(config, run_dir, plan)
+        announce_stage(stages, stages, f"Measuring over {config.report_games:,} games")
+
+        def measure() -> dict[str, Any]:
+            figures = report(config, reported_policy(config, run_dir), clone)
+            summary = figures | training_figures(config, wall_s)
+            write_summary(run_dir, summary)
+            return summary
+
+        summary = parallel.on_first_host(measure)
+    kept = "policy/" if config.report_policy == "best" else "policy-latest/, policy/"
+    print(f"\nResults: {run_dir} ({kept}, learning-curve.png, summary.json)")
+    return summary
+
+
 def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
     """The training loop. Returns the seconds it took, earlier sessions of a resumed run
     included."""
-    ppo, reference = training.ppo, training.reference
+    ppo, reference = on_schedule(training, config, run_dir), training.reference
     if reference is not None:
         reference = reference.replace(precision=config.precision)
     partners = training.partners
@@ -86,7 +138,7 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
     )
     policy = NetworkPolicy(params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network)
     with open_session(
-        training.algo,
+        training.algorithm,
         config,
         run_dir,
         (learner, actors),
@@ -95,7 +147,9 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
         best_metric=training.selected_by,
         steps_per_number=config.num_envs * config.num_steps,
     ) as session:
-        trainer = _Trainer(session, config, training, learner, actors, policy, reference, partners)
+        update = ppo.compile_update()
+        others = reference, partners
+        trainer = _Trainer(session, config, training, update, learner, actors, policy, others)
         steps = config.num_envs * config.num_steps
         print(
             f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} "
@@ -126,6 +180,25 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
     return wall_s
 
 
+def on_schedule(training: Training, config: PPORunConfig, run_dir: Path) -> PPO:
+    """The learner with the learning-rate schedule that the run was started with: one that is
+    resumed with other --total-steps keeps it. Says so on stderr where updates come after its
+    end."""
+    started = parallel.on_first_host(
+        lambda: saved_config(type(config), run_dir, algorithm=training.algorithm)
+    )
+    updates = started.num_updates
+    if config.lr_schedule == "linear" and config.num_updates > updates:
+        print(
+            f"Warning: the linear learning rate ends with update {updates:,}, as this run was "
+            f"started; the {config.num_updates - updates:,} updates after it keep its last rate, "
+            f"{config.lr / updates:.3g}. For a rate that falls over all {config.num_updates:,} "
+            "updates start a new run.",
+            file=sys.stderr,
+        )
+    return dataclasses.replace(training.ppo, schedule_updates=updates)
+
+
 class _Trainer:
     """The state of a run between updates, and the loop over them."""
 
@@ -134,11 +207,11 @@ class _Trainer:
         session: Session,
         config: PPORunConfig,
         training: Training,
+        update: Callable[..., Any],
         learner: LearnerState,
         actors: ActorState,
         policy: NetworkPolicy,
-        reference: NetworkPolicy | None,
-        partners: NetworkPolicy | Partners | None,
+        others: tuple[NetworkPolicy | None, NetworkPolicy | Partners | None],
     ) -> None:
         self.session, self.config, self.training, self.template = session, config, training, policy
         self.best: float | None = None
@@ -146,8 +219,8 @@ class _Trainer:
             learner, actors = session.restored.state
             self.best = (session.restored.loader or {})["best_score"]
         self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
-        self.others = parallel.replicate(reference), parallel.replicate(partners)
-        self.update = training.ppo.compile_update()
+        self.others = parallel.replicate(others)
+        self.update = update
 
     def run(self, progress: Progress) -> None:
         """Updates to the end, with evaluation, logging and checkpoints at their intervals."""
@@ -204,7 +277,7 @@ class _Trainer:
         """Writes a policy folder of the run."""
         steps = done * self.config.num_envs * self.config.num_steps
         self.session.keep(
-            name, self.policy(), algorithm=self.training.algo, steps=steps, score=score
+            name, self.policy(), algorithm=self.training.algorithm, steps=steps, score=score
         )
 
     def save(self, done: int, metrics: dict[str, float]) -> None:

@@ -5,12 +5,24 @@ Arbitrary conventions about particular colours then carry no information, and in
 on the rest.
 """
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.ippo import IPPOConfig, report_selfplay
+from hanabi_rl.algorithms.loop import Training, run_ppo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.symmetry import random_color_permutations
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherPlayConfig(IPPOConfig):
+    """train/other_play.py"""
 
 
 def renamed_colors(rules: Rules) -> DrawEpisode:
@@ -25,3 +37,29 @@ def renamed_colors(rules: Rules) -> DrawEpisode:
         )
 
     return draw
+
+
+def training(config: OtherPlayConfig, clone: None) -> Training:
+    """Every game is drawn with the colours renamed."""
+    del clone
+    ppo = PPO(config, config.network, draw_episode=renamed_colors(config.game))
+    return Training("other_play", "Other-Play", "Other-Play from scratch", ppo)
+
+
+def run_other_play(config: OtherPlayConfig) -> dict[str, Any]:
+    """See `run_ppo`; evaluated with the colours as they are."""
+    return run_ppo(
+        "other_play",
+        config,
+        training,
+        lambda config, policy, _: report_selfplay(config, policy, "Other-Play"),
+    )
+
+
+ALGORITHM = Algorithm(
+    "other_play",
+    OtherPlayConfig,
+    run_other_play,
+    shown={"selfplay_mean": "self-play"},
+    in_sweeps={"report_policy": "final"},
+)

@@ -1,58 +1,24 @@
-"""Every learner by name: its config, its run, and what is shown of several of its runs."""
+"""Every algorithm by name."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from hanabi_rl.algorithms.bc import BCConfig, pooled_validation, run_bc
-from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
-from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
-from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo, run_other_play
+from hanabi_rl.algorithms import bc, br_bc, hdr_ippo, ippo, other_play
+from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.runs.config import RunConfig
 
-
-class Learner(NamedTuple):
-    """What trains under one name, which is also its folder of presets."""
-
-    config: type[RunConfig]
-    run: Callable[..., dict[str, Any]]
-    """A config's run; returns its summary."""
-    shown: dict[str, str]
-    """Summary key -> column of a table over runs."""
-    pooled: Callable[..., str] | None = None
-    """(config, run folders of its seeds) -> what is printed of them together."""
-
-
-LEARNERS = {
-    "bc": Learner(
-        BCConfig,
-        run_bc,
-        {
-            "policy_accuracy_val_accuracy": "val accuracy",
-            "policy_accuracy_val_loss": "val loss",
-            "policy_selfplay_mean": "self-play",
-            "policy_selfplay_points_mean": "points",
-        },
-        pooled_validation,
-    ),
-    "hdr_ippo": Learner(
-        HDRIPPOConfig,
-        run_hdr_ippo,
-        {
-            "bc_selfplay_mean": "BC self-play",
-            "selfplay_mean": "HDR-IPPO self-play",
-            "crossplay_with_bc_mean": "with BC",
-            "kl_to_bc": "KL",
-        },
-    ),
-    "ippo": Learner(IPPOConfig, run_ippo, {"selfplay_mean": "self-play"}),
-    "other_play": Learner(IPPOConfig, run_other_play, {"selfplay_mean": "self-play"}),
-    "br_bc": Learner(
-        BRBCConfig,
-        run_br_bc,
-        {
-            "bc_selfplay_mean": "BC self-play",
-            "selfplay_mean": "BR-BC self-play",
-            "crossplay_with_bc_mean": "with BC",
-        },
-    ),
+ALGORITHMS = {
+    module.ALGORITHM.name: module.ALGORITHM for module in (bc, hdr_ippo, ippo, other_play, br_bc)
 }
+
+
+def find(name: str) -> Algorithm:
+    """The algorithm of that name. Raises ValueError naming those there are."""
+    if name not in ALGORITHMS:
+        raise ValueError(f"expected an algorithm, one of {', '.join(ALGORITHMS)}; got {name!r}")
+    return ALGORITHMS[name]
+
+
+def run(algorithm: str, config: RunConfig) -> dict[str, Any]:
+    """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not
+    repeated. Raises ValueError for an unknown algorithm, and as the run does."""
+    return find(algorithm).run(config)

@@ -15,33 +15,45 @@ from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
+from hanabi_rl.launch.errors import user_errors
 
 _DESCRIPTION = (
-    "Human-like Hanabi partners: evaluate agents, handle recorded games. --debug shows an error's "
-    "traceback."
+    "Human-like Hanabi partners: train and evaluate agents, handle recorded games. --debug shows "
+    "an error's traceback."
 )
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Runs one command of `args` (default: the command line). A user's error is one line on stderr
     and exit code 2."""
-    given = list(sys.argv[1:] if args is None else args)
-    debug = "--debug" in given
-    try:
-        _app().cli(
-            prog="hanabi-rl",
-            description=_DESCRIPTION,
-            args=[arg for arg in given if arg != "--debug"],
-        )
-    except (ValueError, OSError) as error:
-        if debug:
-            raise
-        print(f"hanabi-rl: {_one_line(error)}", file=sys.stderr)
-        sys.exit(2)
+    with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as given:
+        if given[:1] in (["train"], ["sweep"]):  # their flags depend on the algorithm
+            code = _train_or_sweep(given[0], given[1:])
+        else:
+            _app().cli(prog="hanabi-rl", description=_DESCRIPTION, args=given)
+            return
+    sys.exit(code)
+
+
+def _train_or_sweep(command: str, args: list[str]) -> int:
+    from hanabi_rl.launch.script import train_command
+    from hanabi_rl.launch.sweep import sweep_command
+
+    return train_command(args) if command == "train" else sweep_command(args)
+
+
+def _train() -> None:
+    """Train a partner: `hanabi-rl train ALGORITHM ...`."""
+
+
+def _sweep() -> None:
+    """Train an algorithm over a grid of its options and some seeds."""
 
 
 def _app() -> SubcommandApp:
     app, data = SubcommandApp(), SubcommandApp()
+    app.command(name="train")(_train)
+    app.command(name="sweep")(_sweep)
     app.command(name="evaluate")(evaluate)
     app.command(name="cross-play")(cross_play)
     app.command(name="leaderboard")(leaderboard)
@@ -58,7 +70,3 @@ def _app() -> SubcommandApp:
     )
     app.command(name="replay")(replay_command)
     return app
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

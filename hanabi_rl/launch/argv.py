@@ -3,7 +3,6 @@
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,11 @@ C = TypeVar("C", bound=RunConfig)
 
 
 def parse_args(
-    cls: type[C], algo: str, configs: Path, default_preset: str, args: Sequence[str] | None = None
+    cls: type[C],
+    algorithm: str,
+    configs: Path,
+    default_preset: str,
+    args: Sequence[str],
 ) -> C:
     """A training script's config: the preset (`default_preset` where --preset is not given), then
     the flags.
@@ -28,16 +31,17 @@ def parse_args(
     Raises:
         ValueError: --resume without --run-dir, or with a flag that changes what the run computes.
     """
-    args = sys.argv[1:] if args is None else args
     if "--resume" not in args:
-        default = load_preset(cls, algo, flag_value("--preset", args) or default_preset, configs)
+        default = load_preset(
+            cls, algorithm, flag_value("--preset", args) or default_preset, configs
+        )
         return _with_flags(default, args)
     run_dir = flag_value("--run-dir", args)
     if run_dir is None:
         raise ValueError("--resume: expected the run to continue in --run-dir, got none")
-    saved = saved_config(cls, Path(run_dir), algo=algo)
+    saved = saved_config(cls, Path(run_dir), algorithm=algorithm)
     config = _with_flags(saved, args)
-    check_saved_config(config, Path(run_dir), algo=algo, may_differ=MAY_DIFFER_ON_RESUME)
+    check_saved_config(config, Path(run_dir), algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME)
     return config
 
 

@@ -1,45 +1,43 @@
 """What a sweep runs over: its command line, and the places of its grid."""
 
+import argparse
 import dataclasses
 import itertools
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import tyro
 
-from hanabi_rl.algorithms.loop import PPORunConfig
-from hanabi_rl.algorithms.registry import LEARNERS
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.registry import find
 from hanabi_rl.launch.argv import flag_value, parse_args
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested
 
-PAPER_KL_WEIGHTS = (0.0, 0.01, 0.08, 0.13, 0.2, 0.3, 0.5, 0.7)
-
 
 @dataclasses.dataclass(frozen=True)
 class SweepConfig:
-    """train/sweep.py; every other flag is the learner's, such as --num-envs 128."""
+    """train/sweep.py; every other flag is the algorithm's, such as --num-envs 128. What an
+    algorithm sweeps over without --grid may be given as a flag too: --kl-weights 0.1 0.5."""
 
     sweep: str | None = None
     """configs/sweep/<NAME>.toml or a file; read before the other flags."""
-    learner: Literal["hdr_ippo", "bc", "ippo", "other_play", "br_bc"] = "hdr_ippo"
+    algorithm: str = "hdr_ippo"
     preset: str | None = None
-    """The learner's preset."""
-    kl_weights: tuple[float, ...] = ()
-    """Weights for HDR-IPPO; without any --grid, the paper's eight."""
+    """The algorithm's preset."""
     grid: tuple[str, ...] = ()
     """FIELD=[VALUE, ...], TOML values; dots for nested fields. Several make a grid."""
     seeds: tuple[int, ...] = (0,)
     run_dir: str | None = None
-    """The sweep's folder; default runs/sweep-<learner>-<preset>."""
+    """The sweep's folder; default runs/sweep-<algorithm>-<preset>."""
     jobs: int = 1
     """Runs at once, each in a process with its share of the cores (and of the accelerator's
     memory)."""
     matrix_games: int = 1000
-    """Decks behind each cell of HDR-IPPO's cross-play matrix; the paper plays 25,000."""
+    """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
 
     def __post_init__(self) -> None:
         if not self.seeds:
@@ -59,7 +57,7 @@ def parse_sweep(
     configs: Path, default_sweep: str, args: Sequence[str]
 ) -> tuple[SweepConfig, RunConfig, list[Point]]:
     """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
-    learner lacks."""
+    algorithm lacks."""
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
     if not path.is_file():
@@ -75,34 +73,47 @@ def parse_sweep(
         description=SweepConfig.__doc__,
         return_unknown_args=True,
     )
+    algorithm = find(sweep.algorithm)
     if sweep.preset is None:
-        raise ValueError(f"--preset: expected one of configs/{sweep.learner}/, got none")
-    base = parse_args(LEARNERS[sweep.learner].config, sweep.learner, configs, sweep.preset, rest)
+        raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
+    axes, flags = _own_axes(algorithm, rest)
+    base = parse_args(algorithm.config, algorithm.name, configs, sweep.preset, flags)
     if base.multi_host:
         raise ValueError(
             "--multi-host: expected a single run, got a sweep; start its runs one by one"
         )
-    if isinstance(base, PPORunConfig):
-        base = dataclasses.replace(base, report_policy="final")
+    base = dataclasses.replace(base, **algorithm.in_sweeps)
     sweep = dataclasses.replace(
-        sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.learner}-{Path(sweep.preset).stem}"
+        sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.algorithm}-{Path(sweep.preset).stem}"
     )
-    return sweep, base, _points(sweep, base)
+    return sweep, base, _points(algorithm, base, axes, sweep.grid)
 
 
-def _points(sweep: SweepConfig, base: RunConfig) -> list[Point]:
-    axes = dict(_axis(text) for text in sweep.grid)
-    weights = sweep.kl_weights or (
-        PAPER_KL_WEIGHTS if sweep.learner == "hdr_ippo" and not axes else ()
+def _own_axes(
+    algorithm: Algorithm, args: Sequence[str]
+) -> tuple[dict[str, list[Any]], Sequence[str]]:
+    """The algorithm's own axes that are given as flags (--kl-weights 0.1 0.5), and the other
+    arguments."""
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
-    if weights:
-        if "kl_weight" in axes:
-            raise ValueError(
-                "--kl-weights and --grid kl_weight=...: expected one of the two, got both"
-            )
-        axes = {"kl_weight": list(weights)} | axes
+    for field, values in algorithm.axes.items():
+        flag = f"--{field.replace('_', '-')}s"
+        parser.add_argument(flag, dest=field, type=type(values[0]), nargs="+")
+    given, rest = parser.parse_known_args(list(args))
+    return vars(given), rest
+
+
+def _points(
+    algorithm: Algorithm, base: RunConfig, own: dict[str, list[Any]], grid: Sequence[str]
+) -> list[Point]:
+    axes = dict(_axis(text) for text in grid)
+    for field in own.keys() & axes.keys():
+        flag = f"--{field.replace('_', '-')}s"
+        raise ValueError(f"{flag} and --grid {field}=...: expected one of the two, got both")
+    axes = own | axes or {field: list(values) for field, values in algorithm.axes.items()}
     if not axes:
-        raise ValueError(f"--grid: expected a field of {sweep.learner} to sweep, got none")
+        raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
     points = []
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))

@@ -10,12 +10,19 @@ from hanabi_rl.storage.records import from_dict
 T = TypeVar("T")
 
 
-def load_preset(cls: type[T], algo: str, name: str, configs: Path) -> T:
+def configs_folder() -> Path:
+    """The presets: those in the installed package, or in a checkout its `configs/`."""
+    package = Path(__file__).resolve().parents[1]
+    packaged = package / "configs"
+    return packaged if packaged.is_dir() else package.parent / "configs"
+
+
+def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
     """The config that a preset describes.
 
     Args:
         cls: the config class of the training script.
-        algo: the folder of `configs` that holds its presets.
+        algorithm: the folder of `configs` that holds its presets.
         name: a preset's name, or the path of a .toml file.
         configs: the project's `configs` folder.
 
@@ -25,22 +32,22 @@ def load_preset(cls: type[T], algo: str, name: str, configs: Path) -> T:
         FileNotFoundError: no such preset; the error lists those there are.
         ValueError: an unknown field or a wrong type, with file and field.
     """
-    data = _read_preset(algo, name, configs)
+    data = _read_preset(algorithm, name, configs)
     if isinstance(bc := data.get("bc"), str):
         data["bc"] = {
             k: v
             for k, v in _read_preset("bc", bc, configs).items()
             if k not in ("game", "report_games")
         }
-    config = from_dict(cls, data, where=f"{algo}/{name}")
+    config = from_dict(cls, data, where=f"{algorithm}/{name}")
     return dataclasses.replace(config, preset=name)  # type: ignore[type-var]
 
 
-def _read_preset(algo: str, name: str, configs: Path) -> dict[str, Any]:
-    path = Path(name) if name.endswith(".toml") else configs / algo / f"{name}.toml"
+def _read_preset(algorithm: str, name: str, configs: Path) -> dict[str, Any]:
+    path = Path(name) if name.endswith(".toml") else configs / algorithm / f"{name}.toml"
     if not path.is_file():
-        names = ", ".join(sorted(p.stem for p in (configs / algo).glob("*.toml"))) or "none"
-        raise FileNotFoundError(f"--preset {name}: no file {path}; presets of {algo}: {names}")
+        names = ", ".join(sorted(p.stem for p in (configs / algorithm).glob("*.toml"))) or "none"
+        raise FileNotFoundError(f"--preset {name}: no file {path}; presets of {algorithm}: {names}")
     with path.open("rb") as file:
         try:
             return tomllib.load(file)

@@ -1,60 +1,52 @@
-"""The body of every script in train/: preset and flags in, runs out, one clear line on a user's
-error."""
+"""The body of every script in train/ and of `hanabi-rl train`: preset and flags in, runs out."""
 
-import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 
-from hanabi_rl.algorithms.registry import LEARNERS
+from hanabi_rl.algorithms.registry import ALGORITHMS, find
 from hanabi_rl.data.files import load_games
 from hanabi_rl.launch.argv import flag_value, parse_args
-from hanabi_rl.learning.finite import NotFiniteError
+from hanabi_rl.launch.errors import user_errors
+from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.launch.sweep import run_seeds
 from hanabi_rl.runs.hosts import connected
-from hanabi_rl.runs.session import per_seed
+from hanabi_rl.runs.session import Stopped
 
 FEW_GAMES = 500  # below this, the published 1,000-game schedule takes too few steps an epoch
 
 
-def main(configs: Path, name: str) -> None:
-    """Parses the command line, runs every seed of the learner `name`, and exits with the run's
-    code.
-
-    `configs` is the folder of presets.
-    """
-    learner = LEARNERS[name]
-    with user_errors(), connected(sys.argv[1:]):
-        config = parse_args(
-            learner.config, name, configs, default_preset(sys.argv[1:], configs / name)
-        )
-        code = per_seed(config, learner.run, learner.shown, learner.pooled)
+def main(algorithm: str) -> None:
+    """The body of train/<algorithm>.py: runs every seed, and exits with the run's code."""
+    with user_errors(f"{algorithm}.py", sys.argv[1:]) as args:
+        code = train(algorithm, args)
     sys.exit(code)
 
 
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Ends the process with one line for an error of the user's or of the machine's, and for a
-    signal while there is nothing to save (130 or 143; in a training loop `GracefulStop` takes
-    signals)."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    except (ValueError, OSError, NotFiniteError) as error:
-        if os.environ.get("HANABI_RL_DEBUG"):
-            raise
-        sys.exit(f"{Path(sys.argv[0]).name}: {error} (HANABI_RL_DEBUG=1 shows where)")
-    except KeyboardInterrupt:
-        print(
-            f"{Path(sys.argv[0]).name}: stopped without saving; what was saved before is as it was",
-            file=sys.stderr,
-        )
-        sys.exit(128 + signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def train(algorithm: str, args: Sequence[str]) -> int:
+    """Trains as the flags `args` say; returns the exit code. Raises ValueError for a user's
+    error."""
+    entry, configs = find(algorithm), configs_folder()
+    with connected(args):
+        preset = default_preset(list(args), configs / algorithm)
+        config = parse_args(entry.config, algorithm, configs, preset, args)
+        try:
+            run_seeds(entry, config)
+        except Stopped as stopped:
+            print(stopped, file=sys.stderr)
+            return stopped.exit_code
+    return 0
+
+
+def train_command(args: Sequence[str]) -> int:
+    """`hanabi-rl train ALGORITHM ...`; returns the exit code."""
+    if not args or args[0] in ("-h", "--help"):
+        print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)}}} [OPTIONS]")
+        print("\nTrains; `hanabi-rl train ALGORITHM --help` lists an algorithm's options.")
+        return 0 if args else 2
+    return train(args[0], args[1:])
 
 
 def default_preset(args: list[str], presets: Path) -> str:
@@ -62,7 +54,7 @@ def default_preset(args: list[str], presets: Path) -> str:
 
     For games in --data it is the paper's 1,000-game baseline for their number of players, or its
     variant for a few hundred games. Without, it is that baseline where there is an accelerator,
-    else `quick`. Where learners use no games, the baseline is named by the number of players alone.
+    else `quick`. Where an algorithm uses no games, the baseline is named by the number of players.
     """
     if (data := flag_value("--data", args)) is not None:
         games = load_games(data)

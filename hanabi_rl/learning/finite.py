@@ -29,7 +29,7 @@ TERMS = (
 )
 
 
-class NotFiniteError(ArithmeticError):
+class NotFiniteError(FloatingPointError):
     """Training produced a NaN or an infinity."""
 
 

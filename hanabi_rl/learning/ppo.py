@@ -87,6 +87,10 @@ class PPO:
     make_module: Callable[[NetworkConfig, int, Precision], nn.Module] = ActorCritic
     """(network, actions, precision) -> the actor-critic that reads it."""
 
+    schedule_updates: int | None = None
+    """Updates over which a linear rate falls to 0, its last value kept after them; None: all of
+    the run."""
+
     def __post_init__(self) -> None:
         if self.network.lstm and self.view.splits_time:
             raise ValueError(
@@ -170,9 +174,11 @@ class PPO:
         within an update."""
         config = self.config
         steps_per_update = config.epochs * config.num_minibatches
+        updates = self.schedule_updates or config.num_updates
 
         def linear(count: jax.Array) -> jax.Array:
-            return config.lr * (1.0 - (count // steps_per_update) / config.num_updates)
+            update = jnp.minimum(count // steps_per_update, updates - 1)
+            return config.lr * (1.0 - update / updates)
 
         rate = linear if config.lr_schedule == "linear" else config.lr
         # Flat: on one vector of all parameters, instead of several small loops for each of them.

@@ -27,12 +27,12 @@ class RunConfig(TrainingConfig):
     """What every training script has."""
 
     preset: str | None = None
-    """configs/<algo>/<NAME>.toml or a file; read before the other flags."""
+    """configs/<algorithm>/<NAME>.toml or a file; read before the other flags."""
     seed: int = 0
     seeds: tuple[int, ...] = ()
     """Run once per seed, one after another, and print a table over them (instead of --seed)."""
     run_dir: str | None = None
-    """Where the run is written; default runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>."""
+    """Where the run is written; default runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>."""
     resume: bool = False
     """Continue the run in --run-dir from its newest good checkpoint."""
     multi_host: bool = False
@@ -44,21 +44,23 @@ class RunConfig(TrainingConfig):
     """Greedy games, on decks never used for selection, behind each reported score."""
 
 
-def saved_config(cls: type[T], run_dir: Path, *, algo: str) -> T:
+def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:
     """The config of the run in `run_dir`; a field that it does not know yet has its default.
 
     Raises ValueError as `read_config` and `from_dict` do.
     """
-    return from_dict(cls, read_config(run_dir, algo=algo), where=str(run_dir / "config.json"))
+    return from_dict(
+        cls, read_config(run_dir, algorithm=algorithm), where=str(run_dir / "config.json")
+    )
 
 
 def check_saved_config(
-    config: Any, run_dir: Path, *, algo: str, may_differ: Collection[str]
+    config: Any, run_dir: Path, *, algorithm: str, may_differ: Collection[str]
 ) -> None:
     """Raises ValueError where `config` is not that of the run in `run_dir`, but for the fields that
     may differ."""
     check_resumable(
-        to_dict(saved_config(type(config), run_dir, algo=algo)),
+        to_dict(saved_config(type(config), run_dir, algorithm=algorithm)),
         to_dict(config),
         may_differ=may_differ,
     )

@@ -1,6 +1,6 @@
 """A run's folder: its name, who may write in it, config.json, summary.json, and how it stops.
 
-In `runs/<algo>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`, `metrics.jsonl`,
+In `runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`, `metrics.jsonl`,
 `tensorboard/`, `checkpoints/<step>/`, `policy/` (the best), `policy-latest/`, `summary.json` and
 plots.
 """
@@ -37,7 +37,7 @@ _PACKAGES = ("hanabi-rl", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", 
 
 
 def create_run(
-    algo: str,
+    algorithm: str,
     *,
     num_players: int,
     preset: str | None,
@@ -65,7 +65,7 @@ def create_run(
         run_dir.mkdir(parents=True, exist_ok=True)
         return run_dir
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = f"{algo}-{num_players}p-{Path(preset or 'default').stem}-s{seed}-{now}"
+    name = f"{algorithm}-{num_players}p-{Path(preset or 'default').stem}-s{seed}-{now}"
     for attempt in range(1, 1000):  # runs that start within the same second
         folder = root / (name if attempt == 1 else f"{name}-{attempt}")
         try:
@@ -110,11 +110,11 @@ def locked(run_dir: Path) -> Iterator[None]:
         yield
 
 
-def write_config(run_dir: Path, config: Mapping[str, Any], *, algo: str, seed: int) -> None:
+def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, seed: int) -> None:
     """Writes `config.json`: the resolved config and what it ran on."""
     record = {
         "format_version": FORMAT_VERSION,
-        "algorithm": algo,
+        "algorithm": algorithm,
         "seed": seed,
         "commit": source_commit(),
         "versions": versions(),
@@ -123,12 +123,12 @@ def write_config(run_dir: Path, config: Mapping[str, Any], *, algo: str, seed: i
     write_json(run_dir / "config.json", record)
 
 
-def read_config(run_dir: Path, *, algo: str | None = None) -> dict[str, Any]:
+def read_config(run_dir: Path, *, algorithm: str | None = None) -> dict[str, Any]:
     """The `config` that `write_config` stored in `run_dir`.
 
     Raises:
-        ValueError: where `run_dir` holds no run, one of another format, or (where `algo` is given)
-            of another algorithm.
+        ValueError: where `run_dir` holds no run, one of another format, or of another
+            algorithm than the given one.
     """
     path = run_dir / "config.json"
     if not path.exists():
@@ -139,8 +139,10 @@ def read_config(run_dir: Path, *, algo: str | None = None) -> dict[str, Any]:
         raise ValueError(f"{path}: expected format_version {FORMAT_VERSION}, got {version}")
     if missing := [key for key in ("algorithm", "config") if key not in record]:
         raise ValueError(f"{path}: expected a key {missing[0]!r}, got only {sorted(record)}")
-    if algo is not None and record["algorithm"] != algo:
-        raise ValueError(f"{run_dir}: expected a run of {algo}, got one of {record['algorithm']}")
+    if algorithm is not None and record["algorithm"] != algorithm:
+        raise ValueError(
+            f"{run_dir}: expected a run of {algorithm}, got one of {record['algorithm']}"
+        )
     return dict(record["config"])
 
 
@@ -190,7 +192,7 @@ def versions() -> dict[str, str]:
 def source_commit() -> str | None:
     """The commit of the checkout this package runs from, `-dirty` added where tracked files differ;
     None outside one."""
-    checkout = Path(__file__).resolve().parents[1]
+    checkout = Path(__file__).resolve().parents[2]
     if not (
         checkout / ".git"
     ).exists():  # installed: a repository further up would be somebody else's

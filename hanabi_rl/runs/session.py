@@ -2,8 +2,7 @@
 stopping."""
 
 import dataclasses
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -106,7 +105,7 @@ class Session:
 
 
 @contextmanager
-def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Path]:
+def open_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterator[Path]:
     """The run's folder, held for this process alone: a new one with its config.json, or with
     --resume the one that is there. The first host opens it, the others are told its name.
 
@@ -115,37 +114,41 @@ def open_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Pat
     """
     with ExitStack() as stack:
         yield parallel.on_first_host(
-            lambda: stack.enter_context(_held_run_dir(algo, config, num_players))
+            lambda: stack.enter_context(_held_run_dir(algorithm, config, num_players))
         )
 
 
 @contextmanager
-def _held_run_dir(algo: str, config: RunConfig, num_players: int) -> Iterator[Path]:
+def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterator[Path]:
     given = Path(config.run_dir) if config.run_dir else None
     if config.resume:
         assert given is not None, "parse_args makes sure that --run-dir is given"
-        read_config(given, algo=algo)  # before the lock: a folder that is no run's is left as it is
+        read_config(
+            given, algorithm=algorithm
+        )  # before the lock: a folder that is no run's is left as it is
         run_dir = given
     else:
         preset = config.preset or "default"
         run_dir = create_run(
-            algo, num_players=num_players, preset=preset, seed=config.seed, run_dir=given
+            algorithm, num_players=num_players, preset=preset, seed=config.seed, run_dir=given
         )
     with locked(run_dir):
         finish_replacements(run_dir)
         if config.resume:
-            check_saved_config(config, run_dir, algo=algo, may_differ=MAY_DIFFER_ON_RESUME)
+            check_saved_config(
+                config, run_dir, algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME
+            )
         else:
             create_run(
-                algo, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir
+                algorithm, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir
             )  # still free?
-            write_config(run_dir, to_dict(config), algo=algo, seed=config.seed)
+            write_config(run_dir, to_dict(config), algorithm=algorithm, seed=config.seed)
         yield run_dir
 
 
 @contextmanager
 def open_session(
-    algo: str,
+    algorithm: str,
     config: RunConfig,
     run_dir: Path,
     template: Any,
@@ -160,7 +163,7 @@ def open_session(
     checkpoints.
 
     Args:
-        algo: the algorithm's name, for the policies in the checkpoints.
+        algorithm: the algorithm's name, for the policies in the checkpoints.
         config: the run's config.
         run_dir: its folder.
         template: the training state's structure; arrays or shapes.
@@ -170,7 +173,7 @@ def open_session(
         unit: of the steps that its policies say they were trained for.
         steps_per_number: how many of them one in a checkpoint's number stands for.
     """
-    trained = policy.replace(info=PolicyInfo(algorithm=algo, unit=unit))
+    trained = policy.replace(info=PolicyInfo(algorithm=algorithm, unit=unit))
     checkpoints: Checkpointer | None = None
     tracker: Tracker | None = None
     with ExitStack() as stack:
@@ -212,60 +215,3 @@ def open_session(
         )
         yield session
         session.stop_if_asked()  # a signal that came after the last save was answered
-
-
-def per_seed(
-    config: C,
-    run: Callable[[C], dict[str, Any]],
-    shown: dict[str, str],
-    pooled: Callable[[C, list[Path]], str] | None = None,
-) -> int:
-    """Runs every seed of a config, one after another, and prints a table over them. Returns the
-    exit code.
-
-    Args:
-        config: with `seeds`, or one `seed`.
-        run: one seed's run; returns its summary.
-        shown: summary key -> column title of the table.
-        pooled: what to print of the seeds' run folders together.
-    """
-    try:
-        summaries = [run(one) for one in _seed_configs(config)]
-    except Stopped as stopped:
-        print(stopped, file=sys.stderr)
-        return stopped.exit_code
-    if len(summaries) > 1:
-        print(_seed_table(config.seeds, summaries, shown))
-        if pooled is not None:
-            print(pooled(config, [Path(summary["run_dir"]) for summary in summaries]))
-    return 0
-
-
-def _seed_configs(config: C) -> Iterator[C]:
-    if not config.seeds:
-        yield config
-        return
-    for seed in config.seeds:
-        run_dir = None if config.run_dir is None else f"{config.run_dir}/s{seed}"
-        yield dataclasses.replace(config, seed=seed, seeds=(), run_dir=run_dir)
-
-
-def _seed_table(
-    seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: dict[str, str]
-) -> str:
-    """One line a seed, then the mean and its standard error over seeds."""
-    columns = {title: [float(s[key]) for s in summaries] for key, title in shown.items()}
-    width = max(len(t) for t in columns) + 2
-    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in columns)]
-    for i, seed in enumerate(seeds):
-        lines.append(
-            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values())
-        )
-    means = {title: sum(v) / len(v) for title, v in columns.items()}
-    lines.append("mean".ljust(8) + "".join(f"{m:{width}.4g}" for m in means.values()))
-    errors = [
-        (sum((x - means[title]) ** 2 for x in v) / (len(v) - 1) / len(v)) ** 0.5
-        for title, v in columns.items()
-    ]
-    lines.append("s.e.".ljust(8) + "".join(f"{e:{width}.2g}" for e in errors))
-    return "\n".join(lines)

@@ -12,7 +12,8 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import STORED, load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy
-from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, reference_policy
+from hanabi_rl.algorithms.clone import reference_policy
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.cli.agents import load_agent
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks

@@ -21,7 +21,8 @@ def test_help_lists_the_commands_and_imports_no_accelerator_library(run_python):
         "print([name for name in ('jax', 'jaxmarl', 'distrax', 'flax', 'matplotlib') if name in "
         "sys.modules])\n"
     )
-    assert "{evaluate,cross-play,leaderboard,predict,behaviour,play,agents,data,replay}" in out
+    commands = "train,sweep,evaluate,cross-play,leaderboard,predict,behaviour,play,agents,data"
+    assert f"{{{commands},replay}}" in out
     assert "{info,convert,split,download,demos}" in out
     assert out.splitlines()[-1] == "[]"
 

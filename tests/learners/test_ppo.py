@@ -1,6 +1,7 @@
 """The PPO core: the ratio of a fresh minibatch, minibatches, weights, advantages, learning rate and
 critic warm-up."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -192,3 +193,19 @@ def test_a_group_of_blocks_that_devices_cannot_share_is_refused(
         small_ppo().compile_update()
     with pytest.raises(ValueError, match="a leading axis of 32 must be divisible by the 3 devices"):
         parallel.shard({"x": np.zeros((32, 2))})
+
+
+def test_a_linear_rate_keeps_its_last_value_after_its_schedule(small_ppo: Any) -> None:
+    """Adam's step on an unchanging gradient is the rate: over 4 updates of 2 steps it falls by
+    quarters, and the 2 updates that a longer resumed run adds keep the last quarter."""
+    ppo = small_ppo(
+        lr_schedule="linear", lr=0.1, epochs=1, num_minibatches=2, total_steps=32 * 13 * 6
+    )
+    optimizer = dataclasses.replace(ppo, schedule_updates=4).optimizer()
+    params = {"w": jnp.zeros(1)}
+    state, steps = optimizer.init(params), []
+    for _ in range(12):
+        change, state = optimizer.update({"w": jnp.full(1, 0.2)}, state, params)
+        steps.append(-float(change["w"][0]))
+    expected = np.repeat([0.1, 0.075, 0.05, 0.025, 0.025, 0.025], 2)
+    np.testing.assert_allclose(steps, expected, rtol=1e-3)

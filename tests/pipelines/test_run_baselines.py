@@ -9,7 +9,9 @@ import pytest
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
-from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo, run_other_play
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.other_play import OtherPlayConfig
+from hanabi_rl.algorithms.registry import run
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -44,10 +46,12 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize(("algo", "run"), [("ippo", run_ippo), ("other_play", run_other_play)])
-def test_a_run_from_scratch(algo: str, run: Any, lines_of: Any, tmp_path: Path) -> None:
-    folder = tmp_path / algo
-    summary = run(IPPOConfig(**FIELDS, run_dir=str(folder)))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("algorithm", "config"), [("ippo", IPPOConfig), ("other_play", OtherPlayConfig)]
+)
+def test_a_run_from_scratch(algorithm: str, config: Any, lines_of: Any, tmp_path: Path) -> None:
+    folder = tmp_path / algorithm
+    summary = run(algorithm, config(**FIELDS, run_dir=str(folder)))
     stored = json.loads((folder / "summary.json").read_text())
     assert stored == {**json.loads(json.dumps(summary)), "format_version": 1}
     low, high = stored["selfplay_ci95"]
@@ -56,7 +60,7 @@ def test_a_run_from_scratch(algo: str, run: Any, lines_of: Any, tmp_path: Path) 
     assert [line["step"] for line in lines] == list(range(UPDATES + 1))
     assert all(line["first_max_log_ratio"] <= 1e-4 for line in lines[1:])
     policy: Any = load_policy(folder)
-    assert policy.info.algorithm == algo and policy.network.kind == "feed_forward"
+    assert policy.info.algorithm == algorithm and policy.network.kind == "feed_forward"
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
 
 

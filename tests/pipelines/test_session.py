@@ -7,29 +7,46 @@ from typing import Any
 
 import pytest
 
+from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc import BCConfig
-from hanabi_rl.algorithms.registry import LEARNERS
+from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import script
-from hanabi_rl.runs.session import Stopped, open_run_dir, per_seed
+from hanabi_rl.launch.sweep import run_seeds
+from hanabi_rl.learning.finite import NotFiniteError
+from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.session import Stopped, open_run_dir
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+
+def installed(monkeypatch: pytest.MonkeyPatch, run: Any, **changes: Any) -> Algorithm:
+    """BC with another run."""
+    bc = ALGORITHMS["bc"]._replace(run=run, **changes)
+    monkeypatch.setitem(ALGORITHMS, "bc", bc)
+    return bc
 
 
-def test_every_seed_runs_and_a_table_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_seed_runs_and_a_table_shows_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ran: list[BCConfig] = []
 
     def run(config: BCConfig) -> dict[str, Any]:
         ran.append(config)
-        return {"score": float(config.seed**2), "other": 1.0}
+        summary = {"score": float(config.seed**2), "other": 1.0}
+        with open_run_dir("bc", config, 2) as folder:
+            write_summary(folder, summary)
+        return summary
 
-    config = BCConfig(seeds=(1, 2, 4), run_dir="runs/x", lr=0.5)
-    assert per_seed(config, run, {"score": "self-play", "other": "rest"}) == 0
+    config = BCConfig(seeds=(1, 2, 4), run_dir=str(tmp_path / "x"), lr=0.5)
+    shown = {"score": "self-play", "other": "rest"}
+    algorithm = installed(monkeypatch, run, shown=shown, pooled=None)
+    run_seeds(algorithm, config)
     expected = [
-        dataclasses.replace(config, seeds=(), seed=seed, run_dir=f"runs/x/s{seed}")
+        dataclasses.replace(config, seeds=(), seed=seed, run_dir=str(tmp_path / f"x/s{seed}"))
         for seed in (1, 2, 4)
     ]
     assert ran == expected
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    table = capsys.readouterr().out
+    lines = [line.split() for line in table.splitlines()]
     # The mean of 1, 4 and 16 is 7; their variance is 63, so the standard error is sqrt(63 / 3) =
     # 4.58.
     numbers = [
@@ -41,19 +58,26 @@ def test_every_seed_runs_and_a_table_shows_them(capsys: pytest.CaptureFixture[st
     ]
     assert lines == [["seed", "self-play", "rest"], *numbers]
 
+    run_seeds(algorithm, config)  # the same command again: every run is finished
+    assert len(ran) == 3 and capsys.readouterr().out == table
+    with pytest.raises(ValueError, match=r"x/s1: .*lr: the run has 0.5, got 0.25"):
+        run_seeds(algorithm, dataclasses.replace(config, lr=0.25))
 
-def test_one_seed_needs_no_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        per_seed(BCConfig(seed=5), lambda config: {"score": config.seed}, {"score": "score"}) == 0
-    )
+
+def test_one_seed_needs_no_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_seeds(installed(monkeypatch, lambda config: {"score": config.seed}), BCConfig(seed=5))
     assert capsys.readouterr().out == ""
 
 
-def test_a_stopped_seed_ends_the_script_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stopped_seed_ends_the_script_with_its_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def run(config: BCConfig) -> dict[str, Any]:
         raise Stopped(Path("runs/x"), 143)
 
-    assert per_seed(BCConfig(seeds=(0, 1)), run, {}) == 143
+    assert call_main(monkeypatch, run, "--seeds", "0", "1") == 143
     assert "continue with --resume --run-dir runs/x" in capsys.readouterr().err
 
 
@@ -75,9 +99,9 @@ def test_a_run_folder_is_not_used_twice(tmp_path: Path) -> None:
 
 def call_main(monkeypatch: pytest.MonkeyPatch, run: Any, *args: str) -> Any:
     monkeypatch.setattr(sys, "argv", ["train/bc.py", *args])
-    monkeypatch.setitem(LEARNERS, "bc", LEARNERS["bc"]._replace(run=run))
+    installed(monkeypatch, run)
     with pytest.raises(SystemExit) as stop:
-        script.main(CONFIGS, "bc")
+        script.main("bc")
     return stop.value.code
 
 
@@ -100,15 +124,29 @@ def test_a_script_runs_its_preset_and_says_which(
     assert ran[1].game.num_players == 3 and capsys.readouterr().err == ""
 
 
-def test_a_users_error_is_one_clear_line(monkeypatch: Any) -> None:
+def test_a_users_error_is_one_clear_line_and_exit_code_2(
+    monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     def run(config: BCConfig) -> dict[str, Any]:
-        raise ValueError("expected this, got that")
+        raise ValueError("expected this,\n got that")
 
-    assert (
-        call_main(monkeypatch, run)
-        == "bc.py: expected this, got that (HANABI_RL_DEBUG=1 shows where)"
-    )
-    assert "--preset nope: no file" in call_main(monkeypatch, run, "--preset", "nope")
-    assert "--resume: expected the run to continue in --run-dir, got none" in call_main(
-        monkeypatch, run, "--resume"
-    )
+    def last_line(*args: str) -> str:
+        assert call_main(monkeypatch, run, *args) == 2
+        return capsys.readouterr().err.splitlines()[-1]
+
+    assert last_line() == "bc.py: expected this, got that (--debug shows where)"
+    assert "--preset nope: no file" in last_line("--preset", "nope")
+    assert "--resume: expected the run to continue in --run-dir, got none" in last_line("--resume")
+    with pytest.raises(ValueError, match="expected this"):
+        call_main(monkeypatch, run, "--debug")
+
+
+def test_a_training_that_breaks_down_is_one_clear_line_and_exit_code_1(
+    monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(config: BCConfig) -> dict[str, Any]:
+        raise NotFiniteError("expected a finite loss, got nan")
+
+    assert call_main(monkeypatch, run) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "bc.py: expected a finite loss, got nan (--debug shows where)"

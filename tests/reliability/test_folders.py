@@ -31,7 +31,7 @@ def refused(run: Run, message: str, *flags: str) -> str | None:
     """What is wrong with how a process started in the run's folder was refused."""
     before, said = contents(run.folder), len(run.output())
     code, last = run.finish(*flags), run.output()[said:].strip()
-    if code != 1 or re.search(message, last) is None or "Traceback" in last:
+    if code != 2 or re.search(message, last) is None or "Traceback" in last:
         return f"exit code {code}: {last[-500:]}"
     return None if contents(run.folder) == before else "files were overwritten"
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 
-ROOT = Path(__file__).resolve().parents[2]
 PRESETS = Path(__file__).parent / "presets"
 PATIENCE_S = 300.0  # for a machine under load; no test depends on how long anything takes
 
@@ -147,4 +146,4 @@ def _train(algo: str, args: list[str], log: Path, cache: str | None, devices: in
     from hanabi_rl.launch.script import main
 
     sys.argv = [f"train/{algo}.py", *args]
-    main(ROOT / "configs", algo)
+    main(algo)

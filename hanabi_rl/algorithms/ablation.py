@@ -1,0 +1,76 @@
+"""The ablation over the KL weight: what a sweep over it is reported as (AH2AC2's Tables 12 and 13,
+Figures 6 to 8)."""
+
+from pathlib import Path
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.algorithms.base import Sweep
+from hanabi_rl.algorithms.bc import BCConfig, training_games
+from hanabi_rl.algorithms.clone import REFERENCE, WithClone
+from hanabi_rl.algorithms.loop import reported_policy
+from hanabi_rl.data.games import Games
+from hanabi_rl.measure.cells import CellCache
+from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
+from hanabi_rl.measure.prediction import predict
+from hanabi_rl.runs.config import saved_config
+from hanabi_rl.runs.tracking import Progress, read_metrics
+from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
+from hanabi_rl.show.matrix import matrix_table, write_matrix
+
+PAPER_KL_WEIGHTS = (0.0, 0.01, 0.08, 0.13, 0.2, 0.3, 0.5, 0.7)
+
+
+def report_ablation(sweep: Sweep) -> str | None:
+    """Writes tables, curves and matrix of a sweep over the KL weight alone; returns the tables and
+    the matrix as text, None for any other sweep."""
+    if any(set(values) != {"kl_weight"} for values in sweep.values):
+        return None
+    return f"{_tables(sweep)}\n\n{_matrix(sweep)}"
+
+
+def _tables(sweep: Sweep) -> str:
+    held_out = held_out_games(sweep.base)
+    results = []
+    for config, summary in zip(sweep.configs, sweep.summaries, strict=True):
+        run = Path(config.run_dir)
+        prediction = None if held_out is None else predict(reported_policy(config, run), held_out)
+        results.append(
+            WeightResult(config.kl_weight, summary, prediction, read_metrics(run / "metrics.jsonl"))
+        )
+    clone = None
+    if held_out is not None:
+        clone = predict(load_policy(Path(sweep.configs[0].run_dir) / REFERENCE), held_out)
+    tables = ablation_tables(results, clone)
+    (sweep.folder / "ablation.txt").write_text(tables + "\n")
+    plot_kl(results, sweep.folder / "figure-7.png")
+    plot_kl(results, sweep.folder / "figure-8.png", without=(0.0, 0.01))
+    return tables
+
+
+def _matrix(sweep: Sweep) -> str:
+    """The clone and the first seed of every weight with each other (Figure 6)."""
+    runs = [config for config in sweep.configs if config.seed == sweep.configs[0].seed]
+    labels = ["BC", *(f"{config.kl_weight:g}" for config in runs)]
+    clone: Policy = load_policy(Path(runs[0].run_dir) / REFERENCE)
+    policies = [clone, *(load_policy(Path(config.run_dir) / "policy-latest") for config in runs)]
+    agents = make_agents(policies, labels, labels)
+    with Progress("cross-play", total=len(cell_pairs(agents)), unit="cells") as progress:
+        matrix = play_matrix(
+            agents,
+            Setting(games=sweep.matrix_games),
+            cache=CellCache(sweep.folder / "cells"),
+            on_cell=lambda done, total, played: progress.update(done),
+        )
+    write_matrix(matrix, sweep.folder)
+    return matrix_table(matrix)
+
+
+def held_out_games(config: WithClone) -> Games | None:
+    """The games that the clone was validated on; None where --bc-policy names a folder that does
+    not say."""
+    run = Path(config.bc_policy or "")
+    if not (run / "config.json").exists():
+        return None
+    clone = saved_config(BCConfig, run, algorithm="bc")
+    return training_games(clone, clone.game, clone.seed)[1]

@@ -1,0 +1,33 @@
+"""How every script and command ends: 0, 2 and one line for an error of the user's or of the
+machine's, 1 and one line for a training that broke down, 130 or 143 after Ctrl-C or SIGTERM."""
+
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+DEBUG = "--debug"
+
+
+@contextmanager
+def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
+    """Ends the process with one line on stderr for an error, and for a signal while there is
+    nothing to save (in a training loop `GracefulStop` takes signals). Yields `args` without
+    --debug, which shows an error's traceback instead."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield [arg for arg in args if arg != DEBUG]
+    except (ValueError, OSError, FloatingPointError) as error:
+        if DEBUG in args:
+            raise
+        line = " ".join(str(error).split()) or type(error).__name__
+        print(f"{program}: {line} ({DEBUG} shows where)", file=sys.stderr)
+        sys.exit(1 if isinstance(error, FloatingPointError) else 2)
+    except KeyboardInterrupt:
+        print(
+            f"{program}: stopped without saving; what was saved before is as it was",
+            file=sys.stderr,
+        )
+        sys.exit(128 + signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
