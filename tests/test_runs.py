@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.runs import folder as runs
 from hanabi_rl.storage.files import read_json
 
@@ -118,3 +119,17 @@ def test_graceful_stop_gives_the_signals_back() -> None:
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
     assert not stop.requested and stop.exit_code == 0
+
+
+def test_the_commit_is_that_of_the_checkout() -> None:
+    checkout = Path(runs.__file__).parents[2]
+    if not (checkout / ".git").exists():
+        pytest.skip("not a checkout")
+    command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
+    head = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert str(runs.source_commit()).removesuffix("-dirty") == head
+
+
+def test_the_presets_are_those_of_the_checkout() -> None:
+    assert configs_folder() == Path(runs.__file__).parents[2] / "configs"
+    assert (configs_folder() / "hdr_ippo" / "quick.toml").is_file()

@@ -28,9 +28,12 @@ class Rules:
     num_colors: int = 5
     num_ranks: int = 5
     hand_size: int = None  # type: ignore[assignment]  # never None after __post_init__
+    """The standard one: 5 cards for 2 or 3 players, else 4."""
     max_info_tokens: int = 8
     max_life_tokens: int = 3
     num_cards_of_rank: tuple[int, ...] = None  # type: ignore[assignment]  # never None after __post_init__
+    """Copies of each rank in each colour; the standard ones: 3 of the lowest, 1 of the highest,
+    else 2."""
 
     def __post_init__(self) -> None:
         if self.hand_size is None:
