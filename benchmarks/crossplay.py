@@ -114,7 +114,9 @@ def measure(games: int = 1000, lives: int = 32, repeats: int = 3) -> common.Reco
     turns: list[float] = []
     record = timed(
         f"lstm_{games}_games",
-        lambda: turns.append(play_games((policy, policy), rules, decks, sample=True).length.mean()),
+        lambda: turns.append(
+            play_games((policy, policy), rules, decks, sample=True).num_actions.mean()
+        ),
         repeats,
     )
     record |= {

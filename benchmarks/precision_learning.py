@@ -68,7 +68,7 @@ def trained_scores(precision: Precision, seeds: int, updates: int, games: int) -
     for seed in range(seeds):
         params = jax.tree.map(lambda x, seed=seed: np.asarray(x)[seed], learners.params["actor"])
         policy = NetworkPolicy(params=params, rules=rules, network=NETWORK)
-        scores.append(float(play_games((policy, policy), rules, decks).score.mean()))
+        scores.append(float(play_games((policy, policy), rules, decks).scores.mean()))
     return scores
 
 

@@ -15,8 +15,9 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Move, Table, encode_action, full_deck
+from hanabi_rl.env.table import Table, full_deck
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -159,7 +160,7 @@ def play_taught_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
 
 
 def taught_action(table: Table, told: list[int]) -> tuple[int, list[int]]:
-    """The teacher's move after a clue about its slots `told`, and the slots that its own move tells
+    """The teacher's move after a hint about its slots `told`, and the slots that its own move tells
     about."""
     rules = table.rules
     if told:

@@ -154,7 +154,7 @@ def replay_command(file: File, game: int = 0, turn: int | None = None) -> None:
     """
     from hanabi_rl.data.files import load_games
     from hanabi_rl.data.formats.hanab_live import share_link
-    from hanabi_rl.env.replay import render_game
+    from hanabi_rl.env.render import render_game
 
     games = load_games(file)
     if not 0 <= game < len(games):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.replay import replay_moves
 
 PADDED_TURNS = 89  # AH2AC2 pads the games of every file to this length, and so do we
 
@@ -43,10 +46,17 @@ class GameDataError(ValueError):
         super().__init__(f"{', '.join(where)}: {problem}")
 
 
+class Ends(NamedTuple):
+    """How N games ended."""
+
+    points: np.ndarray  # int32[N], cards on the fireworks whether or not the lives were lost
+    lives: np.ndarray  # int32[N], left
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Games:
-    """N games of one set of rules, as NumPy arrays. Seat 0 moves first; turns, games and slots
-    count from 0.
+    """N games of one set of rules, played here or recorded, as NumPy arrays. Seat 0 moves first;
+    turns, games and slots count from 0.
 
     `unfinished` games stop, legally, before the rules end them. `human_seats` says whose moves are
     worth cloning (None: everyone's).
@@ -60,6 +70,7 @@ class Games:
     game_ids: np.ndarray  # int32|int64[N]
     unfinished: np.ndarray  # bool[N]
     human_seats: np.ndarray | None = None  # bool[N, P]
+    ends: Ends | None = None  # where they are known; else `points` and `lives` replay the games
 
     def __len__(self) -> int:
         return len(self.decks)
@@ -67,6 +78,7 @@ class Games:
     def select(self, index: Sequence[int] | np.ndarray | slice) -> Games:
         """The games at `index` (integers, booleans or a slice), in that order."""
         index = index if isinstance(index, slice) else np.asarray(index)
+        ends = self.ends
         return dataclasses.replace(
             self,
             decks=self.decks[index],
@@ -76,7 +88,26 @@ class Games:
             game_ids=self.game_ids[index],
             unfinished=self.unfinished[index],
             human_seats=None if self.human_seats is None else self.human_seats[index],
+            ends=None if ends is None else Ends(ends.points[index], ends.lives[index]),
         )
+
+    @property
+    def points(self) -> np.ndarray:
+        """int32[N]: cards on the fireworks at the end, whether or not the lives were lost."""
+        return self._ended.points
+
+    @property
+    def lives(self) -> np.ndarray:
+        """int32[N]: left at the end."""
+        return self._ended.lives
+
+    @cached_property
+    def _ended(self) -> Ends:
+        if self.ends is not None:
+            return self.ends
+        outcomes = replay_moves(self.rules, self.decks, self.actions, validate=False)
+        at_end = np.arange(len(self)), self.num_actions - 1
+        return Ends(np.asarray(outcomes.points)[at_end], np.asarray(outcomes.life_tokens)[at_end])
 
     def moves(self, game: int) -> np.ndarray:
         """int32[num_actions]: the actions of one game, without the padding."""
@@ -107,6 +138,7 @@ def join_games(parts: Sequence[Games]) -> Games:
         np.ones((len(part), players), bool) if part.human_seats is None else part.human_seats
         for part in parts
     ]
+    ends = [part.ends for part in parts if part.ends is not None]
     return Games(
         rules=first.rules,
         decks=np.concatenate([part.decks for part in parts]),
@@ -118,6 +150,9 @@ def join_games(parts: Sequence[Games]) -> Games:
         human_seats=None
         if all(part.human_seats is None for part in parts)
         else np.concatenate(seats),
+        ends=None
+        if len(ends) < len(parts)
+        else Ends(*(np.concatenate(column) for column in zip(*ends, strict=True))),
     )
 
 

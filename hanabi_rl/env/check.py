@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanabi import EnvState, TimeStep
 from hanabi_rl.env.observe import sections
@@ -180,14 +181,14 @@ def _looker(env: Environment) -> Callable[[EnvState, jax.Array], Any]:
 
 
 def _mover(env: Environment) -> Callable[[EnvState, jax.Array], tuple[EnvState, TimeStep]]:
-    rules, hand = env.rules, env.rules.hand_size
+    rules, plays = env.rules, action_slices(env.rules)["play"]
 
     def move(env_state: EnvState, key: jax.Array) -> tuple[EnvState, TimeStep]:
         game = env_state.game
         games = jnp.arange(game.player.shape[0])
         legal = env.legal_actions(env_state)[games, game.player]
         loses = (game.hands[games, game.player] & next_cards(rules, game.fireworks)[:, None]) == 0
-        careful = legal.at[:, hand : 2 * hand].set(legal[:, hand : 2 * hand] & ~loses)
+        careful = legal.at[:, plays].set(legal[:, plays] & ~loses)
         use = (games % 2 == 1) & jnp.any(careful, axis=-1)
         moves = jnp.where(use[:, None], careful, legal)
         return env.step(

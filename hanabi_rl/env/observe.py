@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
 from hanabi_rl.env.words import any_of, bit, count, materialize, pack_fields
@@ -203,38 +204,32 @@ def _last_move(rules: Rules, state: State) -> dict[str, Any]:
         rules.num_colors,
         rules.num_ranks,
     )
-    action, moved = state.last_action, state.turn > 0
-    is_discard, is_play = action < hand, (action >= hand) & (action < 2 * hand)
-    hint = action - 2 * hand
-    rank_hint = hint - (players - 1) * colors
-    is_color = (hint >= 0) & (rank_hint < 0)
-    is_rank = (rank_hint >= 0) & (action != rules.noop)
-    hint = jnp.maximum(jnp.where(is_color, hint, rank_hint), 0).astype(jnp.uint32)
-    skipped = jnp.where(is_color, hint // colors, hint // ranks).astype(jnp.int32)
-    value = jnp.where(is_color, hint % colors, hint % ranks)
+    last, moved = decode(rules, state.last_action), state.turn > 0
     actor = jnp.where(state.player == 0, players - 1, state.player - 1)
-    slot = jnp.where(is_discard, action, action - hand) & 7
     outcome = state.last_scored.astype(jnp.uint32) | state.last_gained_token.astype(jnp.uint32) << 1
 
     def where(condition: jax.Array, word: jax.Array, width: int) -> Field:
         return jnp.where(moved & condition, word, 0), width
 
-    kinds = [where(which, jnp.uint32(1), 1) for which in (is_play, is_discard, is_color, is_rank)]
-    takes = is_discard | is_play
+    kinds = [
+        where(which, jnp.uint32(1), 1)
+        for which in (last.is_play, last.is_discard, last.is_color_hint, last.is_rank_hint)
+    ]
+    takes = last.is_discard | last.is_play
     move = [
-        where(is_color, bit(value), colors),
-        where(is_rank, bit(value), ranks),
-        where(is_color | is_rank, state.last_touched.astype(jnp.uint32), hand),
-        where(takes, bit(slot), hand),
+        where(last.is_color_hint, bit(last.value), colors),
+        where(last.is_rank_hint, bit(last.value), ranks),
+        where(last.is_hint, state.last_touched.astype(jnp.uint32), hand),
+        where(takes, bit(last.slot), hand),
         where(takes, bit(state.last_card), rules.num_cards),
-        where(is_play, outcome, 2),
+        where(last.is_play, outcome, 2),
     ]
     return {
         "actor": actor,
-        "target": (actor + 1 + skipped) % players,
+        "target": (actor + last.offset.astype(jnp.int32)) % players,
         "kind": pack_fields(kinds)[0][0],
         "moved": moved,
-        "hinted": moved & (is_color | is_rank),
+        "hinted": moved & last.is_hint,
         "move": _materialize_fields(move),
     }
 

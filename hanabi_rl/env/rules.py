@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.legal import (
     is_legal,
@@ -179,37 +180,29 @@ def _judge(rules: Rules, state: State, action: jax.Array) -> _Move:
         rules.num_colors,
         rules.num_ranks,
     )
+    asked = decode(rules, action)
     over = finished(rules, state)
     possible = is_legal(rules, state, action)
     legal = possible & ~over
-    is_discard = legal & (action < hand)
-    is_play = legal & (action >= hand) & (action < 2 * hand)
-    hint = (action - 2 * hand).astype(jnp.uint32)
-    is_hint = legal & (action >= 2 * hand)
-    is_color_hint = is_hint & (hint < (players - 1) * colors)
-    rank_hint = hint - (players - 1) * colors
-    skipped = jnp.where(is_color_hint, hint // colors, rank_hint // ranks)
-    value = jnp.where(is_color_hint, hint % colors, rank_hint % ranks)
-    slot = jnp.where(is_discard, action, action - hand).astype(jnp.uint32)
-
-    color = _group_of_slot(of_seat(state.colors, state.player), slot, colors, hand)
-    rank = _group_of_slot(of_seat(state.ranks, state.player), slot, ranks, hand)
+    is_play = legal & asked.is_play
+    color = _group_of_slot(of_seat(state.colors, state.player), asked.slot, colors, hand)
+    rank = _group_of_slot(of_seat(state.ranks, state.player), asked.slot, ranks, hand)
     card = color * ranks + rank
     scored = is_play & (bit(card & 31) & next_cards(rules, state.fireworks) != 0)
     move = _Move(
         legal=legal,
         over=over,
-        is_discard=is_discard,
+        is_discard=legal & asked.is_discard,
         is_play=is_play,
-        is_color_hint=is_color_hint,
-        is_rank_hint=is_hint & ~is_color_hint,
+        is_color_hint=legal & asked.is_color_hint,
+        is_rank_hint=legal & asked.is_rank_hint,
         scored=scored,
         gained_token=scored & (rank == ranks - 1) & (state.info_tokens < rules.max_info_tokens),
         life_lost=(is_play & ~scored) | ~(possible | over),
-        slot=slot,
+        slot=asked.slot,
         card=card,
-        target=wrap(state.player + 1 + skipped.astype(jnp.int32), players),
-        value=value,
+        target=wrap(state.player + asked.offset.astype(jnp.int32), players),
+        value=asked.value,
     )
     return _materialize_move(move)
 

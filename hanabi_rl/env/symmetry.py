@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.env.actions import action_slices, decode, encode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import sections
 from hanabi_rl.env.state import State, pack_last
@@ -44,10 +45,11 @@ def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
 
     named = state.maybe_colors >> (colors * hand) << (colors * hand)
     last_card = permute_decks(rules, state.last_card[:, None], perm)[:, 0]
-    last = pack_last(
+    last = decode(rules, state.last_action)
+    packed = pack_last(
         turn=state.turn,
         action=permute_actions(rules, state.last_action, perm),
-        card=jnp.where(state.last_action < 2 * hand, last_card, 0),
+        card=jnp.where(last.is_discard | last.is_play, last_card, 0),
         touched=state.last_touched,
         scored=state.last_scored,
         gained_token=state.last_gained_token,
@@ -58,7 +60,7 @@ def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
         maybe_colors=_move_fields(state.maybe_colors, perm, hand) | named,
         fireworks=cards(state.fireworks),
         discards=cards(state.discards),
-        last=last,
+        last=packed,
     )
 
 
@@ -76,21 +78,17 @@ def _move_fields(word: jax.Array, perm: jax.Array, width: int) -> jax.Array:
 def permute_actions(rules: Rules, action: jax.Array, perm: jax.Array) -> jax.Array:
     """Actions ``[...]`` (any integer dtype) with their colour hints renamed by `perm` int32[...,
     C]."""
-    colors = rules.num_colors
-    hint = action.astype(jnp.int32) - 2 * rules.hand_size
-    is_color_hint = (hint >= 0) & (hint < (rules.num_players - 1) * colors)
-    new_color = _lookup(perm, hint % colors)
-    return jnp.where(
-        is_color_hint, 2 * rules.hand_size + hint - hint % colors + new_color, action
-    ).astype(action.dtype)
+    action = jnp.asarray(action)
+    moves = decode(rules, action)
+    renamed = moves._replace(value=_lookup(perm, moves.value))
+    return jnp.where(moves.is_color_hint, encode(rules, renamed), action).astype(action.dtype)
 
 
 def permute_legal(rules: Rules, legal: jax.Array, perm: jax.Array) -> jax.Array:
     """Anything over the action axis ``[..., A]`` (legal masks, logits) with its colour hints
     renamed."""
-    segments = [
-        (2 * rules.hand_size + k * rules.num_colors, 1) for k in range(rules.num_players - 1)
-    ]
+    hints = action_slices(rules)["color"]
+    segments = [(first, 1) for first in range(hints.start, hints.stop, rules.num_colors)]
     return _permute_segments(legal, perm, segments)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
+from hanabi_rl.env.actions import Move, decode_action
 from hanabi_rl.env.game import Rules
 
 COLOR_NAMES = (
@@ -30,57 +30,6 @@ COLORS = "".join(name[0].upper() for name in COLOR_NAMES)
 PLAYER_NAMES = ("Alice", "Bob", "Cathy", "Donald", "Emily")
 
 
-@dataclasses.dataclass(frozen=True)
-class Move:
-    """What an action id means: `slot` of a play or discard, `offset` (seats after the mover) and
-    `value` of a clue."""
-
-    kind: Literal["discard", "play", "color", "rank", "noop"]
-    slot: int = -1
-    offset: int = -1
-    value: int = -1
-
-
-def decode_action(rules: Rules, action: int) -> Move:
-    """The move behind an action id: discards, plays, colour clues, rank clues, then the no-op.
-
-    Raises ValueError where `action` is no id of this game.
-    """
-    action = int(action)
-    if not 0 <= action < rules.num_moves:
-        raise ValueError(f"expected an action in 0..{rules.num_moves - 1}, got {action}")
-    if action < rules.hand_size:
-        return Move("discard", slot=action)
-    if action < 2 * rules.hand_size:
-        return Move("play", slot=action - rules.hand_size)
-    clue = action - 2 * rules.hand_size
-    if clue < (rules.num_players - 1) * rules.num_colors:
-        return Move("color", offset=clue // rules.num_colors + 1, value=clue % rules.num_colors)
-    clue -= (rules.num_players - 1) * rules.num_colors
-    if clue < (rules.num_players - 1) * rules.num_ranks:
-        return Move("rank", offset=clue // rules.num_ranks + 1, value=clue % rules.num_ranks)
-    return Move("noop")
-
-
-def encode_action(rules: Rules, move: Move) -> int:
-    """The action id of a move; the inverse of `decode_action`."""
-    hand_size, others = rules.hand_size, rules.num_players - 1
-    if move.kind == "discard":
-        return move.slot
-    if move.kind == "play":
-        return hand_size + move.slot
-    if move.kind == "color":
-        return 2 * hand_size + (move.offset - 1) * rules.num_colors + move.value
-    if move.kind == "rank":
-        return (
-            2 * hand_size
-            + others * rules.num_colors
-            + (move.offset - 1) * rules.num_ranks
-            + move.value
-        )
-    return rules.noop
-
-
 def full_deck(rules: Rules) -> list[int]:
     """Every card id as often as the deck holds it, ascending."""
     ranks = [rank for rank, copies in enumerate(rules.num_cards_of_rank) for _ in range(copies)]
@@ -94,13 +43,13 @@ def card_name(rules: Rules, card: int) -> str:
 
 @dataclasses.dataclass
 class Knowledge:
-    """What a card's owner was told. `clued_*` is set by a clue that touched the card, and stays
+    """What a card's owner was told. `hinted_*` is set by a hint that touched the card, and stays
     None without one."""
 
     colors: set[int]
     ranks: set[int]
-    clued_color: int | None = None
-    clued_rank: int | None = None
+    hinted_color: int | None = None
+    hinted_rank: int | None = None
 
 
 class Table:
@@ -173,7 +122,7 @@ class Table:
         return best
 
     def touched(self, move: Move) -> list[int]:
-        """Slots of the clue's target that hold the clued colour or rank."""
+        """Slots of the hint's target that hold the hinted colour or rank."""
         target = self.hands[(self.player + move.offset) % self.rules.num_players]
         cards = [divmod(self.deck[order], self.rules.num_ranks) for order in target]
         return [
@@ -201,8 +150,8 @@ class Table:
                 return f"a discard while all {self.info_tokens} information tokens are there"
             return None
         if self.info_tokens == 0:
-            return "a clue without an information token"
-        return None if self.touched(move) else "a clue that touches no card"
+            return "a hint without an information token"
+        return None if self.touched(move) else "a hint that touches no card"
 
     def apply(self, action: int) -> None:
         """Take a turn. Raises ValueError (turn counted from 0, move, reason) where the move is
@@ -216,7 +165,7 @@ class Table:
         if move.kind in ("discard", "play"):
             self._use_card(move)
         else:
-            self._clue(move)
+            self._hint(move)
         self.turn += 1
         if self.turns_left is not None:
             self.turns_left -= 1
@@ -240,7 +189,7 @@ class Table:
             self.hands[self.player].append(self.drawn)
             self.drawn += 1
 
-    def _clue(self, move: Move) -> None:
+    def _hint(self, move: Move) -> None:
         self.info_tokens -= 1
         touched = self.touched(move)
         for slot, order in enumerate(
@@ -253,12 +202,12 @@ class Table:
                 continue
             options.intersection_update({move.value})
             if move.kind == "color":
-                known.clued_color = move.value
+                known.hinted_color = move.value
             else:
-                known.clued_rank = move.value
+                known.hinted_rank = move.value
 
     def describe(self, action: int) -> str:
-        """The move in words, by the player to move: `Alice clues Bob red`. Slots count from 1, the
+        """The move in words, by the player to move: `Alice hints Bob red`. Slots count from 1, the
         oldest card."""
         mover = PLAYER_NAMES[self.player]
         try:
@@ -277,4 +226,4 @@ class Table:
             return f"{mover} {move.kind}s slot {move.slot + 1} ({card})"
         target = PLAYER_NAMES[(self.player + move.offset) % self.rules.num_players]
         value = COLOR_NAMES[move.value] if move.kind == "color" else str(move.value + 1)
-        return f"{mover} clues {target} {value}"
+        return f"{mover} hints {target} {value}"

@@ -14,13 +14,14 @@ import optax
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.observe import observe
+from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import check_positive
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
-from hanabi_rl.learning.trajectories import Trajectory, colour_permutations, replay
+from hanabi_rl.learning.permutations import color_permutations
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params, initial_carry
 from hanabi_rl.nn.precision import Precision
 
@@ -235,7 +236,7 @@ def game_batch(games: Games, batch: Batch, key: jax.Array, permute_colors: bool)
     )
     permutation: Any
     if permute_colors:
-        permutation = colour_permutations(key, batch.epoch, batch.index, rules.num_colors)
+        permutation = color_permutations(key, batch.epoch, batch.index, rules.num_colors)
     else:
         permutation = np.broadcast_to(
             np.arange(rules.num_colors, dtype=np.int32), (size, rules.num_colors)

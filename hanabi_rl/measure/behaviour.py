@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import State
-from hanabi_rl.learning.trajectories import replay
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
 from hanabi_rl.papers.ah2ac2 import BEHAVIOUR
@@ -34,7 +34,7 @@ class Behaviour(NamedTuple):
 
     hinted, deduced: float64[N], information over the cards played, 0, 0.5 or 1 a card: what hints
         named, and what hints
-    left as the only possibility, those that did not touch the card included. plays, clues, turns,
+    left as the only possibility, those that did not touch the card included. plays, hints, turns,
     token_turns: int64[N] cards played, hints given, turns, and turns with an information token to
     spend.
     """
@@ -42,7 +42,7 @@ class Behaviour(NamedTuple):
     hinted: np.ndarray
     deduced: np.ndarray
     plays: np.ndarray
-    clues: np.ndarray
+    hints: np.ndarray
     turns: np.ndarray
     token_turns: np.ndarray
 
@@ -57,11 +57,11 @@ class Behaviour(NamedTuple):
 
     def communicativeness(self) -> Interval | None:
         """Hints given per turn on which there was an information token."""
-        return _ratio(self.clues, self.token_turns)
+        return _ratio(self.hints, self.token_turns)
 
-    def clue_share(self) -> Interval | None:
+    def hint_share(self) -> Interval | None:
         """Hints given per turn."""
-        return _ratio(self.clues, self.turns)
+        return _ratio(self.hints, self.turns)
 
 
 def _ratio(numerators: np.ndarray, denominators: np.ndarray) -> Interval | None:
@@ -91,12 +91,12 @@ def behaviour(
     if seats is not None:
         counted &= seats[:, np.arange(num_turns) % rules.num_players]
     plays = counted & (actions >= rules.hand_size) & (actions < 2 * rules.hand_size)
-    clues = counted & (actions >= 2 * rules.hand_size)
+    hints = counted & (actions >= 2 * rules.hand_size)
     return Behaviour(
         hinted=np.where(plays, hinted, 0).sum(axis=1, dtype=np.float64),
         deduced=np.where(plays, deduced, 0).sum(axis=1, dtype=np.float64),
         plays=plays.sum(axis=1),
-        clues=clues.sum(axis=1),
+        hints=hints.sum(axis=1),
         turns=counted.sum(axis=1),
         token_turns=(counted & (tokens > 0)).sum(axis=1),
     )
@@ -133,13 +133,13 @@ def behaviour_figures(found: Behaviour) -> dict[str, Any]:
         "turns": int(found.turns.sum()),
         "token_turns": int(found.token_turns.sum()),
         "plays": int(found.plays.sum()),
-        "clues": int(found.clues.sum()),
+        "hints": int(found.hints.sum()),
     }
     for name in (
         "information_per_play",
         "deduced_information_per_play",
         "communicativeness",
-        "clue_share",
+        "hint_share",
     ):
         interval: Interval | None = getattr(found, name)()
         figures[name] = None if interval is None else interval.mean
@@ -153,8 +153,8 @@ def behaviour_table(figures: dict[str, Any], players: int) -> str:
     labels = {
         "information_per_play": "information per play, by what hints named",
         "deduced_information_per_play": "  and by what hints left as the only one",
-        "communicativeness": "communicativeness: clues per turn with a token",
-        "clue_share": "  clues per turn of any kind",
+        "communicativeness": "communicativeness: hints per turn with a token",
+        "hint_share": "  hints per turn of any kind",
     }
     published = BEHAVIOUR.get(players, {})
     lines = [
@@ -172,7 +172,7 @@ def behaviour_table(figures: dict[str, Any], players: int) -> str:
         )
         lines.append(f"{label:<47} {ours}{paper}".rstrip())
     lines.append(
-        f"{figures['games']:,} games: {figures['plays']:,} cards played, {figures['clues']:,} "
+        f"{figures['games']:,} games: {figures['plays']:,} cards played, {figures['hints']:,} "
         "hints on "
         f"{figures['token_turns']:,} turns with a token and {figures['turns']:,} in all. "
         "Intervals are 95%, over games."

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hanabi_rl.data.games import Games
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.play.decks import Purpose, evaluation_decks
-from hanabi_rl.play.episodes import DEFAULT_CHUNK, GameRecords, group_identical, play_games
+from hanabi_rl.play.episodes import DEFAULT_CHUNK, group_identical, play_games
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -23,12 +24,7 @@ class CrossPlayResult:
 
     summary: ScoreSummary
     seatings: tuple[tuple[int, ...], ...]
-    records: tuple[GameRecords, ...]
-
-    @property
-    def score_per_deck(self) -> np.ndarray:
-        """float64[N]: the mean over seatings, the independent values behind the interval."""
-        return np.stack([r.score for r in self.records]).mean(axis=0)
+    records: tuple[Games, ...]
 
 
 def evaluate_pair(
@@ -80,10 +76,10 @@ def evaluate_lineup(
         chunk_size=chunk_size,
     )
     records = tuple(
-        GameRecords(*parts)
-        for parts in zip(*(np.split(f, len(seatings)) for f in together), strict=True)
+        together.select(slice(first, first + num_games))
+        for first in range(0, len(together), num_games)
     )
-    scores, points = np.stack([r.score for r in records]), np.stack([r.points for r in records])
+    scores, points = np.stack([r.scores for r in records]), np.stack([r.points for r in records])
     return CrossPlayResult(
         summary=summarise(scores, points, rules.max_score), seatings=seatings, records=records
     )

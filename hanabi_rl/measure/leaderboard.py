@@ -125,5 +125,5 @@ def play_leaderboard(
         # Position i of the sorted team sits where the i-th of the sorted seats is.
         seating = np.argsort(seats[games], axis=1, kind="stable")
         records = play_games(policies, rules, decks[games], seed, seating=seating, key_index=games)
-        score[games], points[games] = records.score, records.points
+        score[games], points[games] = records.scores, records.points
     return LeaderboardEntry(score, points, line_up, seats_of, rules.max_score, prediction)

@@ -152,7 +152,7 @@ def play_cell(single: Policy, others: Policy, setting: Setting) -> CellScores:
     """The games of one cell, as `evaluate_pair` plays them."""
     result = evaluate_pair(single, others, setting.games, setting.seed, sample=setting.sample)
     return CellScores(
-        scores=np.stack([record.score for record in result.records]).astype(np.int16),
+        scores=np.stack([record.scores for record in result.records]).astype(np.int16),
         points=np.stack([record.points for record in result.records]).astype(np.int16),
     )
 

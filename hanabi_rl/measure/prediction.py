@@ -12,8 +12,8 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
+from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.learning.losses import kl_to_reference
-from hanabi_rl.learning.trajectories import Trajectory, replay
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
 from hanabi_rl.play.decks import evaluation_decks

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hanabi_rl.data.formats.hanab_live import share_link
+from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import Interval, mean_interval
 from hanabi_rl.play.decks import Purpose, evaluation_decks
-from hanabi_rl.play.episodes import DEFAULT_CHUNK, GameRecords, play_games
+from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -50,16 +51,16 @@ class SelfPlayResult:
     """Games of a policy with itself and their summary."""
 
     summary: ScoreSummary
-    records: GameRecords
+    records: Games
     rules: Rules
 
     def best_median_worst(self) -> dict[str, int]:
         """Indices of three games, ordered by score, then points; of equal games the first on the
         deck list."""
         order = np.lexsort(
-            (np.arange(len(self.records.score)), self.records.points, self.records.score)
+            (np.arange(len(self.records.scores)), self.records.points, self.records.scores)
         )
-        ranked = self.records.score[order], self.records.points[order]
+        ranked = self.records.scores[order], self.records.points[order]
 
         def first_like(position: int) -> int:
             same = (ranked[0] == ranked[0][position]) & (ranked[1] == ranked[1][position])
@@ -85,7 +86,7 @@ class SelfPlayResult:
         """Games of each score, 0 to the maximum."""
         return [
             int(count)
-            for count in np.bincount(self.records.score, minlength=self.rules.max_score + 1)
+            for count in np.bincount(self.records.scores, minlength=self.rules.max_score + 1)
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -112,13 +113,13 @@ def evaluate_selfplay(
     decks = evaluation_decks(rules, num_games, seed, purpose)
     team = (policy,) * rules.num_players
     records = play_games(team, rules, decks, seed, sample=sample, chunk_size=chunk_size)
-    summary = summarise(records.score[None], records.points[None], rules.max_score)
+    summary = summarise(records.scores[None], records.points[None], rules.max_score)
     return SelfPlayResult(summary=summary, records=records, rules=rules)
 
 
-def game_link(rules: Rules, records: GameRecords, index: int) -> str:
+def game_link(rules: Rules, records: Games, index: int) -> str:
     """hanab.live replay link of one recorded game."""
-    return share_link(rules, records.decks[index], records.actions[index, : records.length[index]])
+    return share_link(rules, records.decks[index], records.moves(index))
 
 
 def summary_dict(summary: ScoreSummary) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
     from hanabi_rl.measure.prediction import Decisions
 
-MOVE_KINDS = ("play", "discard", "colour clue", "rank clue")
+MOVE_KINDS = ("play", "discard", "colour hint", "rank hint")
 TURNS_PER_BIN = 10
 
 
@@ -48,10 +48,10 @@ class Surprise:
 
 def move_kinds(rules: Rules, actions: np.ndarray) -> np.ndarray:
     """int[...]: the index into `MOVE_KINDS` of each action id; 4 for the no-op."""
-    hand, clues = rules.hand_size, (rules.num_players - 1) * rules.num_colors
+    hand, hints = rules.hand_size, (rules.num_players - 1) * rules.num_colors
     order = np.digitize(
-        actions, [hand, 2 * hand, 2 * hand + clues, rules.noop]
-    )  # discard, play, clues, no-op
+        actions, [hand, 2 * hand, 2 * hand + hints, rules.noop]
+    )  # discard, play, hints, no-op
     return np.array([1, 0, 2, 3, 4])[order]
 
 

@@ -3,14 +3,13 @@ is at hand."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import platformdirs
 
 from hanabi_rl.agents.bots.registry import bot_version, make_bot
@@ -44,7 +43,8 @@ def demo_games(
 def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
     """Where the cache keeps these games, by bot, its version, players, games, seed and a hash of
     the rules."""
-    rules_hash = hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:8]
+    as_json = json.dumps(dataclasses.asdict(rules), sort_keys=True)
+    rules_hash = hashlib.sha256(as_json.encode()).hexdigest()[:8]
     name = f"{bot_version(bot)}-{rules.num_players}p-{num_games}-s{seed}-{rules_hash}.safetensors"
     return cache_folder() / "demos" / name
 
@@ -60,16 +60,6 @@ def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
     the shorter one."""
     decks = evaluation_decks(rules, num_games, seed, "demos")
     line_up = (make_bot(bot, rules),) * rules.num_players
-    records = play_games(line_up, rules, decks, seed)
-    moves = [
-        actions[:length] for actions, length in zip(records.actions, records.length, strict=True)
-    ]
-    return Games(
-        rules=rules,
-        decks=decks,
-        actions=pad_moves(rules, moves),
-        num_actions=np.asarray(records.length, np.int32),
-        scores=np.asarray(records.score, np.int32),
-        game_ids=np.arange(num_games, dtype=np.int32),
-        unfinished=np.zeros(num_games, bool),
-    )
+    games = play_games(line_up, rules, decks, seed)
+    moves = [games.moves(game) for game in range(num_games)]
+    return dataclasses.replace(games, actions=pad_moves(rules, moves))

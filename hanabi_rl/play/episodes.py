@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
@@ -22,25 +23,8 @@ if TYPE_CHECKING:
 DEFAULT_CHUNK = 256
 # no game's number: the stream of what policies draw for themselves, apart from that of the sampling
 OWN_CHANCE = np.uint32(2**32 - 1)
+_AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
 _GAMES_PER_TABLE = 32  # that one compiled call may play; bounds its memory
-
-
-class GameRecords(NamedTuple):
-    """Finished games as NumPy arrays (N games, D cards, T = `rules.max_turns`).
-
-    decks: uint8[N, D] card ids, top card first. actions: int32[N, T], the mover's action, no-op
-        after the end.
-    length: int32[N] turns. score: int32[N], 0 where every life was lost. points: int32[N], cards on
-        the fireworks
-    whether or not the lives were lost. lives: int32[N] left at the end.
-    """
-
-    decks: np.ndarray
-    actions: np.ndarray
-    length: np.ndarray
-    score: np.ndarray
-    points: np.ndarray
-    lives: np.ndarray
 
 
 def play_games(
@@ -53,8 +37,8 @@ def play_games(
     seating: Sequence[int] | np.ndarray | None = None,
     key_index: np.ndarray | None = None,
     chunk_size: int = DEFAULT_CHUNK,
-) -> GameRecords:
-    """Plays every deck of `decks` (integer[N, deck_size]) to its end and returns the records.
+) -> Games:
+    """Plays every deck of `decks` (integer[N, deck_size]) to its end and returns the games.
 
     `policies` has one policy a seat; with `seating` (int[P], or int[N, P] for each game its own),
     policy i sits at seat `seating[i]`; all seatings share one compiled function. A policy object
@@ -109,7 +93,16 @@ def play_games(
         )
         chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-    return GameRecords(decks=decks, **fields)
+    return Games(
+        rules=rules,
+        decks=decks,
+        actions=fields["actions"],
+        num_actions=fields["num_actions"],
+        scores=fields["scores"],
+        game_ids=np.arange(total, dtype=np.int32),
+        unfinished=np.zeros(total, bool),
+        ends=Ends(points=fields["points"], lives=fields["lives"]),
+    )
 
 
 def group_identical(
@@ -136,7 +129,7 @@ class _Play(NamedTuple):
     dealt: jax.Array  # int32[], games begun
     state: State  # of the n tables
     carries: tuple[Any, ...]  # one a distinct policy, leaves [seats held * n, ...]
-    records: dict[str, jax.Array]  # [M, ...], the fields of `GameRecords` but the decks
+    records: dict[str, jax.Array]  # [M, ...]: `_AT_END` and the actions
 
 
 @functools.partial(jax.jit, static_argnames=("rules", "slots", "tables"))
@@ -156,8 +149,7 @@ def _play_chunk(
 
     `slots[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats in
     each game, `keys` [M] the games' own for sampling (None: greedy), `own_keys` [M] for what the
-    policies draw themselves. Returns the fields of `GameRecords` but the decks, [M,
-    ...].
+    policies draw themselves. Returns `_AT_END` and the actions, [M, ...].
     """
     size = len(decks)
     order = np.concatenate(
@@ -206,8 +198,8 @@ def _play_chunk(
         play: _Play, action: jax.Array, state: State, ended: jax.Array
     ) -> dict[str, jax.Array]:
         at_end = {
-            "length": play.turn + 1,
-            "score": game.score(rules, state),
+            "num_actions": play.turn + 1,
+            "scores": game.score(rules, state),
             "points": game.points(rules, state),
             "lives": state.life_tokens.astype(jnp.int32),
         }
@@ -241,7 +233,7 @@ def _play_chunk(
             p.init_carry(tables * len(held)) for p, held in zip(policies, slots, strict=True)
         ),
         records={
-            **{name: jnp.zeros(size, jnp.int32) for name in ("length", "score", "points", "lives")},
+            **{name: jnp.zeros(size, jnp.int32) for name in _AT_END},
             "actions": jnp.full((size, rules.max_turns), rules.noop, jnp.int32),
         },
     )

@@ -124,7 +124,7 @@ def link_lines(result: SelfPlayResult) -> list[str]:
     """`best game (24): https://...` and so on; none for a game hanab.live does not have."""
     chosen = result.best_median_worst()
     return [
-        f"{name} game ({result.records.score[chosen[name]]}): {link}"
+        f"{name} game ({result.records.scores[chosen[name]]}): {link}"
         for name, link in result.links().items()
     ]
 
@@ -138,7 +138,7 @@ def _scores(report: HDRReport) -> dict[str, ScoreSummary]:
 
 
 def _decks(report: HDRReport) -> int:
-    return len(report.policy.records.score)
+    return len(report.policy.records)
 
 
 def _bounds(interval: Interval) -> str:

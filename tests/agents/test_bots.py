@@ -12,11 +12,12 @@ import pytest
 from hanabi_rl.agents.bots.registry import BOTS, bot_version, make_bot
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import rules as game
+from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.state import pack_counters
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
-from hanabi_rl.env.table import Move, decode_action, encode_action, full_deck
+from hanabi_rl.env.table import full_deck
 from hanabi_rl.play.episodes import play_games
 
 GAMES = 200

@@ -277,7 +277,7 @@ def test_published_agents_play_a_game_and_are_told_apart(stored):
     assert load_policy(names[1]).identity() == policies[1].identity()
     line_up = (policies[0], policies[1])
     records = play_games(line_up, Rules(), evaluation_decks(Rules(), 4, 0))
-    assert (records.length > 0).all()
+    assert (records.num_actions > 0).all()
     with pytest.raises(ValueError, match="expected a policy for Rules\\(num_players=3"):
         load_policy(names[0], Rules(num_players=3))
     assert tuple(f"{source}:" for source in STORED) == PREFIXES

@@ -27,8 +27,12 @@ def test_behaviour_of_an_agent(policy_folder, capsys):
     records = evaluate_selfplay(policy, 16, 3, sample=True).records
     found = behaviour(policy.rules, records.decks, records.actions)
     assert (record["agent"], record["policy_hash"]) == (str(policy_folder), policy.identity())
-    assert (record["games"], record["sampled"], record["turns"]) == (16, True, records.length.sum())
-    assert record["clue_share"] == found.clue_share().mean
+    assert (record["games"], record["sampled"], record["turns"]) == (
+        16,
+        True,
+        records.num_actions.sum(),
+    )
+    assert record["hint_share"] == found.hint_share().mean
 
 
 @pytest.mark.parametrize(

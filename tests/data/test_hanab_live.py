@@ -192,7 +192,7 @@ def test_options_that_change_the_rules_are_refused_by_name(option):
         (lambda r: r["actions"][0].update(type=5), "action 0: expected a type 0-4"),
         (
             lambda r: r["actions"][0].update(target=0),
-            "turn 0: expected a clue to another of 2 seats, got seat 0",
+            "turn 0: expected a hint to another of 2 seats, got seat 0",
         ),
         (
             lambda r: r["actions"][0].update(value=9),
@@ -244,6 +244,6 @@ def test_what_cannot_be_exported():
     with pytest.raises(ValueError, match="at least one move, got none"):
         share_link(Rules(), full_deck(Rules()), [20, 20])
     with pytest.raises(
-        ValueError, match=re.escape("turn 0: illegal move 12 (Alice clues Bob green)")
+        ValueError, match=re.escape("turn 0: illegal move 12 (Alice hints Bob green)")
     ):
         game_to_json(Rules(), full_deck(Rules()), [12])

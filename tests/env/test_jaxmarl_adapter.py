@@ -315,7 +315,7 @@ def sorted_pairs() -> np.ndarray:
         ),
         (
             5,
-            "agent_0, turn 0: illegal move 5 (Alice clues Bob yellow): a clue that touches no card",
+            "agent_0, turn 0: illegal move 5 (Alice hints Bob yellow): a hint that touches no card",
         ),
         (9, "agent_0, turn 0: illegal move 9 (Alice passes): a no-op on the player's own turn"),
         (

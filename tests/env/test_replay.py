@@ -6,7 +6,8 @@ import pytest
 
 from hanabi_rl.env import replay
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.replay import render_game, replay_moves
+from hanabi_rl.env.render import render_game
+from hanabi_rl.env.replay import replay_moves
 from hanabi_rl.env.table import full_deck
 
 SMALL = Rules(num_colors=2, num_ranks=2, hand_size=2, max_info_tokens=2)
@@ -33,6 +34,7 @@ def test_scores_lives_and_ends_by_hand(small_games):
     assert outcomes.score[0].tolist()[:2] == [1, 2]
     assert outcomes.life_tokens[1].tolist() == [3, 2, 1, 0]
     assert outcomes.score[1].tolist() == [1, 1, 1, 0]
+    assert outcomes.points[1].tolist() == [1, 1, 1, 1]
     assert outcomes.over[1].tolist() == [False, False, False, True]
     assert outcomes.legal[2].tolist() == [True, True, True, False]
     assert not outcomes.over[4, 0]
@@ -55,7 +57,7 @@ def test_chunks_do_not_change_the_outcomes(small_games, monkeypatch):
             2,
             2,
             4,
-            r"game 2, turn 2: illegal move 4 \(Alice clues Bob red\): a clue without an "
+            r"game 2, turn 2: illegal move 4 \(Alice hints Bob red\): a hint without an "
             r"information token",
         ),
         (
@@ -105,15 +107,15 @@ def test_a_game_as_text():
     turns = text.split("\n\n")
     moves = [turn.rpartition("\n")[2].strip() for turn in turns[:-1]]
     assert moves == [
-        "Alice clues Bob 3",
-        "Bob clues Alice red",
+        "Alice hints Bob 3",
+        "Bob hints Alice red",
         "Alice plays slot 1 (R1)",
         "Bob discards slot 1 (R3)",
         "Alice plays slot 2 (R1)",
     ]
     assert turns[-1] == "End: score 1 of 25 after 5 moves, 2 of 3 lives left, unfinished"
     assert (
-        turns[0].splitlines()[0] == "Turn 1, Alice to move. Score 0, clues 8/8, lives 3/3, deck 40"
+        turns[0].splitlines()[0] == "Turn 1, Alice to move. Score 0, hints 8/8, lives 3/3, deck 40"
     )
     third = turns[2].splitlines()
     assert third[1:3] == ["  Fireworks  R0 Y0 G0 W0 B0", "  Discards   none"]
@@ -124,6 +126,6 @@ def test_a_game_as_text():
 
 def test_one_turn_of_a_game():
     one = render_game(Rules(), full_deck(Rules()), [17, 10, 5], turn=2)
-    assert one.startswith("Turn 2, Bob to move") and one.endswith("Bob clues Alice red")
+    assert one.startswith("Turn 2, Bob to move") and one.endswith("Bob hints Alice red")
     with pytest.raises(ValueError, match=r"expected a turn in 1..3, got 4"):
         render_game(Rules(), full_deck(Rules()), [17, 10, 5], turn=4)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hanabi_rl.env import Rules, deal, legal_for_mover, points, score, step
-from hanabi_rl.env.table import Move, encode_action
+from hanabi_rl.env.actions import Move, encode_action
 
 RULES = Rules(
     num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=2, max_life_tokens=2

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from hanabi_rl.env import rules as core
+from hanabi_rl.env.actions import decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.replay import render_game, render_state
-from hanabi_rl.env.table import Table, decode_action, encode_action, full_deck
+from hanabi_rl.env.render import render_game, render_state
+from hanabi_rl.env.table import Table, full_deck
 
 GAMES = 6
 ALL_RULES = [
@@ -126,12 +127,12 @@ def test_decoding_actions_is_a_bijection(rules):
             "information tokens are there",
         ),
         ([20], "a no-op on the player's own turn"),
-        ([12], "Alice clues Bob green.: a clue that touches no card"),
+        ([12], "Alice hints Bob green.: a hint that touches no card"),
         ([99], "expected an action in 0..20, got 99"),
         ([-1], "expected an action in 0..20, got -1"),
         (
             [10] * 9,
-            "turn 8: .* a clue without an information token",
+            "turn 8: .* a hint without an information token",
         ),  # red touches every card of both
     ],
 )

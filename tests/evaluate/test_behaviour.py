@@ -6,8 +6,9 @@ import pytest
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Move, Table, decode_action, encode_action, full_deck
+from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.measure.behaviour import (
     Behaviour,
     behaviour,
@@ -40,10 +41,10 @@ def talkative_games(rules: Rules, num_games: int) -> Games:
                 for slot, (c, r) in enumerate(hand)
                 if table.fireworks[c] == r
             ]
-            clues = [
+            hints = [
                 action for action in legal if decode_action(rules, action).kind in ("color", "rank")
             ]
-            options = fits if fits and rng.random() < 0.4 else clues or legal
+            options = fits if fits and rng.random() < 0.4 else hints or legal
             played.append(int(rng.choice(options)))
             table.apply(played[-1])
         decks.append(table.deck)
@@ -71,7 +72,7 @@ def by_hand(games: Games) -> Behaviour:
                 move = decode_action(rules, action)
                 if move.kind == "play":
                     known = table.knowledge[table.hands[table.player][move.slot]]
-                    named = (known.clued_color is not None) + (known.clued_rank is not None)
+                    named = (known.hinted_color is not None) + (known.hinted_rank is not None)
                     alone = (len(known.colors) == 1) + (len(known.ranks) == 1)
                     sums[:3, game] += named / 2, alone / 2, 1
                 sums[3:, game] += move.kind in ("color", "rank"), 1, table.info_tokens > 0
@@ -93,7 +94,7 @@ def test_behaviour_equals_its_definition(rules, human):
         expected.hinted.sum() / expected.plays.sum()
     )
     assert found.communicativeness().mean == pytest.approx(
-        expected.clues.sum() / expected.token_turns.sum()
+        expected.hints.sum() / expected.token_turns.sum()
     )
     assert 0 < found.token_turns.sum() < found.turns.sum()
     if rules is SMALL:  # with two colours a hint tells of the cards it does not touch, too
@@ -101,7 +102,7 @@ def test_behaviour_equals_its_definition(rules, human):
 
 
 def test_a_game_by_hand():
-    # Alice holds R1 R1 R2, Bob G1 G1 G2 (colours 0 and 1). Alice clues Bob green, which Bob's cards
+    # Alice holds R1 R1 R2, Bob G1 G1 G2 (colours 0 and 1). Alice hints Bob green, which Bob's cards
     # all are; Bob tells Alice of her 1s, and she plays one: rank named, colour unknown. Bob plays a
     # G1: colour named, rank unknown.
     deck = [0, 0, 1, 3, 3, 4, 0, 1, 2, 3, 4, 5]
@@ -117,7 +118,7 @@ def test_a_game_by_hand():
     found = behaviour(rules, np.array([deck], np.uint8), actions)
     assert [field.tolist() for field in found] == [[1.0], [1.0], [2], [2], [5], [2]]
     assert (found.information_per_play().mean, found.communicativeness().mean) == (0.5, 1.0)
-    assert found.clue_share().mean == 0.4
+    assert found.hint_share().mean == 0.4
 
 
 def test_nothing_played_is_none_not_a_number():
@@ -148,7 +149,7 @@ def test_the_recorded_human_games(shared_data):
     assert found.information_per_play().mean == pytest.approx(0.510, abs=5e-4)
     assert found.deduced_information_per_play().mean == pytest.approx(0.513, abs=5e-4)
     assert found.communicativeness().mean == pytest.approx(0.410, abs=5e-4)
-    assert found.clue_share().mean == pytest.approx(0.353, abs=5e-4)
+    assert found.hint_share().mean == pytest.approx(0.353, abs=5e-4)
     games = load_games(shared_data("2p_human_with_ai.safetensors"))
     found = behaviour(games.rules, games.decks, games.actions)
     assert found.information_per_play().mean == pytest.approx(0.700, abs=5e-4)

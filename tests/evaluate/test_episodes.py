@@ -83,10 +83,10 @@ def test_games_of_oldest_cards_score_what_they_do_by_hand(make_clock):
     )  # R1 R2 (R1) R3 (R1) (R2)
     oldest = make_clock(rules, 1)
     records = play_games((oldest, oldest), rules, np.stack([perfect, bombed] * (GAMES // 2)))
-    np.testing.assert_array_equal(records.score[:2], [25, 0])
+    np.testing.assert_array_equal(records.scores[:2], [25, 0])
     np.testing.assert_array_equal(records.points[:2], [25, 3])
     np.testing.assert_array_equal(records.lives[:2], [3, 0])
-    np.testing.assert_array_equal(records.length[:2], [25, 6])
+    np.testing.assert_array_equal(records.num_actions[:2], [25, 6])
     np.testing.assert_array_equal(records.actions[0], [5] * 25 + [20] * 64)
     np.testing.assert_array_equal(records.actions[1], [5] * 6 + [20] * 83)
 
@@ -95,7 +95,7 @@ def test_policies_are_stepped_on_idle_turns_too(make_clock):
     rules = Rules()
     policy = make_clock(rules, 3)
     records = play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0))
-    for actions, length in zip(records.actions, records.length, strict=True):
+    for actions, length in zip(records.actions, records.num_actions, strict=True):
         np.testing.assert_array_equal(actions[:length], rules.hand_size + np.arange(length) % 3)
         assert (actions[length:] == rules.noop).all()
 
@@ -105,7 +105,7 @@ def test_records_are_games_that_a_table_replays(small_rules_3p, make_policy, sam
     rules = small_rules_3p
     lineup = tuple(make_policy(rules, seed) for seed in (1, 2, 1))
     records = play_games(lineup, rules, evaluation_decks(rules, GAMES, 1), 3, sample=sample)
-    for i, length in enumerate(records.length):
+    for i, length in enumerate(records.num_actions):
         table = Table(rules, records.decks[i])
         for action in records.actions[i, :length]:
             assert not table.over
@@ -113,7 +113,7 @@ def test_records_are_games_that_a_table_replays(small_rules_3p, make_policy, sam
         assert table.over
         assert (records.actions[i, length:] == rules.noop).all()
         assert (table.score, table.points, table.life_tokens) == (
-            records.score[i],
+            records.scores[i],
             records.points[i],
             records.lives[i],
         )
@@ -149,7 +149,7 @@ def test_grouped_seats_equal_one_call_a_seat(small_rules_3p, make_policy):
         records = play_games(lineup, rules, decks)
         actions, score = play_seat_by_seat(lineup, rules, decks)
         np.testing.assert_array_equal(records.actions, actions)
-        np.testing.assert_array_equal(records.score, score)
+        np.testing.assert_array_equal(records.scores, score)
         copies = tuple(policy.replace(weights=dict(policy.weights)) for policy in lineup)
         assert_same(
             play_games(copies, rules, decks), records
@@ -218,7 +218,7 @@ def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone(small_rule
         root = jax.random.fold_in(jax.random.key(seed), 2**32 - 1)
         records = play_games((one, two, one), rules, decks, seed, key_index=numbers)
         for game_index, number in enumerate(numbers):
-            for turn in range(records.length[game_index]):
+            for turn in range(records.num_actions[game_index]):
                 key = root
                 for address in (number, turn, turn % 3):
                     key = jax.random.fold_in(key, int(address))

@@ -61,7 +61,7 @@ def test_three_players_sit_in_every_line_up_equally_often(small_rules_3p, make_n
         games = np.flatnonzero(entry.line_up == index)
         at_seat = tuple(candidate if who < 0 else proxies[who] for who in entry.line_ups[index])
         expected = play_games(at_seat, small_rules_3p, decks[games])
-        np.testing.assert_array_equal(entry.score[games], expected.score)
+        np.testing.assert_array_equal(entry.score[games], expected.scores)
         np.testing.assert_array_equal(entry.points[games], expected.points)
 
 

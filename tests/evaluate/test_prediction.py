@@ -1,11 +1,12 @@
 """Teacher forcing against a NumPy loop over games, turns and seats; KL against its definition."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.data.games import Games
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
@@ -29,17 +30,8 @@ def records(rules, make_policy):
     return play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0), 0, sample=True)
 
 
-def as_games(records, rules, human_seats=None):
-    return Games(
-        rules=rules,
-        decks=records.decks,
-        actions=records.actions,
-        num_actions=records.length,
-        scores=records.score,
-        game_ids=np.arange(GAMES),
-        unfinished=np.zeros(GAMES, bool),
-        human_seats=human_seats,
-    )
+def as_games(records, human_seats=None):
+    return dataclasses.replace(records, human_seats=human_seats)
 
 
 def log_probabilities(policy, rules, records):
@@ -50,7 +42,7 @@ def log_probabilities(policy, rules, records):
     state = game.deal(rules, records.decks)
     carries = [policy.init_carry(GAMES) for _ in range(2)]
     rows = []
-    for turn in range(records.length.max()):
+    for turn in range(records.num_actions.max()):
         obs, legal = see(rules, state), legal_actions(rules, state)
         seats = []
         for seat in range(2):
@@ -100,7 +92,7 @@ def test_prediction_equals_a_numpy_loop(rules, records, make_policy):
     for seats in (None, human):
         correct, nll, decisions, seat_timesteps = np.zeros((4, GAMES))
         for n in range(GAMES):
-            for t in range(records.length[n]):
+            for t in range(records.num_actions[n]):
                 for seat in range(2):
                     if seats is not None and not seats[n, seat]:
                         continue
@@ -110,7 +102,7 @@ def test_prediction_equals_a_numpy_loop(rules, records, make_policy):
                         correct[n] += log_pi[t, n, seat].argmax() == action
                         nll[n] -= log_pi[t, n, seat, action]
                         decisions[n] += 1
-        prediction = predict(other, as_games(records, rules, seats), chunk_size=5)
+        prediction = predict(other, as_games(records, seats), chunk_size=5)
         np.testing.assert_array_equal(prediction.correct, correct)
         np.testing.assert_array_equal(prediction.decisions, decisions)
         np.testing.assert_array_equal(prediction.seat_timesteps, seat_timesteps)
@@ -128,14 +120,14 @@ def test_every_decision_has_its_guess_and_nats(rules, records, make_policy):
     other = make_policy(rules, 2)
     human = np.random.default_rng(0).random((GAMES, 2)) < 0.6
     log_pi = log_probabilities(other, rules, records)
-    decisions = predict_decisions(other, as_games(records, rules, human), chunk_size=5)
+    decisions = predict_decisions(other, as_games(records, human), chunk_size=5)
     for n in range(GAMES):
-        for t in range(records.length[n]):
+        for t in range(records.num_actions[n]):
             assert decisions.counted[n, t] == human[n, t % 2]
             assert decisions.guess[n, t] == log_pi[t, n, t % 2].argmax()
             expected = -log_pi[t, n, t % 2, records.actions[n, t]]
             assert decisions.nll[n, t] == pytest.approx(expected, rel=1e-4, abs=1e-4)
-        assert not decisions.counted[n, records.length[n] :].any()
+        assert not decisions.counted[n, records.num_actions[n] :].any()
     assert decisions.summed().accuracy_per_timestep().mean == pytest.approx(
         1
         - (decisions.counted & (decisions.guess != decisions.action)).sum()
@@ -144,7 +136,7 @@ def test_every_decision_has_its_guess_and_nats(rules, records, make_policy):
 
 
 def test_per_timestep_is_per_decision_over_players(rules, records, make_policy):
-    prediction = predict(make_policy(rules, 2), as_games(records, rules), chunk_size=5)
+    prediction = predict(make_policy(rules, 2), records, chunk_size=5)
     ratio = prediction.cross_entropy().mean / prediction.cross_entropy_per_timestep().mean
     assert ratio == pytest.approx(2)
 
@@ -152,18 +144,20 @@ def test_per_timestep_is_per_decision_over_players(rules, records, make_policy):
 def test_the_policy_that_played_predicts_its_greedy_games(rules, make_policy):
     policy = make_policy(rules, 1)
     records = play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0))
-    assert predict(policy, as_games(records, rules), chunk_size=5).accuracy().mean == 1
+    assert predict(policy, records, chunk_size=5).accuracy().mean == 1
 
 
 def test_kl_equals_its_definition_on_the_decisions(rules, records, make_policy):
     reference, policy = make_policy(rules, 2), make_policy(rules, 1)
     log_p, log_q = (log_probabilities(p, rules, records) for p in (reference, policy))
     per_seat = (np.exp(log_p) * (log_p - log_q)).sum(axis=-1)  # [T, N, P]
-    expected = [sum(per_seat[t, n, t % 2] for t in range(records.length[n])) for n in range(GAMES)]
+    expected = [
+        sum(per_seat[t, n, t % 2] for t in range(records.num_actions[n])) for n in range(GAMES)
+    ]
     divergence = kl_on_games(reference, policy, records.decks, records.actions, chunk_size=5)
     np.testing.assert_allclose(divergence.kl, expected, rtol=1e-3, atol=1e-4)
-    np.testing.assert_array_equal(divergence.decisions, records.length)
-    assert divergence.per_decision() == bootstrap_ratio(divergence.kl, records.length)
+    np.testing.assert_array_equal(divergence.decisions, records.num_actions)
+    assert divergence.per_decision() == bootstrap_ratio(divergence.kl, records.num_actions)
     assert divergence.per_timestep().mean == pytest.approx(divergence.per_decision().mean / 2)
 
 
@@ -186,6 +180,6 @@ def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules, make_poli
 def test_errors_name_both_games(rules, records, make_policy):
     policy = make_policy(Rules(), 1)
     with pytest.raises(ValueError, match="expected games of Rules"):
-        predict(policy, as_games(records, rules))
+        predict(policy, records)
     with pytest.raises(ValueError, match="expected a reference for Rules"):
         kl_on_games(make_policy(rules, 1), policy, records.decks, records.actions)

@@ -43,9 +43,9 @@ def test_figures_have_the_promised_keys_and_the_measured_values(report):
     )
     assert set(promised.split()) | {"kl_to_bc", "num_players", "eval_games"} <= set(figures)
     assert figures["eval_games"] == 1000 and figures["num_players"] == 2
-    assert figures["bc_selfplay_mean"] == pytest.approx(report.bc.records.score.mean())
-    assert figures["selfplay_mean"] == pytest.approx(report.policy.records.score.mean())
-    both = np.stack([records.score for records in report.crossplay.records])
+    assert figures["bc_selfplay_mean"] == pytest.approx(report.bc.records.scores.mean())
+    assert figures["selfplay_mean"] == pytest.approx(report.policy.records.scores.mean())
+    both = np.stack([records.scores for records in report.crossplay.records])
     assert figures["crossplay_with_bc_mean"] == pytest.approx(both.mean())
     for name in ("bc_selfplay", "selfplay", "crossplay_with_bc"):
         low, high = figures[f"{name}_ci95"]

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from hanabi_rl.data.formats.hanab_live import decode_link
+from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.crossplay import distinct_seatings, evaluate_lineup, evaluate_pair
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summarise, summary_dict
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.play.episodes import GameRecords, play_games
+from hanabi_rl.play.episodes import play_games
 
 GAMES = 16
 
@@ -26,7 +27,7 @@ def test_a_pair_sits_both_ways_on_the_same_decks(small_rules, pair):
     single, other, result = pair
     decks = evaluation_decks(small_rules, GAMES, 3)
     for lineup, records in zip([(single, other), (other, single)], result.records, strict=True):
-        np.testing.assert_array_equal(records.score, play_games(lineup, small_rules, decks).score)
+        np.testing.assert_array_equal(records.scores, play_games(lineup, small_rules, decks).scores)
         np.testing.assert_array_equal(records.decks, decks)
 
 
@@ -42,7 +43,7 @@ def test_a_single_agent_joins_copies_of_the_other_at_every_seat(small_rules_3p, 
 
 def test_seatings_of_a_deck_are_averaged_before_the_standard_error(pair):
     result = pair[2]
-    scores = np.stack([records.score for records in result.records]).astype(
+    scores = np.stack([records.scores for records in result.records]).astype(
         float
     )  # [seatings, decks]
     per_deck = np.array([sum(column) / 2 for column in scores.T])
@@ -53,7 +54,6 @@ def test_seatings_of_a_deck_are_averaged_before_the_standard_error(pair):
     assert mean.high - mean.mean == pytest.approx(
         2.13145 * std_error, rel=1e-4
     )  # t, 15 degrees of freedom
-    np.testing.assert_allclose(result.score_per_deck, per_deck)
     pooled = scores.std(ddof=1) / np.sqrt(scores.size)
     assert abs(std_error - pooled) > 1e-3 * pooled  # the two games of a deck are not independent
 
@@ -109,8 +109,15 @@ def test_best_median_and_worst_game_are_ranked_by_score_then_points():
     score = np.array([3, 0, 0, 12, 0, 12, 5])
     points = np.array([3, 7, 2, 12, 2, 12, 5])
     nothing = np.zeros((7, 0), np.int32)
-    records = GameRecords(
-        decks=nothing, actions=nothing, length=score, score=score, points=points, lives=score
+    records = Games(
+        rules=Rules(),
+        decks=nothing,
+        actions=nothing,
+        num_actions=score,
+        scores=score,
+        game_ids=score,
+        unfinished=score < 0,
+        ends=Ends(points=points, lives=score),
     )
     result = SelfPlayResult(
         summary=summarise(score[None], points[None], 25), records=records, rules=Rules()
@@ -125,7 +132,7 @@ def test_links_replay_the_games_they_name(make_clock, small_rules, make_policy):
         replayed = decode_link(link)
         np.testing.assert_array_equal(replayed.deck, result.records.decks[index])
         np.testing.assert_array_equal(
-            replayed.actions, result.records.actions[index, : result.records.length[index]]
+            replayed.actions, result.records.actions[index, : result.records.num_actions[index]]
         )
     assert (
         evaluate_selfplay(make_policy(small_rules, 1), GAMES, seed=3).links() == {}

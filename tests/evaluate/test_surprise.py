@@ -6,8 +6,9 @@ from matplotlib.image import imread
 
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, decode_action, full_deck
+from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.measure.prediction import Decisions
 from hanabi_rl.measure.surprise import (
     MOVE_KINDS,
@@ -21,7 +22,7 @@ from hanabi_rl.measure.surprise import (
 from hanabi_rl.show.plots import plot_prediction
 
 RULES = Rules()
-NAMES = {"play": "play", "discard": "discard", "color": "colour clue", "rank": "rank clue"}
+NAMES = {"play": "play", "discard": "discard", "color": "colour hint", "rank": "rank hint"}
 
 
 def random_games(rules: Rules, lengths: list[int]) -> Games:
@@ -147,7 +148,7 @@ def test_figures_as_text_and_picture(games, decisions, tmp_path):
     text = prediction_table(figures)
     for part in (
         "every decision",
-        "rank clue",
+        "rank hint",
         "turns 11-20",
         "per timestep",
         figures["surprising"][1]["move"],

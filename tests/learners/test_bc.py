@@ -294,7 +294,7 @@ def test_a_hidden_own_card_changes_nothing_for_its_owner(
         state, _, done = step(RULES, state, action)
         return carry, logits.reshape(-1, PLAYERS, RULES.num_moves), state, done
 
-    clue = 2 * RULES.hand_size + RULES.num_colors + int(deck[RULES.hand_size]) % RULES.num_ranks
+    hint = 2 * RULES.hand_size + RULES.num_colors + int(deck[RULES.hand_size]) % RULES.num_ranks
     state, carry = (
         deal(RULES, jnp.asarray(np.stack([deck, swapped]))),
         policy.init_carry(2 * PLAYERS),
@@ -302,7 +302,7 @@ def test_a_hidden_own_card_changes_nothing_for_its_owner(
     difference = []
     done = np.zeros(2, bool)
     for t, action in enumerate(
-        [clue, 2, 1, 0]
+        [hint, 2, 1, 0]
     ):  # 0 tells 1 a rank, 1 plays its oldest card, 0 discards its newest
         assert not np.any(done)
         carry, logits, state, done = turn(

@@ -101,7 +101,7 @@ def test_permuted_policies_play_the_same_game_in_permuted_colors() -> None:
     here = play_games(
         renamed, RULES, decks
     )  # what is colour c here is colours[c] there, and to the policies
-    np.testing.assert_array_equal(here.length, there.length)
+    np.testing.assert_array_equal(here.num_actions, there.num_actions)
     np.testing.assert_array_equal(
         np.asarray(permute_actions(RULES, here.actions, colors)), there.actions
     )

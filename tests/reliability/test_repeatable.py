@@ -21,7 +21,7 @@ policy = load_policy(Path({folder!r}))
 ordered = np.array(full_deck(policy.rules), np.uint8)
 decks = np.random.default_rng(14).permuted(np.tile(ordered, (100, 1)), axis=1)
 games = play_games((policy, policy), policy.rules, decks)
-fields = (games.actions, games.length, games.score)
+fields = (games.actions, games.num_actions, games.scores)
 played = b"".join(np.asarray(field).tobytes() for field in fields)
 print("DIGEST", hashlib.sha256(played).hexdigest())
 """

@@ -1,7 +1,7 @@
 """hanab.live's two formats for one game: the JSON of "Watch Specific Replay" and the link with a
 game in its address.
 
-The site names a card by its index in the deck where we name a slot, and a clue's target by its seat
+The site names a card by its index in the deck where we name a slot, and a hint's target by its seat
 where we count from the mover. It ends a game as soon as no more points can be reached, so an
 exported game ends there too (`exported_length`).
 """
@@ -16,15 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PLAYER_NAMES, Move, Table, decode_action, encode_action
+from hanabi_rl.env.table import PLAYER_NAMES, Table
 
 LINK_PREFIX = "https://hanab.live/shared-replay-json/"
 ALPHABET = string.ascii_lowercase + string.digits + string.ascii_uppercase
 LINK_CHUNK = 20
 VARIANT = "No Variant"
 VARIANT_ID = 0
-PLAY, DISCARD, COLOR_CLUE, RANK_CLUE, GAME_OVER = range(5)
+PLAY, DISCARD, COLOR_HINT, RANK_HINT, GAME_OVER = range(5)
 FOREIGN_OPTIONS = (
     "deckPlays",
     "emptyClues",
@@ -107,7 +108,7 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
             break
         if kind in (PLAY, DISCARD) and 0 <= target < rules.deck_size:
             target = new_order[target]
-        elif kind in (COLOR_CLUE, RANK_CLUE) and 0 <= target < rules.num_players:
+        elif kind in (COLOR_HINT, RANK_HINT) and 0 <= target < rules.num_players:
             target = (target - start) % rules.num_players
         action = _our_action(table, kind, target, value)
         actions.append(action)
@@ -214,9 +215,9 @@ def _site_actions(
         else:
             seat = (table.player + move.offset) % rules.num_players
             result.append(
-                (COLOR_CLUE, seat, move.value)
+                (COLOR_HINT, seat, move.value)
                 if move.kind == "color"
-                else (RANK_CLUE, seat, move.value + 1)
+                else (RANK_HINT, seat, move.value + 1)
             )
         table.apply(action)
     if not result:
@@ -240,15 +241,15 @@ def _our_action(table: Table, kind: int, target: int, value: int | None) -> int:
     offset = (target - table.player) % rules.num_players
     if not 0 <= target < rules.num_players or offset == 0:
         raise ValueError(
-            f"{where}: expected a clue to another of {rules.num_players} seats, got seat {target}"
+            f"{where}: expected a hint to another of {rules.num_players} seats, got seat {target}"
         )
-    value = -1 if value is None else value - (kind == RANK_CLUE)
+    value = -1 if value is None else value - (kind == RANK_HINT)
     if not 0 <= value < 5:
         raise ValueError(
-            f"{where}: expected a colour 0-4 or a rank 1-5, got {value + (kind == RANK_CLUE)}"
+            f"{where}: expected a colour 0-4 or a rank 1-5, got {value + (kind == RANK_HINT)}"
         )
     return encode_action(
-        rules, Move("color" if kind == COLOR_CLUE else "rank", offset=offset, value=value)
+        rules, Move("color" if kind == COLOR_HINT else "rank", offset=offset, value=value)
     )
 
 
