@@ -38,22 +38,23 @@ def behaviour(
     """
     from hanabi_rl.agents.names import parse_name
     from hanabi_rl.data.files import load_games
-    from hanabi_rl.measure import behaviour as metrics
+    from hanabi_rl.measure.behaviour import behaviour_figures
+    from hanabi_rl.measure.ratio import Record
     from hanabi_rl.measure.selfplay import evaluate_selfplay
+    from hanabi_rl.show.measures import behaviour_table
     from hanabi_rl.storage.files import to_json
 
     about: dict[str, Any]
     if Path(source).suffix in _GAME_FILES and not parse_name(source).source:
         recorded = load_games(source)
-        rules, found = recorded.rules, metrics.behaviour_of_games(recorded)
+        rules, record = recorded.rules, Record(recorded)
         seats = "every seat" if recorded.human_seats is None else "human seats"
         title = f"{source}: {rules.num_players} players, {seats}"
         about = {"file": source}
     else:
         policy = load_agent(source, players)
         rules = policy.rules
-        records = evaluate_selfplay(policy, games, seed, sample=sample).records
-        found = metrics.behaviour(rules, records.decks, records.actions)
+        record = Record(evaluate_selfplay(policy, games, seed, sample=sample).records)
         title = (
             f"{source}: {'sampled' if sample else 'greedy'} self-play, {rules.num_players} "
             f"players, seed {seed}"
@@ -64,9 +65,9 @@ def behaviour(
             "seed": seed,
             "sampled": sample,
         }
-    figures = metrics.behaviour_figures(found)
+    figures = behaviour_figures(record)
     print(
-        f"{title}\n{metrics.behaviour_table(figures, rules.num_players)}",
+        f"{title}\n{behaviour_table(figures, rules)}",
         file=sys.stderr if json else sys.stdout,
     )
     if json:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hanabi_rl.cli.agents import Flag, load_agents
 
 if TYPE_CHECKING:
+    from hanabi_rl.env.game import Rules
     from hanabi_rl.measure.leaderboard import LeaderboardEntry
 
 
@@ -73,19 +74,20 @@ def leaderboard(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "leaderboard.json", record)
-    text = _text(entries, names, partners[0].rules.num_players, games)
+    text = _text(entries, names, partners[0].rules, games)
     print(text, file=sys.stderr if json else sys.stdout)
     if json:
         print(json_format.dumps(to_json(record)))
 
 
 def _text(
-    entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], players: int, games: int
+    entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], rules: Rules, games: int
 ) -> str:
     from hanabi_rl.measure.leaderboard import seat_names
     from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 
-    published = LEADERBOARD.get(players, ())
+    players = rules.num_players
+    published = LEADERBOARD.get(players, ()) if rules.is_standard else ()
     width = max(map(len, [*entries, *(row.method for row in published)]))
     lines = [
         f"{players} players, {games:,} games with {', '.join(proxies)}",

@@ -36,7 +36,7 @@ def predict(
     """
     from hanabi_rl.agents.names import load_policy
     from hanabi_rl.data.files import load_games
-    from hanabi_rl.measure.prediction import predict_decisions
+    from hanabi_rl.measure.ratio import Record
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table
     from hanabi_rl.show.plots import plot_prediction
     from hanabi_rl.storage.files import to_json, write_json
@@ -45,7 +45,7 @@ def predict(
         raise ValueError(f"expected --surprising 0 or more, got {surprising}")
     games = load_games(file)
     policy = load_policy(agent, games.rules)
-    figures = prediction_figures(predict_decisions(policy, games), games, surprising)
+    figures = prediction_figures(Record(games, policy), surprising)
     seats = "every seat" if games.human_seats is None else "human seats"
     title = f"{agent} on {file}: {len(games):,} games of {games.rules.num_players} players, {seats}"
     screen = sys.stderr if json else sys.stdout

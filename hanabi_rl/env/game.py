@@ -95,6 +95,11 @@ class Rules:
             fields["num_cards_of_rank"] = None
         return Rules(**(fields | changes))
 
+    @property
+    def is_standard(self) -> bool:
+        """Whether this is the game that people play, that hanab.live has and papers report on."""
+        return self == Rules(num_players=self.num_players)
+
     @cached_property
     def deck_size(self) -> int:
         """Cards in the game: 50 in the standard one."""

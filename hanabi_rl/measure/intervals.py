@@ -66,15 +66,6 @@ def jackknife_interval(
     return Interval(mean=estimate, low=estimate - reach, high=estimate + reach, std_error=std_error)
 
 
-def bootstrap_mean(
-    values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
-) -> Interval:
-    """Percentile bootstrap interval for the mean of `values` float[N], games resampled with
-    replacement."""
-    values = _games(values, "values")
-    return bootstrap_ratio(values, np.ones_like(values), level, num_resamples, seed)
-
-
 def bootstrap_median(
     values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Interval:

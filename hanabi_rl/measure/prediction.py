@@ -15,7 +15,7 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
-from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
+from hanabi_rl.measure.ratio import Ratio, Record
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games, step_seats
 
@@ -41,25 +41,23 @@ class Prediction(NamedTuple):
     decisions: np.ndarray
     seat_timesteps: np.ndarray
 
-    def accuracy(self) -> Interval:
+    def accuracy(self) -> Ratio:
         """Share of decisions guessed right."""
-        return bootstrap_ratio(self.correct, self.decisions)
+        return Ratio(self.correct, self.decisions)
 
-    def cross_entropy(self) -> Interval:
+    def cross_entropy(self) -> Ratio:
         """Nats per decision."""
-        return bootstrap_ratio(self.nll, self.decisions)
+        return Ratio(self.nll, self.decisions)
 
-    def accuracy_per_timestep(self) -> Interval:
+    def accuracy_per_timestep(self) -> Ratio:
         """Share of seat-timesteps guessed right: on an idle turn the no-op is the only legal
         action, a sure guess."""
-        return bootstrap_ratio(
-            self.correct + self.seat_timesteps - self.decisions, self.seat_timesteps
-        )
+        return Ratio(self.correct + self.seat_timesteps - self.decisions, self.seat_timesteps)
 
-    def cross_entropy_per_timestep(self) -> Interval:
+    def cross_entropy_per_timestep(self) -> Ratio:
         """Nats per seat and timestep, as AH2AC2 prints it: idle turns add 0 to the sum and 1 to the
         count."""
-        return bootstrap_ratio(self.nll, self.seat_timesteps)
+        return Ratio(self.nll, self.seat_timesteps)
 
 
 class Decisions(NamedTuple):
@@ -98,13 +96,33 @@ class Divergence(NamedTuple):
     decisions: np.ndarray
     seat_timesteps: np.ndarray
 
-    def per_decision(self) -> Interval:
+    def per_decision(self) -> Ratio:
         """Mean nats per decision."""
-        return bootstrap_ratio(self.kl, self.decisions)
+        return Ratio(self.kl, self.decisions)
 
-    def per_timestep(self) -> Interval:
+    def per_timestep(self) -> Ratio:
         """Mean nats per seat and timestep (= per decision / players)."""
-        return bootstrap_ratio(self.kl, self.seat_timesteps)
+        return Ratio(self.kl, self.seat_timesteps)
+
+
+def accuracy(record: Record) -> Ratio:
+    """Share of decisions guessed right."""
+    return record.prediction.accuracy()
+
+
+def cross_entropy(record: Record) -> Ratio:
+    """Nats per decision."""
+    return record.prediction.cross_entropy()
+
+
+def accuracy_per_timestep(record: Record) -> Ratio:
+    """Share of seat-timesteps guessed right, idle ones included."""
+    return record.prediction.accuracy_per_timestep()
+
+
+def cross_entropy_per_timestep(record: Record) -> Ratio:
+    """Nats per seat and timestep."""
+    return record.prediction.cross_entropy_per_timestep()
 
 
 def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Prediction:

@@ -11,6 +11,7 @@ from hanabi_rl.data.formats.hanab_live import share_link
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import Interval, mean_interval
+from hanabi_rl.measure.ratio import Ratio, Record
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games
 
@@ -75,7 +76,7 @@ class SelfPlayResult:
     def links(self) -> dict[str, str]:
         """hanab.live links of the best, the median and the worst game; none for a game the site
         does not have."""
-        if self.rules != Rules(num_players=self.rules.num_players):
+        if not self.rules.is_standard:
             return {}
         return {
             name: game_link(self.rules, self.records, i)
@@ -92,6 +93,30 @@ class SelfPlayResult:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready figures; every `*_ci95` is `[low, high]`."""
         return {**summary_dict(self.summary), "links": self.links()}
+
+
+def score(record: Record) -> Ratio:
+    """Points a game, 0 where every life was lost."""
+    return _a_game(record.games.scores)
+
+
+def points(record: Record) -> Ratio:
+    """Cards on the fireworks a game, whether or not the lives were lost."""
+    return _a_game(record.games.points)
+
+
+def zero_share(record: Record) -> Ratio:
+    """Games of score 0."""
+    return _a_game(record.games.scores == 0)
+
+
+def perfect_share(record: Record) -> Ratio:
+    """Games of the highest score."""
+    return _a_game(record.games.scores == record.games.rules.max_score)
+
+
+def _a_game(values: np.ndarray) -> Ratio:
+    return Ratio(values.astype(np.float64), np.ones(len(values)))
 
 
 def evaluate_selfplay(

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hanabi_rl.data.formats.hanab_live import exported_length, share_link
+from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
-from hanabi_rl.measure.intervals import Interval
+from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.measure.registry import measure_figures, measures_of
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -25,8 +27,8 @@ class Share(NamedTuple):
     """Some of the decisions: how many, the share guessed right, and nats per decision."""
 
     decisions: int
-    accuracy: Interval
-    cross_entropy: Interval
+    accuracy: Ratio
+    cross_entropy: Ratio
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +50,9 @@ class Surprise:
 
 def move_kinds(rules: Rules, actions: np.ndarray) -> np.ndarray:
     """int[...]: the index into `MOVE_KINDS` of each action id; 4 for the no-op."""
-    hand, hints = rules.hand_size, (rules.num_players - 1) * rules.num_colors
-    order = np.digitize(
-        actions, [hand, 2 * hand, 2 * hand + hints, rules.noop]
-    )  # discard, play, hints, no-op
-    return np.array([1, 0, 2, 3, 4])[order]
+    moves = decode(rules, np.asarray(actions))
+    kinds = [moves.is_play, moves.is_discard, moves.is_color_hint, moves.is_rank_hint]
+    return np.select(kinds, range(len(kinds)), len(kinds))
 
 
 def by_move(decisions: Decisions, rules: Rules) -> dict[str, Share]:
@@ -98,9 +98,7 @@ def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surpr
     table = Table(rules, deck)
     for action in moves[:turn]:
         table.apply(action)
-    on_site = rules == Rules(num_players=rules.num_players) and turn < exported_length(
-        rules, deck, moves
-    )
+    on_site = rules.is_standard and turn < exported_length(rules, deck, moves)
     return Surprise(
         nats=float(decisions.nll[game, turn]),
         game=game,
@@ -113,22 +111,15 @@ def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surpr
     )
 
 
-def prediction_figures(decisions: Decisions, games: Games, count: int) -> dict[str, Any]:
+def prediction_figures(record: Record, count: int) -> dict[str, Any]:
     """JSON-ready figures: all decisions, by move, by turn and the `count` most surprising moves."""
-    whole = decisions.summed()
+    decisions, games, whole = record.decisions, record.games, record.prediction
     figures: dict[str, Any] = {
         "games": len(games),
         "decisions": int(whole.decisions.sum()),
         "seat_timesteps": int(whole.seat_timesteps.sum()),
     }
-    for name in (
-        "accuracy",
-        "cross_entropy",
-        "accuracy_per_timestep",
-        "cross_entropy_per_timestep",
-    ):
-        interval: Interval = getattr(whole, name)()
-        figures |= {name: interval.mean, f"{name}_ci95": interval.bounds}
+    figures |= measure_figures(record, measures_of("prediction"))
     return figures | {
         "by_move": {
             name: _share_dict(share) for name, share in by_move(decisions, games.rules).items()

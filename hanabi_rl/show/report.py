@@ -53,7 +53,7 @@ def report_figures(report: HDRReport) -> dict[str, Any]:
     preset)."""
     figures = {"num_players": report.policy.rules.num_players, "eval_games": _decks(report)}
     figures |= score_figures(_scores(report))
-    per_decision, per_timestep = report.kl.per_decision(), report.kl.per_timestep()
+    per_decision, per_timestep = report.kl.per_decision().interval, report.kl.per_timestep()
     return figures | {
         "kl_to_bc": per_decision.mean,
         "kl_to_bc_ci95": per_decision.bounds,
@@ -89,7 +89,7 @@ def report_table(report: HDRReport) -> str:
     }
     rows = [(names[key], summary) for key, summary in _scores(report).items()]
     players = report.policy.rules.num_players
-    kl = report.kl.per_decision()
+    kl = report.kl.per_decision().interval
     kl_line = (
         f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} [{kl.low:.3f}, {kl.high:.3f}]   nats per "
         "decision"

@@ -7,17 +7,18 @@ import pytest
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
-from hanabi_rl.measure.behaviour import behaviour, behaviour_of_games
+from hanabi_rl.measure.behaviour import communicativeness, hint_share, information_per_play
+from hanabi_rl.measure.ratio import Record
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 
 
 def test_behaviour_of_a_file(small_file, capsys):
     main(["behaviour", str(small_file), "--json"])
     out, err = capsys.readouterr()
-    record, found = json.loads(out), behaviour_of_games(load_games(small_file))
+    record, found = json.loads(out), Record(load_games(small_file))
     assert (record["file"], record["players"], record["games"]) == (str(small_file), 2, 12)
-    assert record["information_per_play"] == found.information_per_play().mean
-    assert record["communicativeness_ci95"] == found.communicativeness().bounds
+    assert record["information_per_play"] == information_per_play(found).mean
+    assert record["communicativeness_ci95"] == communicativeness(found).bounds
     assert "every seat" in err and "Table 10" in err
 
 
@@ -25,14 +26,13 @@ def test_behaviour_of_an_agent(policy_folder, capsys):
     main(["behaviour", str(policy_folder), "--games", "16", "--seed", "3", "--sample", "--json"])
     record, policy = json.loads(capsys.readouterr().out), load_policy(policy_folder)
     records = evaluate_selfplay(policy, 16, 3, sample=True).records
-    found = behaviour(policy.rules, records.decks, records.actions)
     assert (record["agent"], record["policy_hash"]) == (str(policy_folder), policy.identity())
     assert (record["games"], record["sampled"], record["turns"]) == (
         16,
         True,
         records.num_actions.sum(),
     )
-    assert record["hint_share"] == found.hint_share().mean
+    assert record["hint_share"] == hint_share(Record(records)).mean
 
 
 @pytest.mark.parametrize(

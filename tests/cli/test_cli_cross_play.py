@@ -4,16 +4,19 @@ import csv
 import json
 
 import jax
+import numpy as np
 import pytest
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.cli import main
+from hanabi_rl.cli.leaderboard import _text as leaderboard_text
 from hanabi_rl.data import files as data_files
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import crossplay
 from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 
@@ -107,7 +110,29 @@ def test_leaderboard_prints_ours_beside_the_papers(
         record["agents"][0]["cross_entropy_per_timestep"]
         == prediction.cross_entropy_per_timestep().mean
     )
-    assert "OBL (L4)" in err and "21.04" in err and "candidate, s1" in err
+    assert "candidate, s1" in err
+    assert "OBL" not in err and "published" not in err  # the papers' game is another one
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (Rules(), "OBL (L4)                  21.04"),
+        (Rules(num_players=3), "HDR-IPPO                  14.03"),
+        (Rules(num_players=4), None),
+        (Rules(num_colors=4), None),
+        (Rules(num_cards_of_rank=(3, 2, 2, 2, 2)), None),
+    ],
+)
+def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expected):
+    scores, first = np.array([3, 5]), np.zeros(2, int)
+    seats = ((-1, *range(rules.num_players - 1)),)
+    entry = LeaderboardEntry(scores, scores, first, seats, rules.max_score)
+    proxies = [f"proxy {number}" for number in range(rules.num_players - 1)]
+    text = leaderboard_text({"ours": entry}, proxies, rules, 2)
+    assert ("published (AH2AC2" in text) == (expected is not None)
+    assert expected is None or expected in text
+    assert "candidate, proxy 0" in text and "4.00 [" in text
 
 
 @pytest.mark.parametrize(

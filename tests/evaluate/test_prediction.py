@@ -157,7 +157,7 @@ def test_kl_equals_its_definition_on_the_decisions(rules, records, make_policy):
     divergence = kl_on_games(reference, policy, records.decks, records.actions, chunk_size=5)
     np.testing.assert_allclose(divergence.kl, expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(divergence.decisions, records.num_actions)
-    assert divergence.per_decision() == bootstrap_ratio(divergence.kl, records.num_actions)
+    assert divergence.per_decision().interval == bootstrap_ratio(divergence.kl, records.num_actions)
     assert divergence.per_timestep().mean == pytest.approx(divergence.per_decision().mean / 2)
 
 

@@ -10,6 +10,7 @@ from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.measure.prediction import Decisions
+from hanabi_rl.measure.ratio import Record
 from hanabi_rl.measure.surprise import (
     MOVE_KINDS,
     by_move,
@@ -106,7 +107,7 @@ def test_the_splits_are_those_of_a_loop(games, decisions):
         assert shares[name].decisions == len(facts)
         assert shares[name].accuracy.mean == pytest.approx(right)
         assert shares[name].cross_entropy.mean == pytest.approx(nats)
-        assert shares[name].accuracy.low <= right <= shares[name].accuracy.high
+        assert shares[name].accuracy.interval.low <= right <= shares[name].accuracy.interval.high
     assert list(by_turn(decisions)) == [f"{first}-{first + 9}" for first in (1, 11, 21)]
 
 
@@ -139,7 +140,9 @@ def test_a_game_that_hanab_live_does_not_have_has_no_link():
 
 
 def test_figures_as_text_and_picture(games, decisions, tmp_path):
-    figures = prediction_figures(decisions, games, 2)
+    record = Record(games)
+    vars(record)["decisions"] = decisions  # as if a policy had been asked
+    figures = prediction_figures(record, 2)
     assert figures["decisions"] == decisions.counted.sum()
     assert figures["cross_entropy"] == pytest.approx(decisions.nll[decisions.counted].mean())
     assert figures["cross_entropy_per_timestep"] == pytest.approx(

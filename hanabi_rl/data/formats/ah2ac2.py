@@ -79,8 +79,7 @@ def write(path: Path, games: Games) -> None:
     }
     if games.human_seats is not None:
         tensors["human_seats"] = games.human_seats
-    standard = rules == Rules(num_players=rules.num_players)
-    metadata = None if standard else {"rules": json.dumps(dataclasses.asdict(rules))}
+    metadata = None if rules.is_standard else {"rules": json.dumps(dataclasses.asdict(rules))}
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     save_file(
         {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, beside, metadata

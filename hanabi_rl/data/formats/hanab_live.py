@@ -198,7 +198,7 @@ def _site_actions(
     rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]
 ) -> list[tuple[int, int, int | None]]:
     """(type, target, value) of each move the site keeps."""
-    if rules != Rules(num_players=rules.num_players):
+    if not rules.is_standard:
         raise ValueError(f"hanab.live has the standard 50-card game only, got {rules}")
     table = Table(rules, deck)
     result: list[tuple[int, int, int | None]] = []

@@ -1,0 +1,88 @@
+"""The shape of every measure: `Record` of games -> `Ratio`, sums for each game."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.data.games import Games
+    from hanabi_rl.measure.behaviour import Turns
+    from hanabi_rl.measure.prediction import Decisions, Prediction
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ratio:
+    """`sum(numerator) / sum(denominator)` over N games, one number of each a game, so that
+    intervals resample whole games; `f"{ratio:.3f}"` reads `0.412 [0.398, 0.426]`."""
+
+    numerator: np.ndarray  # float[N]
+    denominator: np.ndarray  # float[N], what is counted: decisions, turns, games
+
+    @classmethod
+    def over(cls, values: np.ndarray, counted: np.ndarray) -> Ratio:
+        """The mean of `values` [N, T] where `counted` bool[N, T]."""
+        return cls(np.where(counted, values, 0).sum(axis=1, dtype=np.float64), counted.sum(axis=1))
+
+    @property
+    def defined(self) -> bool:
+        """Whether anything was counted; the rest raises ValueError where nothing was."""
+        return bool(self.denominator.sum() > 0)
+
+    @property
+    def mean(self) -> float:
+        """The ratio itself."""
+        if not self.defined:
+            raise ValueError("expected something to count, got no denominator in any game")
+        return float(self.numerator.sum() / self.denominator.sum())
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The ratio with its 95% interval, games resampled."""
+        return bootstrap_ratio(self.numerator, self.denominator)
+
+    @property
+    def bounds(self) -> list[float]:
+        """`[low, high]`, the form every `*_ci95` key of a JSON file has."""
+        return self.interval.bounds
+
+    def __format__(self, spec: str) -> str:
+        return format(self.interval, spec)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Record:
+    """Finished games, and what measures read of them: read once, when a measure first asks.
+
+    `policy` is whose guesses the prediction measures judge; the games may be anyone's.
+    """
+
+    games: Games
+    policy: Policy | None = None
+
+    @cached_property
+    def turns(self) -> Turns:
+        """What was known and done on every turn."""
+        from hanabi_rl.measure.behaviour import read_turns
+
+        return read_turns(self.games)
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """What `policy` expected at every decision. Raises ValueError without a policy."""
+        from hanabi_rl.measure.prediction import predict_decisions
+
+        if self.policy is None:
+            raise ValueError("expected a policy that predicts the games, got none")
+        return predict_decisions(self.policy, self.games)
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """The sums of `decisions` for each game."""
+        return self.decisions.summed()

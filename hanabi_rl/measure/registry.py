@@ -1,0 +1,116 @@
+"""Every measure by name, with what a reader needs to know of it. To add one, write a function
+`Record -> Ratio` beside its like and a line here: tables, JSON and the command line follow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from hanabi_rl.measure import behaviour, prediction, selfplay
+from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.papers import ah2ac2
+
+Group = Literal["behaviour", "prediction", "scores"]
+CANAAN = "Canaan et al. (arXiv 2004.13710), as in AH2AC2's Table 10"
+AH2AC2 = "AH2AC2 (arXiv 2506.21490)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """One measure of recorded games."""
+
+    name: str  # its key in JSON
+    group: Group  # which of them are shown together
+    label: str  # its line in a table; indented where it refines the line above
+    unit: str
+    of: Callable[[Record], Ratio]
+    source: str = "ours"
+    published: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    """players -> who -> the figure, in the standard game."""
+
+
+def _table_10(field: str) -> dict[int, dict[str, float]]:
+    return {
+        players: {who: getattr(row, field) for who, row in rows.items()}
+        for players, rows in ah2ac2.BEHAVIOUR.items()
+    }
+
+
+_ALL = (
+    Measure(
+        "information_per_play",
+        "behaviour",
+        "information per play, by what hints named",
+        "share of colour and rank known, a card played",
+        behaviour.information_per_play,
+        CANAAN,
+        _table_10("information_per_play"),
+    ),
+    Measure(
+        "deduced_information_per_play",
+        "behaviour",
+        "  and by what hints left as the only one",
+        "share of colour and rank known, a card played",
+        behaviour.deduced_information_per_play,
+    ),
+    Measure(
+        "communicativeness",
+        "behaviour",
+        "communicativeness: hints per turn with a token",
+        "hints a turn with an information token",
+        behaviour.communicativeness,
+        CANAAN,
+        _table_10("communicativeness"),
+    ),
+    Measure(
+        "hint_share",
+        "behaviour",
+        "  hints per turn of any kind",
+        "hints a turn",
+        behaviour.hint_share,
+    ),
+    Measure("accuracy", "prediction", "accuracy", "share of decisions", prediction.accuracy),
+    Measure(
+        "cross_entropy", "prediction", "cross-entropy", "nats a decision", prediction.cross_entropy
+    ),
+    Measure(
+        "accuracy_per_timestep",
+        "prediction",
+        "accuracy per timestep",
+        "share of seat-timesteps",
+        prediction.accuracy_per_timestep,
+        AH2AC2,
+    ),
+    Measure(
+        "cross_entropy_per_timestep",
+        "prediction",
+        "cross-entropy per timestep",
+        "nats a seat-timestep",
+        prediction.cross_entropy_per_timestep,
+        AH2AC2,
+    ),
+    Measure("score", "scores", "mean score", "points a game", selfplay.score, AH2AC2),
+    Measure(
+        "points", "scores", "points before the last life was lost", "points a game", selfplay.points
+    ),
+    Measure("zero_share", "scores", "games of score 0", "share of games", selfplay.zero_share),
+    Measure("perfect_share", "scores", "perfect games", "share of games", selfplay.perfect_share),
+)
+MEASURES: dict[str, Measure] = {measure.name: measure for measure in _ALL}
+
+
+def measures_of(group: Group) -> tuple[Measure, ...]:
+    """The measures of a group, in the order in which they are shown."""
+    return tuple(measure for measure in MEASURES.values() if measure.group == group)
+
+
+def measure_figures(record: Record, measures: Iterable[Measure]) -> dict[str, Any]:
+    """JSON-ready figures: `name` and `name_ci95` of each measure, None where nothing was
+    counted."""
+    figures: dict[str, Any] = {}
+    for measure in measures:
+        ratio = measure.of(record)
+        figures[measure.name] = ratio.mean if ratio.defined else None
+        figures[f"{measure.name}_ci95"] = ratio.bounds if ratio.defined else None
+    return figures

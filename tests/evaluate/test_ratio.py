@@ -1,0 +1,91 @@
+"""The shape of a measure: ratios of sums a game, the registry, and what derives from it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hanabi_rl.data.games import Ends, Games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.intervals import bootstrap_ratio
+from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.measure.registry import MEASURES, Measure, measure_figures, measures_of
+from hanabi_rl.measure.selfplay import summarise
+from hanabi_rl.show.measures import measure_table
+
+
+def scored(scores: list[int], points: list[int]) -> Games:
+    """Games of which only the scores matter."""
+    count, zeros = len(scores), np.zeros(len(scores), np.int32)
+    return Games(
+        rules=Rules(),
+        decks=np.zeros((count, 50), np.uint8),
+        actions=np.full((count, 1), Rules().noop, np.int32),
+        num_actions=zeros,
+        scores=np.array(scores, np.int32),
+        game_ids=zeros,
+        unfinished=zeros > 0,
+        ends=Ends(np.array(points, np.int32), zeros),
+    )
+
+
+def test_a_ratio_is_of_sums_and_resamples_whole_games():
+    ratio = Ratio(np.array([3.0, 0.0, 5.0]), np.array([4, 2, 4]))
+    assert ratio.mean == 0.8
+    assert ratio.interval == bootstrap_ratio(np.array([3.0, 0, 5]), np.array([4.0, 2, 4]))
+    assert ratio.bounds == [ratio.interval.low, ratio.interval.high]
+    assert f"{ratio:.3f}" == f"0.800 [{ratio.bounds[0]:.3f}, {ratio.bounds[1]:.3f}]"
+    # drawn with replacement, the extremes are a game alone: 0 / 2 and 5 / 4
+    assert 0 <= ratio.bounds[0] < 0.8 < ratio.bounds[1] <= 1.25
+
+
+def test_over_counts_where_it_is_told():
+    values = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, np.nan]])
+    ratio = Ratio.over(values, np.array([[True, False, True], [False, True, False]]))
+    assert ratio.numerator.tolist() == [5.0, 16.0] and ratio.denominator.tolist() == [2, 1]
+    assert ratio.mean == 7.0
+
+
+def test_a_ratio_of_nothing_says_so():
+    ratio = Ratio(np.zeros(3), np.zeros(3))
+    assert not ratio.defined
+    with pytest.raises(ValueError, match="expected something to count"):
+        ratio.mean  # noqa: B018
+
+
+def test_measures_of_scores_are_those_of_a_summary():
+    scores, points = [0, 25, 20, 0, 12], [7, 25, 20, 3, 12]
+    figures = measure_figures(Record(scored(scores, points)), measures_of("scores"))
+    summary = summarise(np.array([scores]), np.array([points]), 25)
+    assert figures["score"] == summary.mean.mean == 57 / 5
+    assert figures["points"] == summary.points.mean == 67 / 5
+    assert figures["zero_share"] == summary.zero_share == 0.4
+    assert figures["perfect_share"] == summary.perfect_share == 0.2
+
+
+def test_every_measure_is_named_once_and_says_what_it_is():
+    assert [measure.name for measure in MEASURES.values()] == list(MEASURES)
+    groups = [measures_of(group) for group in ("behaviour", "prediction", "scores")]
+    assert sum(map(len, groups)) == len(MEASURES) == 12
+    assert all(measure.label and measure.unit and measure.source for measure in MEASURES.values())
+
+
+def test_a_new_measure_is_a_function_and_a_line():
+    def final_lives(record: Record) -> Ratio:
+        return Ratio(record.games.lives.astype(float), np.ones(len(record.games)))
+
+    games = scored([3, 0], [3, 7])
+    measure = Measure(
+        "lives", "scores", "lives left", "lives a game", final_lives, published={2: {"them": 1.5}}
+    )
+    figures = json.loads(json.dumps(measure_figures(Record(games), [measure])))
+    assert figures == {"lives": 0.0, "lives_ci95": [0.0, 0.0]}
+    table, published = measure_table(figures, [measure], Rules())
+    assert published and table.splitlines()[1].split()[-1] == "1.50"
+    table, published = measure_table(figures, [measure], Rules(max_life_tokens=1))
+    assert not published and "them" not in table
+
+
+def test_prediction_needs_a_policy():
+    with pytest.raises(ValueError, match="expected a policy that predicts the games"):
+        MEASURES["accuracy"].of(Record(scored([1], [1])))
