@@ -91,8 +91,8 @@ def distinct_seatings(lineup: tuple[Policy, ...]) -> tuple[tuple[int, ...], ...]
     Exchanging two seats held by one policy object changes nothing, and every arrangement stands for
     equally many of the P! permutations, so that the mean over these is the mean over all.
     """
-    _, slots = group_identical(lineup)
-    owner = {position: group for group, held in enumerate(slots) for position in held}
+    _, positions = group_identical(lineup)
+    owner = {position: group for group, held in enumerate(positions) for position in held}
     chosen: dict[tuple[int, ...], tuple[int, ...]] = {}
     for seating in itertools.permutations(range(len(lineup))):
         at_seat = tuple(owner[seating.index(seat)] for seat in range(len(lineup)))

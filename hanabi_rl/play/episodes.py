@@ -1,4 +1,10 @@
-"""Whole games between policies: the first episode of every deck, thousands at once, on device."""
+"""Whole games between policies: the first episode of every deck, thousands at once, on device.
+
+This is a loop of its own, apart from `learning/rollout.collect`: it plays given decks once each and
+refills a slot from the list when its game ends, keeps moves and ends only, calls each policy on the
+rows of its seats, and stops when the last game does. Collection deals for ever from pools by each
+environment's stream, stores states and every network's outputs, and has a fixed length.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +30,7 @@ DEFAULT_CHUNK = 256
 # no game's number: the stream of what policies draw for themselves, apart from that of the sampling
 OWN_CHANCE = np.uint32(2**32 - 1)
 _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
-_GAMES_PER_TABLE = 32  # that one compiled call may play; bounds its memory
+_GAMES_PER_SLOT = 32  # that one compiled call may play; bounds its memory
 
 
 def play_games(
@@ -63,12 +69,12 @@ def play_games(
     total = len(decks)
     seating = _seat_every_game(seating, rules, total)
     key_index = np.arange(total) if key_index is None else np.asarray(key_index)
-    distinct, slots = group_identical(policies)
-    tables = min(
+    distinct, positions = group_identical(policies)
+    slots = min(
         chunk_size, -(-total // 8) * 8
     )  # a round number: similar numbers of games share a compiled function
-    size = tables
-    while size < min(total, tables * _GAMES_PER_TABLE):
+    size = slots
+    while size < min(total, slots * _GAMES_PER_SLOT):
         size *= 2
     key = jax.random.key(seed)
     own_key = jax.random.fold_in(key, OWN_CHANCE)
@@ -88,8 +94,8 @@ def play_games(
             own_keys,
             np.int32(count),
             rules=rules,
+            positions=positions,
             slots=slots,
-            tables=tables,
         )
         chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
@@ -110,29 +116,29 @@ def group_identical(
 ) -> tuple[tuple[Policy, ...], tuple[tuple[int, ...], ...]]:
     """The distinct objects among `policies`, and for each the positions it holds."""
     distinct: list[Policy] = []
-    slots: list[list[int]] = []
+    positions: list[list[int]] = []
     for position, policy in enumerate(policies):
         known = [group for group, other in enumerate(distinct) if other is policy]
         if known:
-            slots[known[0]].append(position)
+            positions[known[0]].append(position)
         else:
             distinct.append(policy)
-            slots.append([position])
-    return tuple(distinct), tuple(tuple(group) for group in slots)
+            positions.append([position])
+    return tuple(distinct), tuple(tuple(group) for group in positions)
 
 
 class _Play(NamedTuple):
-    """The carry of the loop over turns (n tables, M games)."""
+    """The carry of the loop over turns (n slots, M games)."""
 
-    game: jax.Array  # int32[n], what each table plays; M or more where no game is left for it
+    game: jax.Array  # int32[n], what each slot plays; M or more where no game is left for it
     turn: jax.Array  # int32[n]
     dealt: jax.Array  # int32[], games begun
-    state: State  # of the n tables
+    state: State  # of the n slots
     carries: tuple[Any, ...]  # one a distinct policy, leaves [seats held * n, ...]
     records: dict[str, jax.Array]  # [M, ...]: `_AT_END` and the actions
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "slots", "tables"))
+@functools.partial(jax.jit, static_argnames=("rules", "positions", "slots"))
 def _play_chunk(
     policies: tuple[Policy, ...],
     decks: jax.Array,
@@ -142,24 +148,24 @@ def _play_chunk(
     count: jax.Array,
     *,
     rules: Rules,
-    slots: tuple[tuple[int, ...], ...],
-    tables: int,
+    positions: tuple[tuple[int, ...], ...],
+    slots: int,
 ) -> dict[str, jax.Array]:
-    """Plays the first `count` of `decks` [M, D], at most `tables` at a time.
+    """Plays the first `count` of `decks` [M, D], at most `slots` at a time.
 
-    `slots[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats in
-    each game, `keys` [M] the games' own for sampling (None: greedy), `own_keys` [M] for what the
+    `positions[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats
+    in each game, `keys` [M] the games' own for sampling (None: greedy), `own_keys` [M] for what the
     policies draw themselves. Returns `_AT_END` and the actions, [M, ...].
     """
     size = len(decks)
     order = np.concatenate(
-        slots
-    )  # a policy's rows are all tables at its first position, then at its next
+        positions
+    )  # a policy's rows are all slots at its first position, then at its next
 
     def play_turn(play: _Play) -> _Play:
         seats = seating[
             play.game
-        ]  # a table without a game gets the last one's: its moves are not used
+        ]  # a slot without a game gets the last one's: its moves are not used
         playing, player = play.game < size, game.current_player(play.state)
         # `observe_seat` rather than indexing `observe`: XLA's gather takes ten times as long on a
         # CPU.
@@ -171,8 +177,8 @@ def _play_chunk(
         own = jax.vmap(jax.random.fold_in)(own_keys[play.game], play.turn)
         seat_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
         own = jax.vmap(seat_keys)(own, seats)  # [n, P]: nothing where no policy reads it
-        carries, logits, first = [], jnp.zeros((tables, rules.num_moves)), 0
-        for policy, carry, held in zip(policies, play.carries, slots, strict=True):
+        carries, logits, first = [], jnp.zeros((slots, rules.num_moves)), 0
+        for policy, carry, held in zip(policies, play.carries, positions, strict=True):
             allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
             last = first + len(allowed)
             new = jnp.tile(play.turn == 0, len(held))
@@ -223,14 +229,14 @@ def _play_chunk(
             state=select_games(follows, begun, play.state),
         )
 
-    first = jnp.arange(tables)
+    first = jnp.arange(slots)
     start = _Play(
         game=jnp.where(first < count, first, size),
-        turn=jnp.zeros(tables, jnp.int32),
-        dealt=jnp.minimum(count, tables),
-        state=game.deal(rules, decks[:tables]),
+        turn=jnp.zeros(slots, jnp.int32),
+        dealt=jnp.minimum(count, slots),
+        state=game.deal(rules, decks[:slots]),
         carries=tuple(
-            p.init_carry(tables * len(held)) for p, held in zip(policies, slots, strict=True)
+            p.init_carry(slots * len(held)) for p, held in zip(policies, positions, strict=True)
         ),
         records={
             **{name: jnp.zeros(size, jnp.int32) for name in _AT_END},
