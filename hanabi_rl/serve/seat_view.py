@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hanabi_rl.env.actions import Move, decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import COLOR_NAMES, COLORS, PLAYER_NAMES, Move, decode_action
+from hanabi_rl.env.table import COLOR_NAMES, COLORS, PLAYER_NAMES
 from hanabi_rl.serve.sight import SeenCard, SeenMove, Sight
 
 FRAME_VERSION = 1
@@ -106,8 +107,8 @@ def _card(rules: Rules, seen: SeenCard) -> Frame:
     return {
         "order": seen.order,
         "card": None if seen.card is None else _face(rules, seen.card),
-        "color": told.clued_color,
-        "rank": None if told.clued_rank is None else told.clued_rank + 1,
+        "color": told.hinted_color,
+        "rank": None if told.hinted_rank is None else told.hinted_rank + 1,
         "colors": sorted(told.colors),
         "ranks": [rank + 1 for rank in sorted(told.ranks)],
     }

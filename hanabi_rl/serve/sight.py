@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Knowledge, Table, decode_action
+from hanabi_rl.env.table import Knowledge, Table
 from hanabi_rl.serve.lifecycle import Game
 
 

@@ -19,7 +19,7 @@ def test_behaviour_of_a_file(small_file, capsys):
     assert (record["file"], record["players"], record["games"]) == (str(small_file), 2, 12)
     assert record["information_per_play"] == information_per_play(found).mean
     assert record["communicativeness_ci95"] == communicativeness(found).bounds
-    assert "every seat" in err and "Table 10" in err
+    assert "every seat" in err and "Table 10" not in err  # the paper has another game
 
 
 def test_behaviour_of_an_agent(policy_folder, capsys):

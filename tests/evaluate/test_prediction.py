@@ -59,7 +59,7 @@ def log_probabilities(policy, rules, records):
 
 def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records):
     """Its distribution is uniform: at every decision ln(number of legal actions) nats, exactly."""
-    found = predict_decisions(load_policy("bot:random", rules), as_games(records, rules))
+    found = predict_decisions(load_policy("bot:random", rules), records)
     for n in range(GAMES):
         table = Table(rules, records.decks[n])
         for t, action in enumerate(records.actions[n, : records.length[n]]):
@@ -73,7 +73,7 @@ def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
     actions."""
     eps = 0.1
     bot = load_policy(f"bot:convention?smoothing={eps}", rules)
-    found = predict_decisions(bot, as_games(records, rules))
+    found = predict_decisions(bot, records)
     right = found.guess == found.action
     for n in range(GAMES):
         table = Table(rules, records.decks[n])
@@ -171,7 +171,7 @@ def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules, make_poli
         kl_between(a, b, num_games=GAMES, chunk_size=5)
         for a, b in ((other, policy), (policy, other))
     )
-    assert min(forward.per_decision().low, backward.per_decision().low) > 0.1
+    assert min(forward.per_decision().interval.low, backward.per_decision().interval.low) > 0.1
     assert forward.per_decision().mean != pytest.approx(
         backward.per_decision().mean, rel=0.01
     )  # KL(reference || policy)

@@ -69,9 +69,9 @@ def play(partners, games, chosen=None, disturb=lambda turn: None):
 def assert_same(done, records):
     assert len(done) == GAMES
     for number, game in done.items():
-        length = records.length[number]
+        length = records.num_actions[number]
         assert game.moves == tuple(records.actions[number, :length]), number
-        assert game.table().score == records.score[number]
+        assert game.table().score == records.scores[number]
 
 
 def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(partners, played):

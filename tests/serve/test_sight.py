@@ -9,8 +9,9 @@ import numpy as np
 import orjson
 import pytest
 
+from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, decode_action, full_deck
+from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.serve import local
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.seat_view import table_frame
@@ -143,7 +144,7 @@ def test_a_frame_says_what_the_table_says():
             for card, order in zip(frame["hands"][owner], hand, strict=True):
                 known = table.knowledge[order]
                 assert card["card"] == (None if owner == seat else face(table.deck[order]))
-                assert card["color"] == known.clued_color
+                assert card["color"] == known.hinted_color
                 assert set(card["colors"]) == known.colors
                 assert {rank - 1 for rank in card["ranks"]} == known.ranks
         if frame["to_move"] == seat:
