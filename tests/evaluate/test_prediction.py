@@ -62,7 +62,7 @@ def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records)
     found = predict_decisions(load_policy("bot:random", rules), records)
     for n in range(GAMES):
         table = Table(rules, records.decks[n])
-        for t, action in enumerate(records.actions[n, : records.length[n]]):
+        for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
             legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
             assert found.nll[n, t] == pytest.approx(np.log(legal), abs=1e-5)
             table.apply(action)
@@ -77,7 +77,7 @@ def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
     right = found.guess == found.action
     for n in range(GAMES):
         table = Table(rules, records.decks[n])
-        for t, action in enumerate(records.actions[n, : records.length[n]]):
+        for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
             legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
             expected = -np.log(eps / legal + (1 - eps) * right[n, t])
             assert found.nll[n, t] == pytest.approx(expected, abs=1e-5)
