@@ -20,6 +20,7 @@ from hanabi_rl.agents.folder import read_folder
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
 from hanabi_rl.agents.renamed import Renamed
+from hanabi_rl.agents.safe import Safe
 from hanabi_rl.agents.values import read_value
 from hanabi_rl.env.game import Rules
 
@@ -47,9 +48,24 @@ def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
     return Renamed(policy, jnp.array(colors, jnp.int32))
 
 
+def _safe(policy: Policy, chances: tuple[float, ...]) -> Policy:
+    if len(chances) != 2 or not all(0.0 <= chance <= 1.0 for chance in chances):
+        raise ValueError(
+            "expected two chances from 0 to 1, on the last life and before, got "
+            f"{','.join(map(str, chances))}"
+        )
+    return Safe(policy, last_life=chances[0], before=chances[1])
+
+
 OPTIONS: dict[str, Option] = {
     "colors": Option(
         tuple[int, ...], _renamed, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
+    ),
+    "safe": Option(
+        tuple[float, ...],
+        _safe,
+        "safe=0.6,0.1: it plays no card whose chance, by counting, is below 0.6 on the last life, "
+        "below 0.1 before",
     ),
 }
 """Every option; a new wrapper is its class, a function and its line here."""

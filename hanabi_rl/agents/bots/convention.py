@@ -30,11 +30,12 @@ from hanabi_rl.agents.bots.inference import (
     Board,
     Public,
     Reading,
-    copies_left,
     last_true,
+    members,
     read_board,
     read_hands,
     read_hint,
+    unseen_copies,
 )
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set, view
 from hanabi_rl.env.game import Rules
@@ -154,7 +155,7 @@ def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
     """The action ``int32[]`` of the observer, whose turn it is."""
     board, limit = read_board(rules, seen), _Thresholds
     everyone = read_hands(board, public)
-    unseen = _unseen(rules, seen)
+    unseen = unseen_copies(rules, seen)
     mine_known = public._replace(
         knowledge=public.knowledge.at[0].set(public.knowledge[0] & to_set(unseen > 0))
     )
@@ -187,19 +188,6 @@ def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
     return action.astype(jnp.int32)
 
 
-def _unseen(rules: Rules, seen: ObsView) -> jax.Array:
-    """Copies of each card in the deck or in the observer's own hand, int32[K]."""
-    played, held = _members(rules, seen.played), _members(rules, seen.hands)
-    return copies_left(rules, seen) - played - jnp.sum(held, axis=(0, 1))
-
-
-def _members(rules: Rules, cards: jax.Array) -> jax.Array:
-    """Sets ``uint32[...]`` as zeros and ones ``int32[..., K]``."""
-    return ((cards[..., None] >> jnp.arange(rules.num_cards, dtype=jnp.uint32)) & 1).astype(
-        jnp.int32
-    )
-
-
 def _spare_discards(rules: Rules, board: Board, seen: ObsView) -> jax.Array:
     """How many more cards the deck lets the table discard and still reach every point left,
     int32[]."""
@@ -216,10 +204,10 @@ def _best_play(
     On the last life only cards that are playable without counting on good touch.
     """
     ranks = jnp.arange(rules.num_cards) % rules.num_ranks
-    waiting = jnp.sum(_members(rules, jnp.where(public.hinted, seen.hands, 0)), axis=(0, 1))
+    waiting = jnp.sum(members(rules, jnp.where(public.hinted, seen.hands, 0)), axis=(0, 1))
     leads_to = jnp.where(ranks < rules.num_ranks - 1, jnp.roll(waiting, -1), 0)
     value = (rules.num_ranks - 1.0 - ranks) + _Thresholds.WAITED_FOR * leads_to
-    can_be = _members(rules, mine.candidates[0])
+    can_be = members(rules, mine.candidates[0])
     value = jnp.sum(can_be * value, axis=-1) / jnp.maximum(jnp.sum(can_be, axis=-1), 1)
 
     possible = public.knowledge[0] & public.inferred[0]

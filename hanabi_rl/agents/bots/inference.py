@@ -63,6 +63,19 @@ def copies_left(rules: Rules, seen: ObsView) -> jax.Array:
     return jnp.array(rules.num_cards_of_rank * rules.num_colors, jnp.int32) - seen.discarded
 
 
+def unseen_copies(rules: Rules, seen: ObsView) -> jax.Array:
+    """Copies of each card in the deck or in the observer's own hand, int32[K]."""
+    played, held = members(rules, seen.played), members(rules, seen.hands)
+    return copies_left(rules, seen) - played - jnp.sum(held, axis=(0, 1))
+
+
+def members(rules: Rules, cards: jax.Array) -> jax.Array:
+    """Sets ``uint32[...]`` as zeros and ones ``int32[..., K]``."""
+    return ((cards[..., None] >> jnp.arange(rules.num_cards, dtype=jnp.uint32)) & 1).astype(
+        jnp.int32
+    )
+
+
 def read_board(rules: Rules, seen: ObsView) -> Board:
     """Which cards are playable, useless, critical and still there."""
     left = copies_left(rules, seen)

@@ -1,0 +1,73 @@
+"""A safety filter: an agent that never plays a card unless it is likely enough to be playable.
+
+The chance is exact: of the copies that the agent cannot see and the card's hints allow, the share
+that can be played now. It counts cards and reads no convention. With partners that an agent did not
+learn with it is an insurance against the last life.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots.inference import members, read_board, unseen_copies
+from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.policy import Policy, PyTree
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+
+
+class Safe(flax.struct.PyTreeNode):
+    """`policy`, without the plays whose chance of success is too small."""
+
+    policy: Any  # a Policy
+    last_life: float = flax.struct.field(pytree_node=False, default=0.6)
+    """The least chance at which a card is played on the last life ..."""
+    before: float = flax.struct.field(pytree_node=False, default=0.1)
+    """... and before that."""
+
+    @property
+    def rules(self) -> Rules:
+        """See `Policy.rules`."""
+        policy: Policy = self.policy
+        return policy.rules
+
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        settings = {"last_life": self.last_life, "before": self.before}
+        return digest({"wrapper": "safe", "of": self.policy.identity(), **settings})
+
+    def init_carry(self, batch: int) -> PyTree:
+        """See `Policy.init_carry`."""
+        return self.policy.init_carry(batch)
+
+    def step(
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
+    ) -> tuple[PyTree, jax.Array]:
+        """See `Policy.step`; where every legal move is too risky, nothing is filtered."""
+        carry, logits = self.policy.step(carry, obs, legal, reset, key)
+        chance, lives = jax.vmap(lambda seen: chances(self.rules, seen))(obs)
+        least = jnp.where(lives == 1, self.last_life, self.before)[:, None]
+        hand = self.rules.hand_size
+        risky = jnp.zeros(legal.shape, bool).at[:, hand : 2 * hand].set(chance < least)
+        safe = jnp.where(risky, ILLEGAL_LOGIT, logits)
+        any_safe = jnp.any(legal & ~risky, axis=-1, keepdims=True)
+        return carry, jnp.where(any_safe, safe, logits)
+
+
+def chances(rules: Rules, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of an observation float32[O]: the chance float32[H] that each of the observer's cards is
+    playable, 0 for an empty slot; and its lives int32[]."""
+    seen = view(rules, obs)
+    copies = members(rules, seen.knowledge[0]) * unseen_copies(rules, seen)
+    playable = members(rules, read_board(rules, seen).playable)
+    return copies @ playable / jnp.maximum(jnp.sum(copies, axis=-1), 1), seen.lives

@@ -1,0 +1,82 @@
+"""The safety filter."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.safe import chances
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.table import Table, full_deck
+
+RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=3, max_life_tokens=2)
+
+
+def played(seed: int, turns: int) -> tuple[Table, np.ndarray, np.ndarray]:
+    """A random game after some turns: the table, the mover's observation and legal actions."""
+    rng = np.random.default_rng(seed)
+    deck = rng.permutation(full_deck(RULES))
+    table = Table(RULES, deck)
+    state = game.deal(RULES, jnp.asarray(deck[None], jnp.int32))
+    while table.turn < turns and not table.over:
+        legal = [a for a in range(RULES.num_moves) if table.illegal_reason(a) is None]
+        action = int(rng.choice(legal))
+        table.apply(action)
+        state, _, _ = game.step(RULES, state, jnp.array([action]))
+    mover = table.player
+    obs = observe(RULES, state)[0, mover]
+    return table, np.asarray(obs), np.asarray(game.legal_actions(RULES, state)[0, mover])
+
+
+def counted(table: Table) -> list[float]:
+    """The chance that each card of the mover's hand is playable, card by card of the deck."""
+    me, ranks = table.player, RULES.num_ranks
+    others = {order for seat, hand in enumerate(table.hands) if seat != me for order in hand}
+    gone = set(range(table.drawn)) - others - set(table.hands[me])
+    unseen = [card for order, card in enumerate(table.deck) if order not in others | gone]
+    found = []
+    for order in table.hands[me]:
+        known = table.knowledge[order]
+        fits = [divmod(card, ranks) for card in unseen]
+        fits = [(c, r) for c, r in fits if c in known.colors and r in known.ranks]
+        found.append(sum(table.fireworks[c] == r for c, r in fits) / len(fits))
+    return found + [0.0] * (RULES.hand_size - len(found))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_chances_are_those_of_counting_the_deck(seed: int) -> None:
+    table, obs, _ = played(seed, turns=seed)
+    chance, lives = jax.jit(chances, static_argnums=0)(RULES, obs)
+    np.testing.assert_allclose(chance, counted(table), atol=1e-6)
+    assert lives == table.life_tokens
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_only_the_plays_below_the_threshold_are_filtered(seed: int) -> None:
+    """Against the same agent without the filter, whose logits are the uniform distribution."""
+    table, obs, legal = played(seed, turns=seed)
+    rows = obs[None], legal[None], np.ones(1, bool)
+    plain, safe = (load_policy(f"bot:random{option}", RULES) for option in ("", "?safe=0.7,0.4"))
+    _, free = plain.step(plain.init_carry(1), *rows)
+    _, held = safe.step(safe.init_carry(1), *rows)
+    least = 0.7 if table.life_tokens == 1 else 0.4
+    expected = legal.copy()
+    for slot, chance in enumerate(counted(table)):
+        expected[RULES.hand_size + slot] &= chance >= least
+    assert expected.any()
+    np.testing.assert_array_equal(np.asarray(held)[0] > -1e9, expected)
+    np.testing.assert_array_equal(np.asarray(held)[0][expected], np.asarray(free)[0][expected])
+
+
+def test_a_wrong_setting_is_named() -> None:
+    for text in ("0.5", "0.5,2", "0.1,0.2,0.3"):
+        with pytest.raises(ValueError, match="safe: expected two chances from 0 to 1"):
+            load_policy(f"bot:random?safe={text}", RULES)
+
+
+def test_identity_tells_thresholds_apart() -> None:
+    names = ["bot:random", "bot:random?safe=0.6,0.1", "bot:random?safe=0.6,0.2"]
+    assert len({load_policy(name, RULES).identity() for name in names}) == 3
