@@ -119,6 +119,12 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
     )
 
 
+def color_key(seed: int) -> jax.Array:
+    """Of the colour permutations. The learner splits the seed's key in two, which are `fold_in` of
+    0 and 1: this is neither."""
+    return jax.random.fold_in(jax.random.key(seed), 2)
+
+
 class _Trainer:
     """The state of a BC run between minibatches, and what an epoch does with it."""
 
@@ -135,7 +141,7 @@ class _Trainer:
         self.session, self.config, self.learner, self.loader = session, config, learner, loader
         self.train, self.val = train, val
         self.update = learner.compile_update()
-        self.color_key = jax.random.fold_in(jax.random.key(config.seed), 1)
+        self.color_key = color_key(config.seed)
         self.sums = dict(_NO_SUMS)
         # mean score, then validation accuracy
         self.best_selfplay: tuple[float, float] | None = None

@@ -82,6 +82,7 @@ class GameBatch(flax.struct.PyTreeNode):
     actions: jax.Array  # int32 [B, T], the mover's action, no-op after the end
     cloned: jax.Array  # bool [B, P], seats to clone; all false in a padding row
     permutation: jax.Array  # int32 [B, C], new colour of each colour
+    row: jax.Array  # int32 [B], the game's place in the whole minibatch, on whichever device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,21 +148,22 @@ class BC:
         """
         examples = self.examples(batch)
         decisions = parallel.psum(jnp.sum(examples.decision))
-        dropout_key = jax.random.fold_in(
-            jax.random.fold_in(state.key, state.step), parallel.device_index()
-        )
+        dropout_key = jax.random.fold_in(state.key, state.step)
 
         def accumulate(total: Any, step: tuple[Trajectory, jax.Array]) -> tuple[Any, None]:
-            gradient = jax.grad(self.loss, has_aux=True)(state.params, *step, decisions)
+            gradient = jax.grad(self.loss, has_aux=True)(
+                state.params, *step, dropout_key, decisions
+            )
             return jax.tree.map(jnp.add, total, gradient), None
 
         microbatches = self.microbatches(examples)
-        keys = jax.random.split(dropout_key, microbatches.action.shape[0])
+        game_rows = batch.row.reshape(microbatches.action.shape[0], -1)
         zeros = (
             jax.tree.map(jnp.zeros_like, state.params),
             {name: jnp.zeros(()) for name in ("loss", "accuracy")},
         )
-        gradient, metrics = parallel.psum(jax.lax.scan(accumulate, zeros, (microbatches, keys))[0])
+        sums, _ = jax.lax.scan(accumulate, zeros, (microbatches, game_rows))
+        gradient, metrics = parallel.psum(sums)
         changes, opt_state = self.optimizer().update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, changes)
         metrics |= {
@@ -172,9 +174,15 @@ class BC:
         return apply_if_finite(learnt, state, metrics), metrics | {"decisions": decisions}
 
     def loss(
-        self, params: PyTree, examples: Trajectory, dropout_key: jax.Array, decisions: jax.Array
+        self,
+        params: PyTree,
+        examples: Trajectory,
+        game_row: jax.Array,
+        dropout_key: jax.Array,
+        decisions: jax.Array,
     ) -> tuple[jax.Array, losses.Metrics]:
-        """The share of some games in the loss of a minibatch with so many decisions."""
+        """The share of some games, at the places int32 [B] of the minibatch, in its loss over so
+        many decisions."""
         steps, games, players = examples.action.shape
         state = jax.tree.map(lambda x: x.reshape(steps * games, *x.shape[2:]), examples.state)
         obs = observe(self.rules, state).reshape(steps, games * players, -1)
@@ -191,6 +199,7 @@ class BC:
             rows(examples.legal),
             reset,
             deterministic=False,
+            rows=(game_row[:, None] * players + jnp.arange(players)).reshape(-1),
             rngs={"dropout": dropout_key},
         )
         weight = rows(examples.decision) / jnp.maximum(decisions, 1)
@@ -247,4 +256,5 @@ def game_batch(games: Games, batch: Batch, key: jax.Array, permute_colors: bool)
         actions=jnp.asarray(games.actions[batch.index, :length]),
         cloned=seats[batch.index] & (batch.weight > 0)[:, None],
         permutation=permutation,
+        row=jnp.arange(size, dtype=jnp.int32),
     )

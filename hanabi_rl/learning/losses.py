@@ -76,7 +76,11 @@ def ppo_loss(
     )
     chex.assert_equal_shape_prefix([logits, value], value.ndim)
     policy = distrax.Categorical(logits=logits)
-    log_ratio = policy.log_prob(batch.action) - batch.log_prob
+    # A partner's action can be one that the learner would never take: where nothing is learnt from
+    # it, its ratio would be infinite and infinity times 0 no number.
+    log_ratio = jnp.where(
+        batch.actor_weight > 0, policy.log_prob(batch.action) - batch.log_prob, 0.0
+    )
     actor_loss = jnp.sum(
         batch.actor_weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps)
     )

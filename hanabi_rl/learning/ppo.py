@@ -278,6 +278,7 @@ class PPO:
         config = self.config
         actors = self.minibatches(key, index)
         warming_up = learner.update < config.critic_warmup_updates
+        learner = self.released(learner)
 
         def step(
             carry: tuple[PyTree, PyTree], actor: tuple[jax.Array, jax.Array]
@@ -295,7 +296,7 @@ class PPO:
             step, (learner.params, learner.opt_state), actors
         )
         first_log_ratio = metrics.pop("max_log_ratio")[0]
-        metrics = mean_or_first_not_finite(metrics) | {
+        metrics = per_decision(mean_or_first_not_finite(metrics)) | {
             "return_mean": parallel.pmean(jnp.mean(experience.target)),
             "parameter_norm": jnp.linalg.norm(ravel_pytree(params)[0]),
         }
@@ -303,6 +304,23 @@ class PPO:
         return apply_if_finite(learnt, learner, metrics), metrics | {
             "first_max_log_ratio": first_log_ratio
         }
+
+    def released(self, learner: LearnerState) -> LearnerState:
+        """With a new optimiser where the critic's warm-up just ended: Adam has counted steps in
+        which the actor had no gradient, and would make its first ones several times too large. The
+        count of the learning rate goes on."""
+        warmup = self.config.critic_warmup_updates
+        release = (learner.update == warmup) & (warmup > 0)
+
+        def fresh(state: Any) -> Any:
+            if not isinstance(state, optax.ScaleByAdamState):
+                return state
+            return jax.tree.map(lambda x: jnp.where(release, jnp.zeros_like(x), x), state)
+
+        opt_state = jax.tree.map(
+            fresh, learner.opt_state, is_leaf=lambda x: isinstance(x, optax.ScaleByAdamState)
+        )
+        return learner.replace(opt_state=opt_state)
 
     def minibatches(self, key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The examples of every minibatch of every epoch: (environment, item), each int32 [epochs *
@@ -353,6 +371,7 @@ class PPO:
 
         gradient, metrics = jax.grad(loss, has_aux=True)(params)
         largest = metrics.pop("max_log_ratio")
+        metrics["decision_share"] = jnp.sum(batch.actor_weight)
         gradient, metrics = parallel.psum((gradient, metrics))
         return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
 
@@ -385,6 +404,17 @@ class PPO:
             if rollout.reference_logits is None
             else pick(rollout.reference_logits),
         )
+
+
+PER_DECISION = ("entropy", "clip_fraction", "approx_kl", "kl_to_bc")
+
+
+def per_decision(metrics: losses.Metrics) -> losses.Metrics:
+    """Means over decisions, as evaluations report them, of what a loss averages over all its
+    examples: the loss's own term is `decision_share` times that."""
+    share = metrics["decision_share"]
+    decisions = jnp.where(share > 0, share, 1.0)
+    return metrics | {name: metrics[name] / decisions for name in PER_DECISION if name in metrics}
 
 
 def global_share(mask: jax.Array) -> jax.Array:

@@ -215,6 +215,25 @@ class LSTMLayer(nn.Module):
         )
 
 
+class RowDropout(nn.Module):
+    """Dropout whose noise in a row depends on the `dropout` key and the row's number alone, not on
+    which rows are beside it: on however many devices the rows are spread, it is the same."""
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, rows: jax.Array, deterministic: bool) -> jax.Array:
+        """x: float32 [T, B, D]; rows: int32 [B], the rows' numbers."""
+        if deterministic or self.rate == 0.0:
+            return x
+        key, shape = self.make_rng("dropout"), (x.shape[0], x.shape[2])
+        keep = jax.vmap(
+            lambda row: jax.random.bernoulli(jax.random.fold_in(key, row), 1 - self.rate, shape),
+            out_axes=1,
+        )(rows)
+        return jnp.where(keep, x / (1 - self.rate), 0.0)
+
+
 class Actor(nn.Module):
     """The policy network: embedding, stacked LSTM (if any), decoder, logits over `num_actions`
     actions."""
@@ -229,7 +248,7 @@ class Actor(nn.Module):
         self.norms = [nn.LayerNorm() for _ in self.config.embedding if self.config.layer_norm]
         self.lstm = [LSTMLayer(w, self.precision) for w in self.config.lstm]
         self.decoder = [_dense(w, self.precision) for w in self.config.decoder]
-        self.dropout = nn.Dropout(self.config.dropout)
+        self.dropout = RowDropout(self.config.dropout)
         self.logits = _dense(self.num_actions, self.precision)
         self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
 
@@ -248,12 +267,19 @@ class Actor(nn.Module):
             new_carry.append(layer_carry)
         return tuple(new_carry), x
 
-    def head(self, features: jax.Array, legal: jax.Array, deterministic: bool = True) -> jax.Array:
-        """features: float32 [T, B, H]; legal: bool [T, B, A]. Returns logits [T, B, A], illegal
-        actions at -1e10."""
+    def head(
+        self,
+        features: jax.Array,
+        legal: jax.Array,
+        deterministic: bool = True,
+        rows: jax.Array | None = None,
+    ) -> jax.Array:
+        """features: float32 [T, B, H]; legal: bool [T, B, A]; rows: int32 [B], their numbers for
+        dropout (None: 0 to B - 1). Returns logits [T, B, A], illegal actions at -1e10."""
         x = features
+        rows = jnp.arange(x.shape[1]) if rows is None else rows
         for dense in self.decoder:
-            x = self.dropout(self.activation(dense(x)), deterministic=deterministic)
+            x = self.dropout(self.activation(dense(x)), rows, deterministic)
         return jnp.where(legal, self.logits(x), ILLEGAL_LOGIT)
 
     def __call__(
@@ -263,11 +289,12 @@ class Actor(nn.Module):
         legal: jax.Array,
         reset: jax.Array,
         deterministic: bool = True,
+        rows: jax.Array | None = None,
     ) -> tuple[LSTMCarry, jax.Array]:
         """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A]).
-        `deterministic=False` needs a `dropout` rng."""
+        `deterministic=False` needs a `dropout` rng; rows: see `head`."""
         carry, features = self.features(carry, obs, reset)
-        return carry, self.head(features, legal, deterministic)
+        return carry, self.head(features, legal, deterministic, rows)
 
 
 class Critic(nn.Module):

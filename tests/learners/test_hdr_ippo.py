@@ -56,13 +56,15 @@ def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
 ) -> None:
     config = small.ppo.config
     _, metrics = small.learn(*second_rollout, weight, 0)
+    share = metrics["decision_share"]  # what is logged per decision is in the loss per timestep
+    np.testing.assert_allclose(share, 0.5, rtol=1e-5)
     value, entropy = (
         config.value_coef * metrics["value_loss"],
-        config.entropy_coef * metrics["entropy"],
+        config.entropy_coef * metrics["entropy"] * share,
     )
     ippo = metrics["actor_loss"] + value - entropy
     np.testing.assert_allclose(
-        metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"], rtol=1e-5
+        metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"] * share, rtol=1e-5
     )
     assert float(metrics["kl_to_bc"]) > 0 and float(value) > 0 and float(entropy) > 0
 
