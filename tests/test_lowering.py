@@ -1,0 +1,79 @@
+"""What a machine without an accelerator can tell of one: the programs lower for it."""
+
+from typing import Any
+
+import jax
+import pytest
+
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.hdr_ippo import hdr_objective, init_from_bc
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.hanabi import HanabiEnv
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+RULES = Rules(num_players=2, num_colors=2, num_ranks=2, hand_size=2)
+NETWORK = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,))
+
+
+def policy(key: jax.Array) -> NetworkPolicy:
+    module = Actor(NETWORK, RULES.num_moves)
+    params = init_params(module, key, NETWORK, RULES.obs_size, RULES.num_moves)
+    return NetworkPolicy(params=params, rules=RULES, network=NETWORK)
+
+
+def environment_step(key: jax.Array) -> Any:
+    env = HanabiEnv()
+    state = env.reset(key, 8)
+    return env.step(state, jax.numpy.zeros(8, jax.numpy.int32)), env.observe(state)
+
+
+def update(key: jax.Array) -> Any:
+    """An HDR-IPPO update in mixed precision, on one device's share."""
+    config = PPOConfig(
+        game=RULES, num_envs=16, num_steps=4, total_steps=128, precision="bfloat16", epochs=1
+    )
+    ppo = PPO(config, NETWORK, hdr_objective(0.25))
+    clone = policy(key)
+    learner, actors = init_from_bc(ppo, key, clone)
+    whole = jax.tree.map(lambda x: x[None], actors)
+    return jax.vmap(
+        lambda actors: ppo.update(learner, actors, clone, None), axis_name=parallel.AXIS
+    )(whole)
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("program", [environment_step, update])
+def test_training_lowers(program: Any, platform: str) -> None:
+    key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
+    lowered = jax.jit(program).trace(key).lower(lowering_platforms=(platform,))
+    assert "func.func public @main" in lowered.as_text()
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_a_matrix_cell_lowers(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled part of a cell, with the arguments that `play_games` gives it."""
+    from hanabi_rl.play import episodes
+
+    given: list[Any] = []
+
+    class AskedError(Exception):
+        pass
+
+    compiled = episodes._play_chunk
+
+    def ask(*args: Any, **options: Any) -> Any:
+        given.append((args, options))
+        raise AskedError
+
+    monkeypatch.setattr(episodes, "_play_chunk", ask)
+    pair = policy(jax.random.key(0)), policy(jax.random.key(1))
+    with pytest.raises(AskedError):
+        play_games(pair, RULES, evaluation_decks(RULES, 8, 0))
+    args, options = given[0]
+    lowered = compiled.trace(*args, **options).lower(lowering_platforms=(platform,))
+    assert "func.func public @main" in lowered.as_text()
