@@ -42,7 +42,7 @@ MAX_MESSAGE = 4096  # bytes of one message from a page
 MAX_WRONG = 10  # messages that are no moves, before a connection is closed
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # none at all would make the origin of our own forms `null`
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }

@@ -170,7 +170,7 @@ def test_other_sites_and_other_names_are_refused(make_play, client_of):
         assert client.post("/new", headers=own, follow_redirects=False).status_code == 303
         page = client.get(f"/game/{game.game_id}")
         assert "default-src 'self'" in page.headers["content-security-policy"]
-        assert page.headers["referrer-policy"] == "no-referrer"
+        assert page.headers["referrer-policy"] == "same-origin"
 
 
 def test_the_page_is_small(make_play, client_of):
