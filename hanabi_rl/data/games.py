@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.replay import replay_moves
 
 PADDED_TURNS = 89  # AH2AC2 pads the games of every file to this length, and so do we
 
@@ -105,6 +104,9 @@ class Games:
     def _ended(self) -> Ends:
         if self.ends is not None:
             return self.ends
+        # Here alone, so that web workers read and write records without JAX.
+        from hanabi_rl.env.replay import replay_moves
+
         outcomes = replay_moves(self.rules, self.decks, self.actions, validate=False)
         at_end = np.arange(len(self)), self.num_actions - 1
         return Ends(np.asarray(outcomes.points)[at_end], np.asarray(outcomes.life_tokens)[at_end])

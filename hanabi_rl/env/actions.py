@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.game import Rules
@@ -60,7 +59,7 @@ def action_slices(rules: Rules) -> MappingProxyType[Kind, slice]:
 
 def decode(rules: Rules, action: Any) -> Moves:
     """The moves behind action ids [...] of any integer dtype."""
-    xp: Any = jnp if isinstance(action, jax.Array) else np
+    xp = _namespace(action)
     action = xp.asarray(action).astype(np.int32)
 
     def index(kind: Kind) -> tuple[Any, Any]:
@@ -89,7 +88,7 @@ def decode(rules: Rules, action: Any) -> Moves:
 def encode(rules: Rules, moves: Moves) -> Any:
     """int32[...]: the action ids of decoded moves, the no-op where they have no kind; the inverse
     of `decode`."""
-    xp: Any = jnp if isinstance(moves.is_play, jax.Array) else np
+    xp = _namespace(moves.is_play)
     slices = action_slices(rules)
     slot, value = moves.slot.astype(np.int32), moves.value.astype(np.int32)
     skipped = moves.offset.astype(np.int32) - 1
@@ -99,6 +98,13 @@ def encode(rules: Rules, moves: Moves) -> Any:
     rank = slices["rank"].start + skipped * rules.num_ranks + value
     action = xp.where(moves.is_color_hint, color, action)
     return xp.where(moves.is_rank_hint, rank, action).astype(np.int32)
+
+
+def _namespace(array: Any) -> Any:
+    """`jax.numpy` for an array of JAX, else NumPy. Where JAX was never imported no array is its
+    own: tables, file formats and web workers do without it."""
+    jax = sys.modules.get("jax")
+    return jax.numpy if jax is not None and isinstance(array, jax.Array) else np
 
 
 @dataclasses.dataclass(frozen=True)
