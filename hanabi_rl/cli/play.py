@@ -72,9 +72,9 @@ def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[st
     names = list(agents) or [DEFAULT_PARTNER]
     seats = None if players is None else players - (not watch)
     if len(names) > 1 and seats not in (None, len(names)):
+        wanted = "1 agent" if seats == 1 else f"1 or {seats} agents"
         raise ValueError(
-            f"expected 1 or {seats} agents for {players} players, got {len(names)}: "
-            f"{' '.join(names)}"
+            f"expected {wanted} for {players} players, got {len(names)}: {' '.join(names)}"
         )
     return names
 
@@ -164,5 +164,7 @@ def _progress(what: str) -> Iterator[None]:
     """`compiling ... 3.1 s` on stderr."""
     print(f"{what} ...", end="", file=sys.stderr, flush=True)
     started = time.perf_counter()
-    yield
-    print(f" {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(f" {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,13 @@ class Lobby:
             self._turns[game_id] = asyncio.create_task(self._partners_play(game_id))
 
     async def _partners_play(self, game_id: int) -> None:
-        while self.play.partner_to_move(game_id):
-            await self._partner_turn(game_id)
+        try:
+            while self.play.partner_to_move(game_id):
+                await self._partner_turn(game_id)
+        except Exception:  # of any agent's code: the game is kept, and a reload asks it again
+            logging.getLogger(__name__).exception("the partner failed")
+            text = "The partner failed (the terminal says how). Reload to ask it again."
+            await self._tell(game_id, [{"type": "error", "text": text}])
 
     async def _partner_turn(self, game_id: int) -> None:
         """The answer is shown after a fixed pause, so that its speed tells nothing."""
@@ -152,6 +158,9 @@ class Lobby:
         messages = [{"type": "frame", "frame": self.play.frame(game_id)}]
         if self.play.watched or self.play.game(game_id).status == "done":
             messages.insert(0, self._history(game_id))
+        await self._tell(game_id, messages)
+
+    async def _tell(self, game_id: int, messages: list[dict[str, Any]]) -> None:
         for socket in list(self._watching.get(game_id, ())):
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 for message in messages:

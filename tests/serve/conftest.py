@@ -47,6 +47,12 @@ class Simple:
 
 
 @pytest.fixture
+def simple() -> type[Simple]:
+    """The class of the partner of `make_play`."""
+    return Simple
+
+
+@pytest.fixture
 def make_play(tmp_path) -> Callable[..., LocalPlay]:
     """`make_play(rules, agents=..., seed=0)`: games with `Simple`, kept in `tmp_path / "games"`."""
 

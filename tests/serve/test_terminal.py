@@ -1,12 +1,14 @@
 """The same game in text: typed, piped, interrupted."""
 
 import dataclasses
+import io
 import os
 import subprocess
 import sys
 
 import pytest
 
+from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.lifecycle import RefusedError
@@ -97,6 +99,21 @@ def test_watching_shows_every_move_with_its_bars(make_play):
     play, shown = make_play(Rules(), watch=True), []
     watch_terminal(play, [], shown.append)
     assert play.current().turn == 1
+
+
+def test_more_agents_than_seats_are_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["play", "bot:random", "bot:random", "--players", "2", "--terminal"])
+    assert stop.value.code == 2
+    assert "expected 1 agent for 2 players, got 2" in capsys.readouterr().err
+
+
+def test_two_partners_make_a_game_of_three(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("t 2 1\nquit\n"))
+    main(["play", "bot:random", "bot:random", "--terminal", "--seed", "4", "--out", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "With bot:random, bot:random." in out
+    assert "> You" in out and "  Bob" in out and "  Cathy" in out
 
 
 def test_the_command_through_a_pipe(tmp_path):

@@ -253,6 +253,20 @@ def test_a_game_that_is_left_is_kept_as_unfinished(make_play, client_of, tmp_pat
     assert play.folder.finished(Rules()) is None
 
 
+def test_a_partner_that_fails_is_said_and_asked_again(make_play, client_of, simple, monkeypatch):
+    play = make_play(Rules())
+    play.new_game()
+    game = play.new_game()  # the partner begins
+    with client_of(play) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(simple, "answer", lambda self, game: 1 // 0)
+            with at_table(client, game.game_id) as socket:
+                assert json.loads(socket.receive_text())["type"] == "frame"
+                assert "The partner failed" in json.loads(socket.receive_text())["text"]
+        with at_table(client, game.game_id) as socket:
+            assert [json.loads(socket.receive_text())["frame"]["turn"] for _ in range(2)] == [0, 1]
+
+
 def test_a_damaged_journal_is_named(make_play, tmp_path):
     (tmp_path / "games" / "open").mkdir(parents=True)
     (tmp_path / "games" / "open" / "5.json").write_text('{"format_version": 1}')
