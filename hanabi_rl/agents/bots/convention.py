@@ -38,9 +38,8 @@ from hanabi_rl.agents.bots.inference import (
     unseen_copies,
 )
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set, view
+from hanabi_rl.agents.bots.turns import think_in_turn
 from hanabi_rl.env.game import Rules
-
-_BLOCKS = 4  # one seat in P is to move: the rows to think for come in about this many blocks
 
 
 class ConventionBot(Bot):
@@ -74,7 +73,9 @@ class ConventionBot(Bot):
             lambda old, new: jnp.where(reset[:, None, None], new, old), carry, start
         )
         public = jax.vmap(lambda p, s: observe_move(rules, p, s))(carry, seen)
-        action = _think(rules, public, seen, ~legal[:, rules.noop])
+        idle = legal[:, rules.noop]
+        action = think_in_turn(rules, ~idle, lambda row: choose_action(rules, *row), (public, seen))
+        action = jnp.where(idle, rules.noop, action)
         return public, smoothed(action, legal, self.smoothing)
 
 
@@ -82,27 +83,6 @@ def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> Public:
     shape = (*batch, rules.num_players, rules.hand_size)
     everything = jnp.full(shape, rules.all_cards, jnp.uint32)
     return Public(knowledge=everything, inferred=everything, hinted=jnp.zeros(shape, jnp.bool_))
-
-
-def _think(rules: Rules, public: Public, seen: ObsView, my_turn: jax.Array) -> jax.Array:
-    """The action of every row ``int32[B]``; the no-op where it is not `my_turn`.
-
-    Thinking for a few rows at a time leaves out the idle ones.
-    """
-    batch = my_turn.shape[0]
-    size = -(-batch // (_BLOCKS * rules.num_players))
-    place = jnp.cumsum(my_turn) - 1
-
-    def next_rows(thinking: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        done, actions = thinking
-        (rows,) = jnp.nonzero(my_turn & (place >= done), size=size, fill_value=batch)
-        chosen = jax.vmap(
-            lambda row: choose_action(rules, *jax.tree.map(lambda x: x[row], (public, seen)))
-        )(rows)
-        return done + size, actions.at[rows].set(chosen, mode="drop")
-
-    start = (jnp.int32(0), jnp.full(batch, rules.noop, jnp.int32))
-    return jax.lax.while_loop(lambda thinking: thinking[0] < jnp.sum(my_turn), next_rows, start)[1]
 
 
 def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:

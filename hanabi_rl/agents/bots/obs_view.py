@@ -35,6 +35,14 @@ class LastMove(NamedTuple):
     """bool[H]: the slots the hint touched."""
     slot: jax.Array
     """bool[H]: the slot played or discarded."""
+    card: jax.Array
+    """uint32[]: the card played or discarded, as a set of one."""
+    is_play: jax.Array
+    """bool[]: it was played, rightly or wrongly."""
+    scored: jax.Array
+    """bool[]: it was played rightly."""
+    gained_token: jax.Array
+    """bool[]: the play completed a firework and gave a token."""
 
 
 class ObsView(NamedTuple):
@@ -48,6 +56,10 @@ class ObsView(NamedTuple):
     slot."""
     hinted: jax.Array
     """bool[P, H]: some hint touched this card."""
+    color_named: jax.Array
+    """bool[P, H]: a hint named its colour."""
+    rank_named: jax.Array
+    """bool[P, H]: a hint named its rank."""
     played: jax.Array
     """uint32[]: the cards on the fireworks."""
     discarded: jax.Array
@@ -96,6 +108,8 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
         hands=jnp.concatenate([mine, to_set(part["hands"].reshape(players - 1, hand, cards))]),
         knowledge=to_set(cards_known[..., :cards]),
         hinted=jnp.any(cards_known[..., cards:], axis=-1),
+        color_named=jnp.any(cards_known[..., cards : cards + rules.num_colors], axis=-1),
+        rank_named=jnp.any(cards_known[..., cards + rules.num_colors :], axis=-1),
         played=played,
         discarded=jnp.sum((copies == np.arange(cards)[:, None]) & part["discards"], axis=1),
         deck=jnp.sum(part["deck"]),
@@ -108,7 +122,7 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
 def _last_move(rules: Rules, part: dict[str, jax.Array]) -> LastMove:
     in_color = jnp.where(part["last_color"], jnp.array(rules.color_cards, jnp.uint32), 0)
     in_rank = jnp.where(part["last_rank"], jnp.array(rules.rank_cards, jnp.uint32), 0)
-    _, _, is_color_hint, is_rank_hint = part["last_kind"]
+    is_play, _, is_color_hint, is_rank_hint = part["last_kind"]
     return LastMove(
         actor=part["last_player"],
         is_hint=is_color_hint | is_rank_hint,
@@ -117,4 +131,8 @@ def _last_move(rules: Rules, part: dict[str, jax.Array]) -> LastMove:
         hinted=jnp.sum(in_color, dtype=jnp.uint32) | jnp.sum(in_rank, dtype=jnp.uint32),
         touched=part["last_touched"],
         slot=part["last_slot"],
+        card=to_set(part["last_card"]),
+        is_play=is_play,
+        scored=part["last_outcome"][0],
+        gained_token=part["last_outcome"][1],
     )

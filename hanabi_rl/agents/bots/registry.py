@@ -1,4 +1,5 @@
-"""The bots that come with the package, by name: `bot:random` and `bot:convention`."""
+"""The bots that come with the package, by name: `bot:random`, `bot:convention`, those of O'Dwyer
+and the rule lists."""
 
 from __future__ import annotations
 
@@ -8,11 +9,26 @@ from typing import Any, NamedTuple
 
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.convention import ConventionBot
+from hanabi_rl.agents.bots.odwyer import HolmesBot, SimpleBot, SmartBot, ValueBot
 from hanabi_rl.agents.bots.random import RandomBot
+from hanabi_rl.agents.bots.rule_lists import (
+    Flawed,
+    Iggi,
+    Internal,
+    LegalRandom,
+    Outer,
+    Piers,
+    VanDenBergh,
+)
 from hanabi_rl.env.game import Rules
 
-BOTS: dict[str, type[Bot]] = {bot.name: bot for bot in (RandomBot, ConventionBot)}
-"""Every bot; a new one is its class and its place in this line."""
+_ALL = (
+    *(RandomBot, ConventionBot),
+    *(SimpleBot, ValueBot, HolmesBot, SmartBot),
+    *(Internal, Outer, Iggi, Piers, VanDenBergh, Flawed, LegalRandom),
+)
+BOTS: dict[str, type[Bot]] = {bot.name: bot for bot in _ALL}
+"""Every bot; a new one is its class and its place in this list."""
 
 
 class Parameter(NamedTuple):

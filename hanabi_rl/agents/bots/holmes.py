@@ -1,0 +1,199 @@
+"""`bot:holmes`: HolmesBot of O'Dwyer (Quuxplusone/Hanabi, 2019), from a description of its rules.
+
+ValueBot that keeps for every card the set of what it can be, and draws conclusions from what is
+gone, what is located in hands, and what earlier hints must have meant.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots import scene
+from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.agents.bots.scene import Board
+from hanabi_rl.agents.bots.simple import newly_playable
+from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
+from hanabi_rl.env.game import Rules
+
+
+class Notes(NamedTuple):
+    """What the owner of each card is taken to know."""
+
+    possible: jax.Array
+    """uint32[P, H]: what it can be."""
+    color: jax.Array
+    """int32[P, H]: -1 where unknown."""
+    rank: jax.Array
+    """int32[P, H]: from 0; -1 where unknown."""
+    playable: jax.Array
+    """bool[P, H]: can be played now."""
+    valuable: jax.Array
+    """bool[P, H]: the last copy of a card to be played."""
+    worthless: jax.Array
+    """bool[P, H]: played already."""
+
+
+def _blank(rules: Rules) -> Notes:
+    nothing = jnp.bool_(False)
+    return Notes(
+        possible=jnp.uint32(rules.all_cards),
+        color=jnp.int32(-1),
+        rank=jnp.int32(-1),
+        playable=nothing,
+        valuable=nothing,
+        worthless=nothing,
+    )
+
+
+def nothing_known(rules: Rules) -> Notes:
+    """The notes at the deal."""
+    shape = (rules.num_players, rules.hand_size)
+    return jax.tree.map(lambda blank: jnp.full(shape, blank), _blank(rules))
+
+
+def observe(rules: Rules, notes: Notes, seen: ObsView) -> Notes:
+    """The notes after the last move, and what follows on the table as it is now."""
+    board, hint = scene.board_before(rules, seen), scene.last_hint(rules, seen)
+    notes = _told_color(rules, notes, board, hint)
+    notes = _told_rank(rules, notes, board, hint, seen)
+    notes = _after_play(rules, notes, board, seen)
+    notes = jax.tree.map(
+        lambda note, blank: scene.move_down(seen, note, blank), notes, _blank(rules)
+    )
+    return deduce(rules, notes, scene.board_now(seen))
+
+
+def _told_color(rules: Rules, notes: Notes, board: Board, hint: scene.LastHint) -> Notes:
+    touched, others = hint.touched & hint.is_color, hint.untouched & hint.is_color
+    color = jnp.maximum(scene.color_of(rules, hint.cards & -hint.cards), 0)
+    next_rank = jnp.minimum(scene.piles(rules, board)[color], rules.num_ranks - 1)
+    guessed = touched & (notes.rank < 0) & ~notes.worthless
+    possible = jnp.where(touched, notes.possible & hint.cards, notes.possible)
+    possible = jnp.where(guessed, possible & _of_rank(rules, next_rank), possible)
+    return notes._replace(
+        possible=jnp.where(others, possible & ~hint.cards, possible),
+        color=jnp.where(touched, color, notes.color),
+        rank=jnp.where(guessed, next_rank, notes.rank),
+    )
+
+
+def _of_rank(rules: Rules, rank: jax.Array) -> jax.Array:
+    return jnp.array(rules.rank_cards, jnp.uint32)[rank]
+
+
+def _told_rank(
+    rules: Rules, notes: Notes, board: Board, hint: scene.LastHint, seen: ObsView
+) -> Notes:
+    told = hint.is_rank & ~hint.reclaim
+    touched, others = hint.touched & told, hint.untouched & told
+    rank = scene.rank_of(rules, hint.cards & -hint.cards)
+    last = hint.cards & scene.last_copies(rules, board)
+    saved = touched & next_discards(notes, seen) & scene.in_set(notes.possible, last)
+    warning = jnp.any(saved)
+    possible = jnp.where(touched, notes.possible & hint.cards, notes.possible)
+    to_play = touched & (notes.color < 0) & ~warning & ~notes.worthless
+    return notes._replace(
+        possible=jnp.where(others, possible & ~hint.cards, possible),
+        rank=jnp.where(touched, rank, notes.rank),
+        playable=notes.playable | to_play | (saved & (rank == lowest_missing(rules, board))),
+        valuable=notes.valuable | saved,
+    )
+
+
+def _after_play(rules: Rules, notes: Notes, board: Board, seen: ObsView) -> Notes:
+    card = seen.last.card
+    common = seen.last.scored & ~scene.in_set(card, scene.last_copies(rules, board))
+    it = common & ~notes.valuable & scene.in_set(notes.possible, card)
+    return notes._replace(playable=notes.playable & ~it)
+
+
+def deduce(rules: Rules, notes: Notes, board: Board) -> Notes:
+    """What the notes come to on the table: cards all of whose copies are gone or located cannot
+    be, which locates more, until nothing changes."""
+
+    def again(going: tuple[Notes, jax.Array, jax.Array]) -> tuple[Notes, jax.Array, jax.Array]:
+        notes, located, _ = going
+        notes = _update(rules, notes, board, located)
+        now = _located(rules, notes)
+        return notes, now, jnp.any(now != located)
+
+    start = (notes, _located(rules, notes), jnp.bool_(True))
+    return jax.lax.while_loop(lambda going: going[2], again, start)[0]
+
+
+def _located(rules: Rules, notes: Notes) -> jax.Array:
+    """How many slots are known to hold each card, int32[K]."""
+    known = (notes.color >= 0) & (notes.rank >= 0)
+    card = jnp.where(known, notes.color * rules.num_ranks + notes.rank, -1)
+    return jnp.sum(card[..., None] == jnp.arange(rules.num_cards), axis=(0, 1))
+
+
+def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
+    playable, last = scene.playable_cards(rules, board), scene.last_copies(rules, board)
+    taken = to_set(scene.gone(rules, board) + located >= jnp.array(scene.copies(rules)))
+    kept = jnp.uint32(rules.all_cards) & ~taken
+    kept &= jnp.where(notes.valuable, last, rules.all_cards)
+    kept &= jnp.where(notes.playable, playable, rules.all_cards)
+    kept &= jnp.where(notes.worthless, board.played, rules.all_cards)
+    notes = _name(rules, notes)
+    known = (notes.color >= 0) & (notes.rank >= 0)
+    notes = notes._replace(possible=jnp.where(known, notes.possible, notes.possible & kept))
+    notes = _name(rules, notes)
+
+    possible, open_ = notes.possible, ~notes.worthless
+    trash = open_ & ~notes.playable & ~notes.valuable & scene.subset(possible, board.played)
+    open_ &= ~trash
+    return notes._replace(
+        worthless=notes.worthless | trash,
+        valuable=notes.valuable | (open_ & scene.subset(possible, last)),
+        playable=notes.playable | (open_ & scene.subset(possible, playable)),
+    )
+
+
+def _name(rules: Rules, notes: Notes) -> Notes:
+    """A colour or rank is known where the possible cards have no other."""
+
+    def only(known: jax.Array, groups: tuple[int, ...]) -> jax.Array:
+        has = scene.in_set(notes.possible[..., None], jnp.array(groups, jnp.uint32))
+        single = (jnp.sum(has, axis=-1) == 1) & (known < 0)
+        return jnp.where(single, jnp.argmax(has, axis=-1), known).astype(jnp.int32)
+
+    return notes._replace(
+        color=only(notes.color, rules.color_cards), rank=only(notes.rank, rules.rank_cards)
+    )
+
+
+def choose(rules: Rules, notes: Notes, seen: ObsView) -> jax.Array:
+    """The observer's move, int32[]."""
+    board = scene.board_now(seen)
+    playable, last = scene.playable_cards(rules, board), scene.last_copies(rules, board)
+    discards = next_discards(notes, seen)
+    wrong = (seen.hands != 0) & ~scene.in_set(seen.hands, playable) & ~notes.worthless
+    touched = scene.touches(rules, seen)
+    by_color = (jnp.arange(touched.shape[1]) < rules.num_colors)[:, None]
+    misled = jnp.where(
+        by_color, (wrong & (notes.rank < 0))[1:, None], (wrong & (notes.color < 0))[1:, None]
+    )
+    could = jnp.where(discards, notes.possible & last, 0)[1:, None]
+    warns = touched & ~by_color & scene.in_set(could, jnp.array(scene.hint_cards(rules))[:, None])
+    out = jnp.any((touched & misled) | warns, axis=-1)
+    worth = jnp.where(out, 0, newly_playable(rules, notes.playable, seen))
+
+    urgent = jnp.any(discards[1] & scene.in_set(seen.hands[1], last))
+    saved = jnp.sum(jnp.where(discards[1], seen.hands[1], 0), dtype=jnp.uint32)
+    known = (notes.color[0] >= 0) & (notes.rank[0] >= 0)
+    unknown = (seen.knowledge[0] != 0) & ~notes.worthless[0] & ~known
+    newest = jnp.max(jnp.where(unknown, jnp.arange(unknown.shape[0]), -1))
+    return decide(
+        rules,
+        notes,
+        seen,
+        worth,
+        urgent,
+        saved,
+        guesses=(seen.deck <= 1) & (newest >= 0),
+        guess=newest,
+    )

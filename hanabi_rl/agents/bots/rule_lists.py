@@ -1,0 +1,173 @@
+"""The rule-list bots of Canaan et al. 2020 (rocanaan/hanabi-ad-hoc-learning), each a list of rules
+in order: `bot:internal`, `bot:outer`, `bot:iggi`, `bot:piers`, `bot:van-den-bergh`, `bot:flawed`,
+`bot:legal-random`.
+
+The first rule that fires moves; if none does, any legal action. They differ in places from the
+originals of Walton-Rivers et al. 2017: here a new card is the youngest of its hand.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
+from hanabi_rl.agents.bots.obs_view import ObsView, view
+from hanabi_rl.agents.bots.rules import (
+    Rule,
+    any_hint,
+    certain,
+    discard_oldest,
+    discard_random,
+    discard_useless,
+    dispensable,
+    facts_of,
+    first_to_fire,
+    hail_mary,
+    osawa,
+    playable_hint,
+    probable,
+    safe,
+    unknown,
+    useful,
+    useless_hint,
+)
+from hanabi_rl.agents.bots.turns import think_in_turn
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+
+
+class RuleBot(Bot):
+    """Plays a list of rules. The carry is what hints leave possible of the own cards, uint32
+    `[B, H]`."""
+
+    rule_list: ClassVar[tuple[Rule, ...]]
+    smoothing: float = flax.struct.field(pytree_node=False, default=SMOOTHING)
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
+
+    def init_carry(self, batch: int) -> jax.Array:
+        """See `Policy.init_carry`."""
+        return jnp.full((batch, self.rules.hand_size), self.rules.all_cards, jnp.uint32)
+
+    def step(
+        self,
+        carry: jax.Array,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `Policy.step`: without a key the distribution that the first rule to fire gives,
+        mixed with `smoothing` of any legal action; with one the action drawn, `smoothed`."""
+        rules = self.rules
+        seen = jax.vmap(lambda o: view(rules, o))(obs)
+        plausible = jnp.where(reset[:, None], rules.all_cards, carry)
+        plausible = jax.vmap(lambda p, s: observe_own(rules, p, s))(plausible, seen)
+        weights = think_in_turn(
+            rules,
+            ~legal[:, rules.noop],
+            lambda row: first_to_fire(rules, self.rule_list, facts_of(rules, *row[:2]), row[2])[0],
+            (plausible, seen, legal),
+        )
+        weights = jnp.where(legal[:, rules.noop, None], legal, weights)
+        chances = weights / jnp.sum(weights, axis=-1, keepdims=True)
+        if key is not None:
+            drawn = jax.vmap(jax.random.categorical)(key, jnp.log(chances))
+            return plausible, smoothed(drawn.astype(jnp.int32), legal, self.smoothing)
+        spread = self.smoothing / jnp.sum(legal, axis=-1, keepdims=True)
+        mixed = jnp.log(spread + (1 - self.smoothing) * chances)
+        return plausible, jnp.where(legal, mixed, ILLEGAL_LOGIT)
+
+
+def observe_own(rules: Rules, plausible: jax.Array, seen: ObsView) -> jax.Array:
+    """What hints leave possible of the own cards ``uint32[H]`` after the last move."""
+    last = seen.last
+    told = jnp.where(last.touched, plausible & last.hinted, plausible & ~last.hinted)
+    plausible = jnp.where(last.target[0], told, plausible)
+    left = last.actor[0] & (jnp.cumsum(last.slot) > 0)
+    return jnp.where(left, jnp.roll(plausible, -1).at[-1].set(rules.all_cards), plausible)
+
+
+class Internal(RuleBot):
+    """Plays what it knows; hints about playable cards at random."""
+
+    name: ClassVar[str] = "internal"
+    version: ClassVar[str] = "1"
+    rule_list: ClassVar[tuple[Rule, ...]] = (safe, osawa, playable_hint, any_hint, discard_random)
+
+
+class Outer(RuleBot):
+    """Internal that remembers what others were told."""
+
+    name: ClassVar[str] = "outer"
+    version: ClassVar[str] = "1"
+    rule_list: ClassVar[tuple[Rule, ...]] = (safe, osawa, useful, unknown, discard_random)
+
+
+class Iggi(RuleBot):
+    """Discards the oldest card rather than hint without use."""
+
+    name: ClassVar[str] = "iggi"
+    version: ClassVar[str] = "1"
+    rule_list: ClassVar[tuple[Rule, ...]] = (certain, safe, useful, osawa, discard_oldest)
+
+
+class Piers(RuleBot):
+    """IGGI that also plays what is likely playable."""
+
+    name: ClassVar[str] = "piers"
+    version: ClassVar[str] = "1"
+    rule_list: ClassVar[tuple[Rule, ...]] = (
+        hail_mary,
+        safe,
+        probable(0.6, spare=True),
+        useful,
+        dispensable(3),
+        osawa,
+        discard_oldest,
+        any_hint,
+        discard_random,
+    )
+
+
+class VanDenBergh(RuleBot):
+    """The rules of van den Bergh et al., by chances throughout."""
+
+    name: ClassVar[str] = "van-den-bergh"
+    version: ClassVar[str] = "1"
+    rule_list: ClassVar[tuple[Rule, ...]] = (
+        probable(0.6, spare=True),
+        safe,
+        discard_useless(0.99),
+        useful,
+        useless_hint,
+        discard_useless(0.0),
+    )
+
+
+class Flawed(RuleBot):
+    """Plays at a chance of one in four; good only with those who know."""
+
+    name: ClassVar[str] = "flawed"
+    version: ClassVar[str] = "1"
+    rule_list: ClassVar[tuple[Rule, ...]] = (
+        safe,
+        probable(0.25),
+        any_hint,
+        osawa,
+        discard_oldest,
+        discard_random,
+    )
+
+
+class LegalRandom(RuleBot):
+    """Any legal action."""
+
+    name: ClassVar[str] = "legal-random"
+    version: ClassVar[str] = "1"
+    rule_list: ClassVar[tuple[Rule, ...]] = ()

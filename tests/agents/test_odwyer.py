@@ -1,0 +1,179 @@
+"""SimpleBot, ValueBot, HolmesBot and SmartBot in positions whose move follows by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.bots import holmes, scene, smart
+from hanabi_rl.agents.bots.base import Bot
+from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots.registry import make_bot
+from hanabi_rl.agents.bots.scene import Board
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.actions import Move, decode_action, encode_action
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.table import full_deck
+
+RULES = Rules()
+JUNK = "R4 R4 Y4 Y4 G4"
+
+
+def cards(text: str) -> list[int]:
+    return ["RYGBP".index(name[0]) * 5 + int(name[1]) - 1 for name in text.split()]
+
+
+def as_set(text: str) -> int:
+    return sum(1 << card for card in cards(text))
+
+
+def board(played: str = "", discarded: str = "", tokens: int = 8, deck: int = 40) -> Board:
+    gone = np.zeros(25, np.int32)
+    np.add.at(gone, cards(discarded), 1)
+    return Board(jnp.uint32(as_set(played)), jnp.array(gone), jnp.int32(tokens), jnp.int32(deck))
+
+
+@jax.jit
+def _step(bot: Bot, memory: object, state: game.State, first: jax.Array) -> tuple:
+    obs, legal = observe(RULES, state)[0], game.legal_actions(RULES, state)[0]
+    memory, logits = bot.step(memory, obs, legal, jnp.full(2, first))
+    return memory, jnp.argmax(logits, axis=-1)
+
+
+class Duo:
+    """A game of a bot with itself on a made-up deck."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        """Hands of seats 0 and 1, oldest card first; the rest in the order of the colours."""
+        hands, rest = cards(first) + cards(second), full_deck(RULES)
+        for card in hands:
+            rest.remove(card)
+        self.state = game.deal(RULES, jnp.array([hands + rest], jnp.int32))
+        self.bot = make_bot(name, RULES)
+        self.memory, self.first = self.bot.init_carry(2), True
+
+    def play(self, instead: Move | None = None) -> Move:
+        """What the bot to move does, which is done, or `instead` is."""
+        self.memory, actions = _step(self.bot, self.memory, self.state, self.first)
+        self.first = False
+        wish = decode_action(RULES, int(actions[int(self.state.player[0])]))
+        action = jnp.array([encode_action(RULES, instead or wish)], jnp.int32)
+        self.state = game.step(RULES, self.state, action)[0]
+        return wish
+
+
+@pytest.mark.parametrize("name", ["simple", "value", "holmes"])
+def test_the_hint_that_shows_most_playable_cards(name: str) -> None:
+    duo = Duo(name, JUNK, "R3 R1 Y1 B3 G1")
+    # Rank 1 shows three, yellow and green one; red and blue would mislead.
+    assert duo.play() == Move("rank", offset=1, value=0)
+    assert duo.play() == Move("play", slot=1)
+
+
+def test_simple_forgets_what_a_play_may_have_used_up() -> None:
+    duo = Duo("simple", "R1 Y4 Y4 G4 B4", "R1 Y1 B3 G3 P3")
+    duo.play(Move("rank", offset=1, value=0))
+    duo.play(Move("play", slot=0))  # R1: the other 1 could be red as far as its owner knows
+    assert duo.play() == Move("color", offset=1, value=1)  # so Y1 is hinted again, colours first
+
+
+def test_value_warns_and_is_warned() -> None:
+    duo = Duo("value", JUNK, "R5 R3 Y3 B3 G4")
+    duo.play(Move("rank", offset=1, value=4))  # at all tokens it only passes the turn
+    duo.play(Move("rank", offset=1, value=3))
+    # Seat 1 would discard its 5 next: a warning goes before the 4s that seat 0 takes for playable.
+    assert duo.play() == Move("rank", offset=1, value=4)
+    assert duo.play() == Move("discard", slot=1)
+
+
+def test_smart_means_the_newest_card_that_is_touched() -> None:
+    duo = Duo("smart", JUNK, "R3 Y3 B3 G4 R1")
+    # Red: 2 cards 25 -> 5 possibilities, 3 cards 25 -> 20, 55 in all; rank 1 rules out only 40.
+    assert duo.play() == Move("color", offset=1, value=0)
+    assert duo.play() == Move("play", slot=4)
+
+
+def test_smart_sees_what_is_worthless_and_valuable() -> None:
+    kinds = smart.kinds_of(RULES, board(played="R1 Y1", discarded="R3 R3 B2 G1 G1"))
+    assert int(kinds.playable) == as_set("R2 Y2 G1 B1 P1")
+    assert int(kinds.worthless) == as_set("R1 Y1 R4 R5")
+    # R5 lies above R3, of which none is left.
+    assert int(kinds.valuable) == as_set("B2 G1 Y5 G5 B5 P5")
+
+
+def test_holmes_locates_cards() -> None:
+    """A red 5 in one hand leaves the other 5 yellow; a card that is played whatever it is, is
+    worthless."""
+    notes = holmes.nothing_known(RULES)
+    possible = notes.possible.at[0, 0].set(as_set("R5")).at[1, 2].set(as_set("R5 Y5"))
+    possible = possible.at[1, 3].set(as_set("R1 Y1"))
+    notes = notes._replace(possible=possible)
+    after = holmes.deduce(RULES, notes, board(played="R1 Y1"))
+    assert (int(after.color[0, 0]), int(after.rank[0, 0])) == (0, 4)
+    assert (int(after.color[1, 2]), int(after.rank[1, 2])) == (1, 4)
+    assert bool(after.valuable[1, 2]) and not bool(after.worthless[1, 2])
+    assert np.argwhere(np.array(after.worthless)).tolist() == [[1, 3]]
+
+
+def test_the_table_before_the_last_move() -> None:
+    """It is read back from the table after it, of every kind of move, over a whole game."""
+    decks = jnp.array([np.random.default_rng(5).permutation(full_deck(RULES))], jnp.int32)
+    state, rng = game.deal(RULES, decks), np.random.default_rng(7)
+    look = jax.jit(lambda state: view(RULES, observe(RULES, state)[0, 0]))
+    back = jax.jit(lambda seen: scene.board_before(RULES, seen))
+    step = jax.jit(lambda state, action: game.step(RULES, state, action)[0])
+    before, turns = scene.board_now(look(state)), 0
+    while not bool(game.finished(RULES, state)[0]):
+        seat = int(state.player[0])
+        legal = np.flatnonzero(np.array(game.legal_actions(RULES, state))[0, seat])
+        right = [a for a in legal if 5 <= a < 10 and turns % 3]
+        kind = right or [a for a in legal if a < 5] or list(legal)
+        state = step(state, jnp.array([rng.choice(kind)], jnp.int32))
+        seen = look(state)
+        jax.tree.map(np.testing.assert_array_equal, back(seen), before)
+        before, turns = scene.board_now(seen), turns + 1
+    assert turns >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("value", Rules(num_colors=3)),
+        ("holmes", Rules(num_players=3)),
+        ("smart", Rules(num_players=5)),
+        ("simple", Rules(num_players=4)),
+        ("piers", Rules(num_players=4)),
+    ],
+)
+def test_choices_are_legal_with_a_partner_who_plays_at_random(name: str, rules: Rules) -> None:
+    """Moves are the bot's at seat 0 and random elsewhere; an illegal choice would have no logit
+    near 0."""
+    games, bot = 16, make_bot(name, rules)
+    rng = np.random.default_rng(1)
+    decks = np.stack([rng.permutation(full_deck(rules)) for _ in range(games)]).astype(np.int32)
+
+    @jax.jit
+    def play(decks: jax.Array, key: jax.Array) -> jax.Array:
+        def turn(carry: tuple, inputs: tuple) -> tuple:
+            state, memory = carry
+            key, first = inputs
+            legal = game.legal_actions(rules, state)[:, 0]
+            obs = observe(rules, state)[:, 0]
+            keys = jax.random.split(key, games)
+            memory, logits = bot.step(memory, obs, legal, jnp.full(games, first), keys)
+            mover = jnp.take_along_axis(
+                game.legal_actions(rules, state), state.player[:, None, None], axis=1
+            )[:, 0]
+            drawn = jax.random.categorical(key, jnp.where(mover, 0.0, -jnp.inf))
+            action = jnp.where(state.player == 0, jnp.argmax(logits, axis=-1), drawn)
+            sure = (jnp.max(logits, axis=-1) > jnp.log(0.9)) | game.finished(rules, state)
+            return (game.step(rules, state, action.astype(jnp.int32))[0], memory), sure
+
+        keys = jax.random.split(key, rules.max_turns)
+        start = (game.deal(rules, decks), bot.init_carry(games))
+        return jax.lax.scan(turn, start, (keys, jnp.arange(rules.max_turns) == 0))[1]
+
+    assert play(decks, jax.random.key(0)).all()

@@ -1,0 +1,146 @@
+"""The rules of the rule-list bots: which actions each allows, and how likely, by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.bots import rules as rule
+from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots.registry import make_bot
+from hanabi_rl.agents.bots.rules import Facts, facts_of, first_to_fire
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.actions import Move, encode_action
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.table import full_deck
+
+RULES = Rules()
+DISCARD, PLAY = (lambda slot: slot), (lambda slot: 5 + slot)
+
+
+def color(name: str) -> int:
+    return encode_action(RULES, Move("color", offset=1, value="RYGBP".index(name)))
+
+
+def rank(number: int) -> int:
+    return encode_action(RULES, Move("rank", offset=1, value=number - 1))
+
+
+def cards(text: str) -> list[int]:
+    return ["RYGBP".index(name[0]) * 5 + int(name[1]) - 1 for name in text.split()]
+
+
+@pytest.fixture(scope="module")
+def position() -> Facts:
+    """At the deal, with a hand of five cards in view."""
+    hands, rest = cards("R4 R4 Y4 Y4 G4") + cards("R3 R1 Y1 B3 R5"), full_deck(RULES)
+    for card in hands:
+        rest.remove(card)
+    state = game.deal(RULES, jnp.array([hands + rest], jnp.int32))
+    seen = view(RULES, observe(RULES, state)[0, 0])
+    return facts_of(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
+
+
+def knowing(facts: Facts, *sets: str, tokens: int = 8, played: str = "", lives: int = 3) -> Facts:
+    """Own cards that can be one of these ("" for any); a card known by one colour was named it,
+    and likewise by rank."""
+    possible = [
+        sum(1 << card for card in cards(text)) or RULES.all_cards for text in (*sets, *[""] * 5)
+    ][:5]
+    colors = [len({name[0] for name in text.split()}) == 1 for text in (*sets, *[""] * 5)][:5]
+    ranks = [len({name[1] for name in text.split()}) == 1 for text in (*sets, *[""] * 5)][:5]
+    seen = facts.seen._replace(
+        info=jnp.int32(tokens),
+        lives=jnp.int32(lives),
+        played=jnp.uint32(sum(1 << card for card in cards(played))),
+        color_named=facts.seen.color_named.at[0].set(jnp.array(colors)),
+        rank_named=facts.seen.rank_named.at[0].set(jnp.array(ranks)),
+    )
+    return facts_of(RULES, jnp.array(possible, jnp.uint32), seen)
+
+
+def weights(which: rule.Rule, facts: Facts) -> dict[int, float]:
+    found = np.array(which(RULES, facts))
+    return {int(action): float(found[action]) for action in np.flatnonzero(found)}
+
+
+def test_plays(position: Facts) -> None:
+    facts = knowing(position, "", "R1 Y1 G1", "B1", "R1 R2 R3")
+    assert weights(rule.safe, facts) == {PLAY(1): 1}
+    assert weights(rule.certain, facts) == {PLAY(2): 1}
+    # Of the red 1s, 2s and 3s two, two and one are unseen: R1, R2 and R3 are 2, 2, 1 of 5.
+    uncertain = knowing(position, "", "", "", "R1 R2 R3")
+    assert weights(rule.probable(0.4), uncertain) == {PLAY(3): 1}
+    assert weights(rule.probable(0.41), uncertain) == {}
+    assert weights(rule.probable(0.4, spare=True), knowing(position, lives=1)) == {}
+    assert weights(rule.hail_mary, facts) == {}
+    last = facts._replace(seen=facts.seen._replace(deck=jnp.int32(0)))
+    assert weights(rule.hail_mary, last) == {PLAY(1): 1}
+
+
+def test_discards(position: Facts) -> None:
+    nothing = knowing(position, tokens=5)
+    assert weights(rule.discard_oldest, nothing) == {DISCARD(0): 1}
+    assert weights(rule.discard_random, nothing) == {DISCARD(slot): 1 for slot in range(5)}
+    assert weights(rule.discard_oldest, knowing(position)) == {}  # at 8 tokens it is not allowed
+    assert weights(rule.osawa, nothing) == {}
+    ones = "R1 Y1 G1 B1 P1"
+    below = knowing(position, "", "R1", ones, tokens=5, played="R1 Y1")
+    assert weights(rule.osawa, below) == {DISCARD(1): 1}
+    all_ones = knowing(position, "", "", ones, tokens=5, played=ones)
+    assert weights(rule.osawa, all_ones) == {DISCARD(2): 1}
+    assert weights(rule.discard_useless(0.99), all_ones) == {DISCARD(2): 1}
+    assert weights(rule.discard_useless(0.99), nothing) == {}
+    assert weights(rule.discard_useless(0.0), nothing) == {DISCARD(0): 1}
+
+
+def test_hints(position: Facts) -> None:
+    """To a partner who holds R3 R1 Y1 B3 R5."""
+    assert weights(rule.useful, position) == {rank(1): 1}
+    assert weights(rule.playable_hint, position) == {color("R"): 1, rank(1): 1}
+    assert weights(rule.unknown, position) == {color("R"): 1}
+    anything = {color("R"): 3, color("Y"): 1, color("B"): 1, rank(1): 2, rank(3): 2, rank(5): 1}
+    assert weights(rule.any_hint, position) == anything
+    assert weights(rule.any_hint, knowing(position, tokens=0)) == {}
+    played = knowing(position, tokens=2, played="R1 Y1")
+    assert weights(rule.useless_hint, played) == {color("R"): 1}
+    assert weights(rule.useless_hint, knowing(position, tokens=1, played="R1 Y1")) == {}
+    assert weights(rule.dispensable(3), played) == {}
+    low = knowing(position, tokens=2, played="R1 Y1 G1 B1 P1")
+    assert weights(rule.dispensable(3), low) == {rank(1): 1}
+    assert weights(rule.dispensable(2), low) == {}
+
+
+def test_the_first_rule_that_fires_moves(position: Facts) -> None:
+    facts, legal = knowing(position, "B1", tokens=5), jnp.arange(21) < 3
+    found, place = first_to_fire(RULES, (rule.osawa, rule.safe, rule.useful), facts, legal)
+    assert int(place) == 1 and np.flatnonzero(found).tolist() == [PLAY(0)]
+    found, place = first_to_fire(RULES, (rule.osawa,), facts, legal)
+    assert int(place) == 1 and np.flatnonzero(found).tolist() == [0, 1, 2]
+
+
+def test_a_bot_answers_with_its_distribution_or_with_what_it_drew() -> None:
+    """Internal at the deal names the first playable card's colour or rank: R1 behind R3."""
+    hands, rest = cards("R4 R4 Y4 Y4 G4") + cards("R3 R1 Y1 B3 R5"), full_deck(RULES)
+    for card in hands:
+        rest.remove(card)
+    state = game.deal(RULES, jnp.array([hands + rest], jnp.int32))
+    rows = 400
+    obs = jnp.broadcast_to(observe(RULES, state)[0, 0], (rows, RULES.obs_size))
+    legal = jnp.broadcast_to(game.legal_actions(RULES, state)[0, 0], (rows, RULES.num_moves))
+    bot, reset = make_bot("internal", RULES), jnp.ones(rows, bool)
+    start = bot.init_carry(rows)
+    step = jax.jit(bot.step)
+    _, logits = step(start, obs, legal, reset)
+    open_ = int(legal[0].sum())
+    expected = np.where(np.array(legal[0]), 0.02 / open_, 0.0)
+    expected[[color("R"), rank(1)]] += 0.98 / 2
+    np.testing.assert_allclose(np.exp(np.array(logits[0])), expected, atol=1e-6)
+    _, drawn = step(start, obs, legal, reset, jax.random.split(jax.random.key(3), rows))
+    actions = np.argmax(np.array(drawn), axis=-1)
+    assert set(actions) == {color("R"), rank(1)}
+    # A fair coin 400 times: 200, standard deviation 10.
+    assert abs((actions == rank(1)).sum() - 200) < 50
