@@ -16,9 +16,11 @@ from typing import Any
 import jax
 
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, played
+from hanabi_rl.agents.structured import acting
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import committed_folder, read_json, replace_folder, to_json, write_json
@@ -191,7 +193,7 @@ def _read_checkpoint(folder: Path) -> NetworkPolicy:
 
 def _parse(
     description: Mapping[str, Any], *, where: Path
-) -> tuple[Rules, NetworkConfig, PolicyInfo]:
+) -> tuple[Rules, NetworkConfig | StructuredConfig, PolicyInfo]:
     def expect(name: str, expected: Any, got: Any) -> None:
         if got != expected:
             raise ValueError(f"{where}: expected {name} {expected!r}, got {got!r}")
@@ -207,7 +209,11 @@ def _parse(
         info = {field.name: description[field.name] for field in dataclasses.fields(PolicyInfo)}
     except KeyError as error:
         raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
-    config = from_dict(NetworkConfig, network, where=f"{where}: network")
+    config: NetworkConfig | StructuredConfig
+    if kind == "structured":
+        config = from_dict(StructuredConfig, network, where=f"{where}: network")
+    else:
+        config = from_dict(NetworkConfig, network, where=f"{where}: network")
     expect("network.kind", config.kind, kind)
     return (
         from_dict(Rules, game, where=f"{where}: game"),
@@ -227,7 +233,9 @@ def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
     return changed | {"format_version": FORMAT_VERSION}
 
 
-def _params_template(rules: Rules, network: NetworkConfig) -> trees.PyTree:
+def _params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
+    if isinstance(network, StructuredConfig):
+        return jax.eval_shape(lambda: acting.init_params(rules, network, jax.random.key(0)))
     module = Actor(network, rules.num_moves)
     return jax.eval_shape(
         lambda: init_params(module, jax.random.key(0), network, rules.obs_size, rules.num_moves)

@@ -14,10 +14,12 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.structured import acting
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
+from hanabi_rl.nn.structured import StructuredConfig
 
 PyTree = Any
 
@@ -127,7 +129,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     params: PyTree  # of the actor alone, float32 leaves
     rules: Rules = flax.struct.field(pytree_node=False)
-    network: NetworkConfig = flax.struct.field(pytree_node=False)
+    network: NetworkConfig | StructuredConfig = flax.struct.field(pytree_node=False)
     info: PolicyInfo = flax.struct.field(pytree_node=False, default=PolicyInfo())
     precision: Precision = flax.struct.field(
         pytree_node=False, default="float32"
@@ -140,7 +142,9 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
-        H]`."""
+        H]`; of a structured network its `Memory`."""
+        if isinstance(self.network, StructuredConfig):
+            return acting.initial_carry(self.rules, self.network, batch)
         return initial_carry(self.network, batch)
 
     def step(
@@ -151,7 +155,9 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         reset: jax.Array,
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
-        """See `Policy.step`: the network reads a sequence of one timestep."""
+        """See `Policy.step`: an LSTM reads a sequence of one timestep."""
+        if isinstance(self.network, StructuredConfig):
+            return acting.step(self.rules, self.network, self.params, carry, obs, legal, reset)
         actor = Actor(self.network, self.rules.num_moves, self.precision)
         out: Any = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
         carry, logits = out

@@ -1,0 +1,45 @@
+"""A structured network as a player: its memory, one step of it, and its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.structured.features import look, sizes
+from hanabi_rl.agents.structured.memory import Memory, init_memory
+from hanabi_rl.agents.structured.sight import from_observation
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.structured import StructuredConfig
+
+PyTree = Any
+
+
+def initial_carry(rules: Rules, network: StructuredConfig, batch: int) -> Memory:
+    """The memory of `batch` seats before the first timestep of their games."""
+    return init_memory(rules, network.level, (batch,))
+
+
+def step(
+    rules: Rules,
+    network: StructuredConfig,
+    params: PyTree,
+    carry: Memory,
+    obs: jax.Array,
+    legal: jax.Array,
+    reset: jax.Array,
+) -> tuple[Memory, jax.Array]:
+    """See `Policy.step`."""
+    start = initial_carry(rules, network, reset.shape[0]).cards
+    before = Memory(jnp.where(reset[:, None, None, None], start, carry.cards))
+    memory, view = look(rules, network.level, before, from_observation(rules, obs))
+    logits: Any = network.actor().apply({"params": params}, view, legal)
+    return memory, logits
+
+
+def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTree:
+    """Freshly initialised parameters of the actor."""
+    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.level))
+    legal = jnp.ones((1, rules.num_moves), jnp.bool_)
+    return network.actor().init(key, blank, legal)["params"]

@@ -1,0 +1,233 @@
+"""Features of the cards in hands: lists of columns, `[H, N]` for the observer's own cards and
+`[P - 1, H, N]` for those it sees."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.structured.board import (
+    Table,
+    copies,
+    is_single,
+    next_up,
+    older,
+    one_group,
+)
+from hanabi_rl.agents.structured.columns import ONE, Columns, share
+from hanabi_rl.agents.structured.memory import Record
+from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.words import any_of, materialize
+
+
+class Hands(NamedTuple):
+    """What several features share."""
+
+    held: jax.Array
+    """bool[P, H, N]."""
+    unhinted: jax.Array
+    """bool[P, H, N]: cards without a hint."""
+    older_unhinted: jax.Array
+    """uint32[P, H, N], a `share`: how many cards without a hint are older."""
+    hinted_elsewhere: jax.Array
+    """uint32[N]: the cards seen with a hint in others' hands."""
+
+
+def look_at_hands(rules: Rules, sight: Sight, table: Table) -> Hands:
+    """Facts of positions and hints."""
+    held = sight.seen.knowledge != 0
+    unhinted = held & ~sight.seen.hinted
+    hinted = jnp.where(sight.seen.hinted, sight.seen.hands, 0)
+    return Hands(
+        held=held,
+        unhinted=unhinted,
+        older_unhinted=share(older(unhinted) / rules.hand_size),
+        hinted_elsewhere=materialize(any_of([card for hand in hinted for card in hand])),
+    )
+
+
+class Chance(NamedTuple):
+    """The cards that a card can be, by their numbers of copies."""
+
+    sets: jax.Array
+    planes: list[jax.Array]
+
+    def of(self, *cards: jax.Array) -> list[jax.Array]:
+        """The chances that the card is in each of the sets uint32[N], as `share`s; 0 where there
+        are no cards. Together, because one operation on a longer array compiles faster."""
+        asked = jnp.stack([jnp.broadcast_to(c, self.planes[0].shape) for c in cards])
+        asked = asked.reshape(len(cards), *(1,) * (self.sets.ndim - 1), -1)
+        total = jnp.maximum(copies(self.sets, self.planes), 1)
+        return list(share(copies(self.sets & asked, self.planes) / total))
+
+
+def own(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
+    """Facts about the observer's cards."""
+    seen, last = sight.seen, sight.seen.last
+    mine = materialize(seen.knowledge[0] & table.unseen[0])
+    playable, useless, critical, *rest = Chance(mine, table.unseen).of(
+        table.playable,
+        table.useless,
+        table.critical,
+        hands.hinted_elsewhere,
+        table.repeated,
+        *map(jnp.uint32, rules.rank_cards),
+    )
+    told = last.touched & last.target[0]
+    return [
+        hands.held[0],
+        seen.hinted[0],
+        hands.older_unhinted[0],
+        playable,
+        useless,
+        critical,
+        playable == jnp.max(playable, axis=0),
+        useless == jnp.max(useless, axis=0),
+        share(playable / jnp.maximum(ONE - useless, ONE // 20)),
+        *rest,
+        copies(mine, table.unseen) / rules.deck_size,
+        one_group(mine, rules.color_cards),
+        one_group(mine, rules.rank_cards),
+        is_single(mine),
+        told,
+        told & last.is_rank_hint,
+        *[_is_slot(rules, s) for s in range(rules.hand_size)],
+    ]
+
+
+def _is_slot(rules: Rules, slot: int) -> jax.Array:
+    return jnp.asarray(np.arange(rules.hand_size) == slot)[:, None]
+
+
+def others(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
+    """Facts about the cards that the observer sees, and what their owners can tell."""
+    seen, last = sight.seen, sight.seen.last
+    cards = seen.hands[1:]
+    knowledge = seen.knowledge[1:]
+    chance = Chance(knowledge, table.left)
+    playable, useless, critical = chance.of(table.playable, table.useless, table.critical)
+    told = last.touched & last.target[1:, None]
+    mine = jnp.where(seen.hinted[0], seen.knowledge[0] & table.unseen[0], 0)
+    return [
+        hands.held[1:],
+        *truth(rules, table, cards),
+        (cards & table.repeated) != 0,
+        (cards & any_of(list(mine))) != 0,
+        seen.hinted[1:],
+        hands.older_unhinted[1:],
+        playable,
+        share(playable / jnp.maximum(ONE - useless, ONE // 20)),
+        useless,
+        critical,
+        one_group(knowledge, rules.color_cards) & hands.held[1:],
+        one_group(knowledge, rules.rank_cards) & hands.held[1:],
+        is_single(knowledge),
+        told,
+        told & last.is_rank_hint,
+    ]
+
+
+def truth(rules: Rules, table: Table, cards: jax.Array) -> Columns:
+    """What a card that is seen is worth, uint32[..., N]."""
+    reach, steps = table.playable, []
+    for _ in range(1, min(rules.num_ranks, 4)):
+        reach = materialize(next_up(rules, reach))
+        steps.append((cards & reach) != 0)
+    return [
+        *[(cards & jnp.uint32(r)) != 0 for r in rules.rank_cards],
+        (cards & table.playable) != 0,
+        (cards & table.useless) != 0,
+        (cards & table.critical) != 0,
+        *steps,
+    ]
+
+
+def own_learnt(rules: Rules, sight: Sight, table: Table, kept: Record, ages: jax.Array) -> Columns:
+    """How things stood when the observer's cards were hinted."""
+    mine = materialize(sight.seen.knowledge[0] & table.unseen[0])
+    mine_kept = jax.tree.map(lambda field: field[:, 0], kept)
+    recent, ever = wanted(rules, sight, table, kept)
+    return [
+        *_remembered(rules, table, mine_kept, ages[0], Chance(mine, table.unseen)),
+        *Chance(mine, table.unseen).of(recent, ever),
+    ]
+
+
+def others_learnt(
+    rules: Rules, sight: Sight, table: Table, kept: Record, ages: jax.Array
+) -> Columns:
+    """How things stood when the cards that the observer sees were hinted."""
+    chance = Chance(sight.seen.knowledge[1:], table.left)
+    theirs = jax.tree.map(lambda field: field[:, 1:], kept)
+    recent, ever = wanted(rules, sight, table, kept)
+    cards = sight.seen.hands[1:]
+    return [
+        *_remembered(rules, table, theirs, ages[1:], chance),
+        (cards & recent) != 0,
+        (cards & ever) != 0,
+    ]
+
+
+def _remembered(
+    rules: Rules, table: Table, kept: Record, ages: jax.Array, chance: Chance
+) -> Columns:
+    """The two records of each card, and what the card can be in their light."""
+    facts = [
+        kept.by_rank,
+        kept.was_new,
+        kept.was_oldest,
+        kept.was_newest_new,
+        kept.was_newest,
+        *[kept.hinted & (kept.giver == k) for k in range(1, rules.num_players)],
+        kept.hinted & (kept.age < rules.num_players),
+        share(kept.touched / rules.hand_size),
+        share(kept.new / rules.hand_size),
+        share(jnp.where(kept.hinted, 1.0 / (1.0 + kept.age), 0.0)),
+        *_in_their_light(rules, table, kept, chance),
+    ]
+    columns: Columns = [jnp.sqrt(ages.astype(jnp.float32)) / 8]
+    return columns + [fact[i] for i in range(2) for fact in facts]
+
+
+def _in_their_light(rules: Rules, table: Table, kept: Record, chance: Chance) -> list[jax.Array]:
+    """The chances [2, ...] that a card is one of those playable or critical then; and if it was
+    playable then (for the last: then or one later), that it is now."""
+    then = chance.sets & kept.playable
+    soon = chance.sets & (kept.playable | next_up(rules, kept.playable))
+    counted = [
+        jnp.broadcast_to(chance.sets, then.shape),
+        then,
+        chance.sets & kept.critical,
+        then & table.playable,
+        then & table.useless,
+        soon,
+        soon & table.playable,
+    ]
+    every, in_then, critical, now, gone, in_soon, soon_now = materialize(
+        copies(jnp.stack(counted), chance.planes)
+    )
+    parts, wholes = [in_then, critical, now, gone, soon_now], [every, every, in_then, in_then]
+    return list(share(jnp.stack(parts) / jnp.maximum(jnp.stack([*wholes, in_soon]), 1)))
+
+
+def wanted(rules: Rules, sight: Sight, table: Table, kept: Record) -> tuple[jax.Array, jax.Array]:
+    """The playable cards that a hinted card of another hand waits for and that are in no hand the
+    observer sees: of hints since its last turn, and of all hints; each uint32[N]."""
+    seen = sight.seen
+    visible = any_of([card for hand in seen.hands[1:] for card in hand])
+
+    def missing(hinted: jax.Array) -> jax.Array:
+        waiting = any_of([card for hand in jnp.where(hinted, seen.hands, 0) for card in hand])
+        needed = jnp.zeros_like(waiting)
+        for _ in range(rules.num_ranks - 1):
+            below = (waiting & ~jnp.uint32(rules.rank_cards[0])) >> 1
+            waiting = below & ~seen.played
+            needed |= waiting
+        return materialize(needed & table.playable & ~visible)
+
+    recently = kept.hinted[0] & (kept.age[0] < rules.num_players)
+    return missing(recently), missing(seen.hinted)

@@ -1,0 +1,149 @@
+"""The structured view: what a seat knows about each card and each hint, without naming a colour.
+
+Three levels, each with all that the one before it shows:
+
+- `facts`: the rules, exact counts of cards, the hints and what they touched. No convention.
+- `learnt`: also how things stood when each card was hinted (`memory.py`), from which a network can
+  learn what hints mean to the players it learns from.
+- `reading`: also what `bots/inference.py` makes of the hints by common conventions.
+
+Renaming the colours permutes the colour hints of `Features.hints` and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.structured import cards, hinting, memory, reading
+from hanabi_rl.agents.structured.board import Table, read_table
+from hanabi_rl.agents.structured.columns import Columns, spread
+from hanabi_rl.agents.structured.memory import Memory
+from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.state import State
+from hanabi_rl.env.words import bit
+from hanabi_rl.nn.structured import Level
+
+
+class Features(NamedTuple):
+    """What a structured network reads, float32, about [0, 1] each."""
+
+    table: jax.Array
+    """[N, G]: the game as a whole."""
+    own: jax.Array
+    """[N, H, Fo]: the observer's cards, oldest first."""
+    others: jax.Array
+    """[N, P - 1, H, Fp]: the cards it sees, next player first."""
+    hints: jax.Array
+    """[N, (P - 1) * (C + R), Fh]: every hint in the order of its action; 0 where it touches
+    nothing."""
+
+
+def look(rules: Rules, level: Level, before: Memory, sight: Sight) -> tuple[Memory, Features]:
+    """Reads one move and the position after it.
+
+    Args:
+        rules, level: static.
+        before: the memory [N, ...] before the last move, in the observer's frame
+            (`memory.init_memory` on the first look of a game).
+        sight: `sight.from_observation` or, for the mover, `sight.from_state`.
+
+    Returns:
+        The memory after the move, and the features.
+    """
+    table = read_table(rules, sight)
+    words = memory.remember(rules, level, memory.unpack(before), sight, table)
+    view = cards.look_at_hands(rules, sight, table)
+    parts = [
+        table_features(rules, sight, table),
+        cards.own(rules, sight, table, view),
+        cards.others(rules, sight, table, view),
+        hinting.hints(rules, sight, table, view),
+    ]
+    if level != "facts":
+        kept = memory.records(words), memory.ages(words)
+        more = [
+            [],
+            cards.own_learnt(rules, sight, table, *kept),
+            cards.others_learnt(rules, sight, table, *kept),
+            hinting.learnt(rules, sight, table),
+        ]
+        parts = [a + b for a, b in zip(parts, more, strict=True)]
+    if level == "reading":
+        more = reading.features(rules, sight, table, memory.public_of(words, sight))
+        parts = [a + b for a, b in zip(parts, more, strict=True)]
+    return memory.pack(words), _arrange(rules, parts)
+
+
+def _arrange(rules: Rules, parts: list[Columns]) -> Features:
+    """Columns with the games last -> features with the games first."""
+    table, own, others, hints = parts
+    by_target = spread(hints, (2, 0, 1))  # N, P - 1, C + R, Fh
+    games, targets, _, width = by_target.shape
+    colors = by_target[:, :, : rules.num_colors].reshape(games, -1, width)
+    ranks = by_target[:, :, rules.num_colors :].reshape(games, targets * rules.num_ranks, width)
+    return Features(
+        table=spread(table, (0,)),
+        own=spread(own, (1, 0)),
+        others=spread(others, (2, 0, 1)),
+        hints=jnp.concatenate([colors, ranks], axis=1),
+    )
+
+
+def table_features(rules: Rules, sight: Sight, table: Table) -> list[jax.Array]:
+    """The game as a whole: columns [N]."""
+    seen, last, count = sight.seen, sight.seen.last, jax.lax.population_count
+    heights = [count(seen.played & jnp.uint32(c)) for c in rules.color_cards]
+    high = [
+        sum(((h == r).astype(jnp.uint32) for h in heights), jnp.uint32(0)) / rules.num_colors
+        for r in range(rules.num_ranks + 1)
+    ]
+    to_play = count(~table.useless & rules.all_cards).astype(jnp.float32)
+    return [
+        *high,
+        *[seen.lives == n for n in range(rules.max_life_tokens + 1)],
+        *[seen.info == n for n in range(rules.max_info_tokens + 1)],
+        count(seen.played) / rules.max_score,
+        to_play / rules.max_score,
+        count(table.playable) / rules.num_colors,
+        count(table.critical) / rules.max_score,
+        seen.deck / rules.deck_size,
+        seen.deck == 0,
+        seen.deck <= 1,
+        0.2 + (seen.deck + rules.num_players - to_play) / rules.deck_size,  # discards to spare
+        jnp.any(last.slot, axis=0),
+        last.is_hint,
+        last.is_rank_hint,
+        *[last.target[p] for p in range(rules.num_players)],
+    ]
+
+
+def sizes(rules: Rules, level: Level) -> Features:
+    """The features of one game as `jax.ShapeDtypeStruct`s."""
+    from hanabi_rl.agents.structured.sight import from_observation
+
+    def one(obs: jax.Array) -> Features:
+        start = memory.init_memory(rules, level, (1,))
+        return look(rules, level, start, from_observation(rules, obs))[1]
+
+    return jax.eval_shape(one, jax.ShapeDtypeStruct((1, rules.obs_size), jnp.float32))
+
+
+def own_truth(rules: Rules, state: State) -> jax.Array:
+    """What the mover holds in truth, for a critic only: float32[N, H, 4 + R]."""
+    from hanabi_rl.agents.structured.sight import from_state
+
+    table = read_table(rules, from_state(rules, state))
+    here = bit(state.player)[:, None] & (1 << jnp.arange(rules.num_players, dtype=jnp.uint32)) != 0
+    held = jnp.sum(jnp.where(here[..., None], state.hands, 0), axis=1, dtype=jnp.uint32).T
+    columns = [
+        held != 0,
+        (held & table.playable) != 0,
+        (held & table.useless) != 0,
+        (held & table.critical) != 0,
+        *[(held & jnp.uint32(r)) != 0 for r in rules.rank_cards],
+    ]
+    return spread(columns, (1, 0))

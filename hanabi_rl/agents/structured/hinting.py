@@ -1,0 +1,85 @@
+"""Features of the hints that can be given: columns `[P - 1, C + R, N]`, colours before ranks."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.structured.board import Table, first_true, is_single, last_true
+from hanabi_rl.agents.structured.cards import Chance, Hands, truth
+from hanabi_rl.agents.structured.columns import Columns
+from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.words import materialize
+
+
+def hints(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
+    """Facts: what a hint touches and what its receiver can then tell by the counts."""
+    seen = sight.seen
+    touched = _touched(rules, sight)
+    new = touched & hands.unhinted[1:, None]
+    named, by_rank = _named(rules), _by_rank(rules)
+    held = seen.hands[1:]
+    knowledge = seen.knowledge[1:, None]
+    after = Chance(materialize(jnp.where(touched, knowledge & named, 0)), table.left)
+    before = Chance(seen.knowledge[1:], table.left)
+    facts: Columns = truth(rules, table, held)[rules.num_ranks :]
+    facts += [(held & table.repeated) != 0, (held & hands.hinted_elsewhere) != 0]
+    of_slots: Columns = [touched, new]
+    of_slots += [touched & fact[:, None] for fact in facts]
+    of_slots += [
+        jnp.where(new, hands.older_unhinted[1:, None], 0),
+        jnp.where(touched, before.of(table.playable)[0][:, None], 0),
+        *after.of(table.playable, table.useless),
+        is_single(after.sets) & ~is_single(knowledge),
+    ]
+    some = jnp.any(touched, axis=2)
+    targets = jnp.arange(rules.num_players - 1)[:, None, None]
+    ranks = [some & (jnp.asarray(_is_rank(rules, r))[:, None]) for r in range(rules.num_ranks)]
+    sums = [
+        sum(column[:, :, s].astype(jnp.uint32) for s in range(rules.hand_size))
+        for column in (touched, new, new & ((held & table.useless) != 0)[:, None])
+    ]
+    return [
+        some,
+        some & (by_rank[:, 0] != 0),
+        *ranks,
+        *[some & (targets == k) for k in range(rules.num_players - 1)],
+        *[total / rules.hand_size for total in sums],
+        *by_slot(rules, of_slots),
+    ]
+
+
+def learnt(rules: Rules, sight: Sight, table: Table) -> Columns:
+    """What a receiver would remember of each card touched."""
+    unhinted = ((sight.seen.knowledge != 0) & ~sight.seen.hinted)[1:, None]
+    touched = _touched(rules, sight)
+    new = touched & unhinted
+    oldest, newest_new = new & first_true(unhinted), last_true(new)
+    knowledge = sight.seen.knowledge[1:, None] & _named(rules)
+    after = Chance(jnp.where(touched, knowledge, 0), table.left)
+    return by_slot(rules, [oldest, newest_new, last_true(touched), *after.of(table.critical)])
+
+
+def by_slot(rules: Rules, columns: Columns) -> Columns:
+    """Columns [P - 1, C + R, H, N], slot after slot."""
+    return [column[:, :, s] for s in range(rules.hand_size) for column in columns]
+
+
+def _touched(rules: Rules, sight: Sight) -> jax.Array:
+    """bool[P - 1, C + R, H, N]."""
+    return (sight.seen.hands[1:, None] & _named(rules)) != 0
+
+
+def _named(rules: Rules) -> jax.Array:
+    """All cards of each colour and each rank, uint32[C + R, 1, 1]."""
+    return jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32)[:, None, None]
+
+
+def _by_rank(rules: Rules) -> np.ndarray:
+    return (np.arange(rules.num_colors + rules.num_ranks) >= rules.num_colors)[:, None, None]
+
+
+def _is_rank(rules: Rules, rank: int) -> np.ndarray:
+    return np.arange(rules.num_colors + rules.num_ranks) == rules.num_colors + rank

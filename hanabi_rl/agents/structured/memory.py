@@ -1,0 +1,187 @@
+"""What is remembered about each card in a hand: how things stood when it was hinted.
+
+Everything kept is public (the table, the hints and whom they touched), so that each seat could keep
+the same memory; rows are players relative to the observer. A memory is a few words a card, because
+hands shift with every draw.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots.convention import observe_move
+from hanabi_rl.agents.bots.inference import Public
+from hanabi_rl.agents.structured.board import Table, first_true, last_true
+from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.words import materialize
+from hanabi_rl.nn.structured import Level
+
+LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
+
+# Words of a card. A record is how things stood at a hint: its flags and numbers, and which cards
+# were playable and critical then.
+_LAST, _FIRST, _AGE, _INFERRED, _KNOWN = 0, 3, 6, 7, 8
+_WORDS = {"facts": 0, "learnt": 7, "reading": 9}
+_FLAGS = ("hinted", "by_rank", "was_new", "was_oldest", "was_newest_new", "was_newest")
+_MAX_AGE = 255
+
+
+class Memory(NamedTuple):
+    """The carry of a structured policy."""
+
+    cards: jax.Array
+    """uint32[..., P, H, W]: the words of each card; W is 0 for `facts`, which needs no memory."""
+
+
+class Record(NamedTuple):
+    """How things stood when cards were hinted: bool or uint32 [2, P, H, N], the last hint and the
+    first; all 0 without one."""
+
+    hinted: jax.Array
+    by_rank: jax.Array
+    was_new: jax.Array
+    """The card had no hint before."""
+    was_oldest: jax.Array
+    """It was the oldest card without a hint."""
+    was_newest_new: jax.Array
+    """Of the cards that had no hint before, it was the newest touched."""
+    was_newest: jax.Array
+    """Of all the cards touched, it was the newest."""
+    touched: jax.Array
+    """How many cards were touched."""
+    new: jax.Array
+    """How many of them had no hint before."""
+    giver: jax.Array
+    """How many seats after the owner the giver sits."""
+    age: jax.Array
+    """Moves since."""
+    playable: jax.Array
+    """The set of cards that were playable."""
+    critical: jax.Array
+    """The set of cards that were critical."""
+
+
+def init_memory(rules: Rules, level: Level, batch: tuple[int, ...]) -> Memory:
+    """The memory before the first move of games, each leaf `[*batch, ...]`."""
+    words = [0] * _WORDS[level]
+    if level == "reading":
+        words[_INFERRED] = words[_KNOWN] = rules.all_cards
+    shape = (*batch, rules.num_players, rules.hand_size, len(words))
+    return Memory(jnp.broadcast_to(jnp.array(words, jnp.uint32), shape))
+
+
+def next_seat(memory: Memory) -> Memory:
+    """The same memory as the next player keeps it: rows count from that player."""
+    return Memory(jnp.roll(memory.cards, -1, axis=-3))
+
+
+def unpack(memory: Memory) -> jax.Array:
+    """[N, P, H, W] -> [W, P, H, N]."""
+    return jnp.transpose(memory.cards, (3, 1, 2, 0))
+
+
+def pack(words: jax.Array) -> Memory:
+    """The inverse of `unpack`."""
+    return Memory(jnp.transpose(words, (3, 1, 2, 0)))
+
+
+def remember(rules: Rules, level: Level, words: jax.Array, sight: Sight, table: Table) -> jax.Array:
+    """The memory uint32[W, P, H, N] after the last move, from that before it."""
+    if level == "facts":
+        return words
+    last = sight.seen.last
+    inferred = words[_INFERRED:_KNOWN]
+    if level == "reading":
+        inferred = _reread(rules, words, sight)[None]
+    hinted = _note_hint(rules, words[:_INFERRED], sight, table)
+    words = jnp.concatenate([hinted, inferred])
+    fresh = init_memory(rules, level, ()).cards[0, 0, : words.shape[0], None, None, None]
+    younger = jnp.concatenate(
+        [words[:, :, 1:], jnp.broadcast_to(fresh, (*words.shape[:2], 1, words.shape[3]))], axis=2
+    )
+    moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(rules.hand_size)])
+    words = jnp.where(last.actor[:, None] & moved_down, younger, words)
+    known = sight.seen.knowledge[None] if level == "reading" else words[:0]
+    return materialize(jnp.concatenate([words, known]))
+
+
+def _note_hint(rules: Rules, words: jax.Array, sight: Sight, table: Table) -> jax.Array:
+    """The records and ages after the last move, before any card is drawn."""
+    last, players = sight.seen.last, rules.num_players
+    hinted_before = words[_LAST] & 1 != 0
+    touched = last.touched & last.target[:, None]
+    held = sight.seen.knowledge != 0
+    new = touched & ~hinted_before
+    row = jnp.arange(players)[:, None]
+    giver = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
+    after_owner = jnp.where(giver >= row, giver - row, giver - row + players)
+    flags = [
+        touched,
+        last.is_rank_hint & touched,
+        new,
+        new & first_true(held & ~hinted_before),
+        last_true(new),
+        last_true(touched),
+    ]
+    facts = sum(flag.astype(jnp.uint32) << i for i, flag in enumerate(flags))
+    for place, count in ((8, _number(touched)), (11, _number(new)), (14, after_owner)):
+        facts |= count.astype(jnp.uint32)[:, None] << place
+    record = [
+        jnp.broadcast_to(word, touched.shape) for word in (facts, table.playable, table.critical)
+    ]
+    aged = words.at[_AGE].set(jnp.minimum(words[_AGE] + 1, _MAX_AGE))
+    for start in (_LAST, _FIRST):
+        older = (aged[start] >> 20) + 1
+        facts = (aged[start] & ((1 << 20) - 1)) | (jnp.minimum(older, _MAX_AGE) << 20)
+        aged = aged.at[start].set(jnp.where(hinted_before, facts, 0))
+    before = [aged[i] for i in range(_AGE)]
+    latest = [jnp.where(touched, now, was) for now, was in zip(record, before[:3], strict=True)]
+    first = [jnp.where(new, now, was) for now, was in zip(record, before[3:], strict=True)]
+    return jnp.stack([*latest, *first, aged[_AGE]])
+
+
+def _number(mask: jax.Array) -> jax.Array:
+    return jnp.sum(mask.astype(jnp.uint32), axis=1)
+
+
+def records(words: jax.Array) -> Record:
+    """Of the last hint on each card, and of the first: fields [2, P, H, N]."""
+    facts = jnp.stack([words[_LAST], words[_FIRST]])
+
+    def number(place: int, width: int) -> jax.Array:
+        return (facts >> place) & ((1 << width) - 1)
+
+    flags = dict(zip(_FLAGS, (number(i, 1) != 0 for i in range(6)), strict=True))
+    return Record(
+        **flags,
+        touched=number(8, 3),
+        new=number(11, 3),
+        giver=number(14, 3),
+        age=number(20, 8),
+        playable=jnp.stack([words[_LAST + 1], words[_FIRST + 1]]),
+        critical=jnp.stack([words[_LAST + 2], words[_FIRST + 2]]),
+    )
+
+
+def ages(words: jax.Array) -> jax.Array:
+    """Moves since each card was drawn, uint32[P, H, N]."""
+    return words[_AGE]
+
+
+def public_of(words: jax.Array, sight: Sight) -> Public:
+    """What `bots/inference.py` calls common knowledge, after the last move."""
+    return Public(sight.seen.knowledge, words[_INFERRED], sight.seen.hinted)
+
+
+def _reread(rules: Rules, words: jax.Array, sight: Sight) -> jax.Array:
+    """What the meaning of the hints leaves possible after the last move, before any card is
+    drawn: uint32[P, H, N]."""
+    before = Public(words[_KNOWN], words[_INFERRED], words[_LAST] & 1 != 0)
+    nobody = sight.seen.last._replace(slot=jnp.zeros_like(sight.seen.last.slot))
+    seen = sight.seen._replace(last=nobody)  # the shift of a draw is this file's work
+    step = jax.vmap(lambda p, s: observe_move(rules, p, s), in_axes=-1, out_axes=-1)
+    return step(before, seen).inferred

@@ -1,0 +1,139 @@
+"""The structured network: one head for every card of the own hand, one for every hint.
+
+It reads `agents/structured/features.py`. Because every card and every hint goes through the same
+weights, renaming the colours permutes its logits exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal, Protocol, get_args
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+
+Level = Literal["facts", "learnt", "reading"]
+"""How much a network is shown: see `agents/structured/features.py`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StructuredConfig:
+    """What a structured network is shown, and its widths; the defaults have about 200,000
+    parameters."""
+
+    level: Level = "facts"
+    """How much it is shown."""
+    trunk: tuple[int, ...] = (256, 128)
+    """Dense layers over everything at once."""
+    head: int = 64
+    """Of the encoders and heads of cards and hints."""
+    dropout: float = 0.3
+    """After each layer of the trunk; used by behavioural cloning only, never in RL."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trunk", tuple(int(width) for width in self.trunk))
+        if self.level not in get_args(Level):
+            expected = ", ".join(get_args(Level))
+            raise ValueError(f"network.level: expected one of {expected}, got {self.level!r}")
+        if not self.trunk or min(*self.trunk, self.head) < 1:
+            raise ValueError(
+                f"network: expected positive widths, got trunk={self.trunk}, head={self.head}"
+            )
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
+
+    @property
+    def kind(self) -> str:
+        """`structured`."""
+        return "structured"
+
+    def actor(self) -> StructuredActor:
+        """The network."""
+        return StructuredActor(self.trunk, self.head, self.dropout)
+
+
+class View(Protocol):
+    """The features the network reads, float32 with any leading axes."""
+
+    @property
+    def table(self) -> jax.Array:
+        """[..., G]."""
+
+    @property
+    def own(self) -> jax.Array:
+        """[..., H, Fo]."""
+
+    @property
+    def others(self) -> jax.Array:
+        """[..., P - 1, H, Fp]."""
+
+    @property
+    def hints(self) -> jax.Array:
+        """[..., A, Fh]."""
+
+
+class StructuredActor(nn.Module):
+    """Logits of discards, plays and hints, in the order of the actions, the no-op last."""
+
+    trunk: Sequence[int] = (256, 128)
+    """Dense layers over everything at once; the first is normalised."""
+    head: int = 64
+    """Width of the encoders of cards and hints, and of the heads."""
+    dropout: float = 0.3
+    """After each layer of the trunk; cloning only."""
+
+    @nn.compact
+    def __call__(self, view: View, legal: jax.Array, deterministic: bool = True) -> jax.Array:
+        """view: float32 features; legal: bool[..., A + 2H + 1]. Returns logits like `legal`,
+        illegal actions at -1e10."""
+        lead = view.table.shape[:-1]
+        drop = nn.Dropout(self.dropout, deterministic=deterministic)
+        hints = nn.relu(nn.Dense(self.head, name="hint")(view.hints))
+        x = jnp.concatenate(
+            [
+                view.table,
+                view.own.reshape(*lead, -1),
+                view.others.reshape(*lead, -1),
+                hints.max(-2),
+                hints.mean(-2),
+            ],
+            axis=-1,
+        )
+        for i, width in enumerate(self.trunk):
+            x = nn.Dense(width, name=f"trunk_{i}")(x)
+            x = drop(nn.relu(nn.LayerNorm(name="norm")(x) if i == 0 else x))
+        context = x[..., None, :]
+        own = nn.Dense(self.head, name="own")(view.own)
+        own = nn.relu(own + nn.Dense(self.head, name="own_context")(context))
+        slots = nn.Dense(2, name="slot_logits")(own)
+        hints = nn.Dense(self.head, name="hint_2")(hints)
+        hints = nn.relu(hints + nn.Dense(self.head, name="hint_context")(context))
+        told = nn.Dense(1, name="hint_logits")(hints)[..., 0]
+        logits = jnp.concatenate(
+            [slots[..., 0], slots[..., 1], told, jnp.zeros((*lead, 1), told.dtype)], axis=-1
+        )
+        return jnp.where(legal, logits, ILLEGAL_LOGIT)
+
+
+class StructuredCritic(nn.Module):
+    """The value of a position to a critic that also sees the own hand. Training only: it is in no
+    policy folder."""
+
+    widths: Sequence[int] = (256, 128)
+
+    @nn.compact
+    def __call__(self, view: View, own_truth: jax.Array) -> jax.Array:
+        """view: float32 features; own_truth: float32[..., H, 4 + R]. Returns float32[...]."""
+        lead = view.table.shape[:-1]
+        hints = nn.relu(nn.Dense(64, name="hint")(view.hints))
+        parts = [view.table, hints.max(-2), hints.mean(-2)]
+        parts += [x.reshape(*lead, -1) for x in (view.own, view.others, own_truth)]
+        x = jnp.concatenate(parts, axis=-1)
+        for i, width in enumerate(self.widths):
+            x = nn.Dense(width, name=f"trunk_{i}")(x)
+            x = nn.relu(nn.LayerNorm(name="norm")(x) if i == 0 else x)
+        return nn.Dense(1, name="value")(x)[..., 0]

@@ -1,0 +1,240 @@
+"""The structured view and network: the same from an observation as from the state, blind to the own
+hand and the deck, and indifferent to the names of colours."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hanabi_rl.agents.loading import load_policy
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.structured import features, memory, reading
+from hanabi_rl.agents.structured.acting import init_params
+from hanabi_rl.agents.structured.memory import LEVELS, Memory, init_memory, next_seat
+from hanabi_rl.agents.structured.sight import from_observation, from_state
+from hanabi_rl.env import symmetry
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe, observe_seat
+from hanabi_rl.env.rules import deal, finished, legal_for_mover, random_legal_action, step
+from hanabi_rl.env.state import State
+from hanabi_rl.env.table import full_deck
+from hanabi_rl.nn.structured import Level, StructuredActor, StructuredConfig
+
+SMALL = Rules(num_players=3, num_colors=3, num_ranks=4, hand_size=3, max_info_tokens=4)
+GAMES = [Rules(2), SMALL, *(pytest.param(Rules(p), marks=pytest.mark.slow) for p in (3, 4, 5))]
+BATCH = 16
+
+
+def first_state(rules: Rules, seed: int = 0) -> State:
+    rng = np.random.default_rng(seed)
+    return deal(rules, jnp.array([rng.permutation(full_deck(rules)) for _ in range(BATCH)]))
+
+
+def play_random_games(rules: Rules, level: Level, state: State, key: jax.Array) -> Any:
+    """States of random games, and the memory before each as the mover keeps it; every 3rd turn."""
+    kept, states, memories = init_memory(rules, level, (BATCH,)), [], []
+    for turn in range(24):
+        if turn % 3 == 2:
+            states.append(state)
+            memories.append(kept)
+        after, _ = look_at_state(rules, level, kept, state)
+        kept = next_seat(after)
+        state = random_move(rules, state, jax.random.fold_in(key, turn))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *states), jax.tree.map(
+        lambda *x: jnp.concatenate(x), *memories
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def random_move(rules: Rules, state: State, key: jax.Array) -> State:
+    return step(rules, state, random_legal_action(rules, state, key))[0]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def look_at_state(rules: Rules, level: Level, kept: Memory, state: State) -> Any:
+    return features.look(rules, level, kept, from_state(rules, state))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def look_at_observation(rules: Rules, level: Level, kept: Memory, obs: jax.Array) -> Any:
+    return features.look(rules, level, kept, from_observation(rules, obs))
+
+
+def assert_same(one: Any, other: Any, atol: float = 0.0) -> None:
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=atol)
+
+
+@pytest.mark.parametrize("rules", GAMES, ids=str)
+def test_the_state_shows_what_the_observation_shows(rules: Rules) -> None:
+    states, kept = play_random_games(rules, "learnt", first_state(rules), jax.random.key(1))
+    obs = observe_seat(rules, states, states.player)
+    by_state = look_at_state(rules, "learnt", kept, states)
+    assert_same(by_state, look_at_observation(rules, "learnt", kept, obs), atol=1e-6)
+    assert all(np.isfinite(np.asarray(x)).all() for x in by_state[1])
+    assert float(jnp.max(jnp.abs(by_state[1].own))) <= 1.0
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: Level) -> None:
+    rules = SMALL
+    state, passed_on = first_state(rules), init_memory(rules, level, (BATCH,))
+    seats = [init_memory(rules, level, (BATCH,)) for _ in range(rules.num_players)]
+    key = jax.random.key(0)
+    for turn in range(9):
+        after, shown = look_at_state(rules, level, passed_on, state)
+        obs, goes_on = observe(rules, state), np.asarray(~finished(rules, state))
+        for seat in range(rules.num_players):
+            seats[seat], seen = look_at_observation(rules, level, seats[seat], obs[:, seat])
+            if seat == turn % rules.num_players:
+                pair = ((after, shown), (seats[seat], seen))
+                assert_same(*jax.tree.map(lambda x, goes_on=goes_on: x[goes_on], pair), atol=1e-6)
+        passed_on = next_seat(after)
+        state = random_move(rules, state, jax.random.fold_in(key, turn))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_renaming_colours_permutes_the_logits(level: Level) -> None:
+    rules = SMALL
+    actor, params = network(rules, level)
+    states, kept = play_random_games(rules, level, first_state(rules), jax.random.key(2))
+    perm = symmetry.random_color_permutations(jax.random.key(3), len(states.last), rules.num_colors)
+    renamed = symmetry.permute_state(rules, states, perm)
+    logits = act(rules, level, actor, params, kept, states)
+    permuted = act(rules, level, actor, params, rename(rules, kept, perm), renamed)
+    expected = symmetry.permute_legal(rules, logits, perm)
+    np.testing.assert_allclose(permuted, expected, atol=1e-5)
+
+
+def rename(rules: Rules, kept: Memory, perm: jax.Array) -> Memory:
+    """The memory with its sets of cards renamed, card by card in NumPy."""
+    words, perms = np.asarray(kept.cards), np.asarray(perm)
+    renamed = words.copy()
+    sets = [w for w in range(words.shape[-1]) if w not in (0, 3, 6)]
+    for w in sets:
+        renamed[..., w] = 0
+        for card in range(rules.num_cards):
+            color, rank = divmod(card, rules.num_ranks)
+            new = (perms[:, color] * rules.num_ranks + rank)[:, None, None]
+            renamed[..., w] |= ((words[..., w] >> card) & 1) << new.astype(np.uint32)
+    return Memory(jnp.asarray(renamed))
+
+
+def network(rules: Rules, level: Level) -> tuple[StructuredActor, Any]:
+    actor = StructuredConfig(level, trunk=(32, 16), head=16).actor()
+    shapes = features.sizes(rules, level)
+    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return actor, actor.init(jax.random.key(0), blank, jnp.ones((1, rules.num_moves), bool))
+
+
+def act(
+    rules: Rules, level: Level, actor: StructuredActor, params: Any, kept: Memory, state: State
+) -> np.ndarray:
+    _, shown = look_at_state(rules, level, kept, state)
+    return np.asarray(actor.apply(params, shown, legal_for_mover(rules, state)))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_another_own_hand_and_deck_show_the_same(level: Level) -> None:
+    """The mover's hand is replaced by the next player's, slot by slot; its hints stay."""
+    rules = SMALL
+    states, kept = play_random_games(rules, level, first_state(rules), jax.random.key(4))
+    playing = np.asarray(~finished(rules, states))
+    mover = np.arange(rules.num_players) == np.asarray(states.player)[:, None]
+    full = np.asarray(states.hands != 0).all(axis=(1, 2))
+
+    def swapped(words: jax.Array) -> jax.Array:
+        return jnp.where(jnp.asarray(mover), jnp.roll(words, 1, axis=1), words)
+
+    other = states.replace(
+        colors=swapped(states.colors), ranks=swapped(states.ranks), deck=states.deck[:, ::-1]
+    )
+    where = playing & full
+    assert where.sum() > BATCH
+    one = look_at_state(rules, level, kept, states)
+    two = look_at_state(rules, level, kept, other)
+    assert_same(*(jax.tree.map(lambda x: x[where], x) for x in (one, two)))
+
+
+def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = SMALL
+    states, kept = play_random_games(rules, "learnt", first_state(rules), jax.random.key(5))
+    facts, learnt = (
+        look_at_state(rules, level, memory_of(kept, level), states) for level in LEVELS[:2]
+    )
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the conventions were read")
+
+    for name in ("read_hands", "read_hint", "read_board", "soon_playable"):
+        monkeypatch.setattr(reading, name, refuse)
+    monkeypatch.setattr(memory, "observe_move", refuse)
+    jax.clear_caches()
+    for level, before in (("facts", facts), ("learnt", learnt)):
+        assert_same(before, look_at_state(rules, level, memory_of(kept, level), states))
+    with pytest.raises(AssertionError, match="conventions were read"):
+        look_at_state(rules, "reading", init_memory(rules, "reading", (len(states.last),)), states)
+
+
+def memory_of(kept: Memory, level: Level) -> Memory:
+    return kept if level == "learnt" else Memory(kept.cards[..., :0])
+
+
+def test_chances_are_counted_by_hand() -> None:
+    """The chance that each of the mover's cards can be played, from a count of every card."""
+    rules = Rules(2)
+    states, kept = play_random_games(rules, "facts", first_state(rules), jax.random.key(6))
+    _, shown = look_at_state(rules, "facts", kept, states)
+    copies = np.array(rules.num_cards_of_rank * rules.num_colors)
+    hands, knowledge = np.asarray(states.hands), np.asarray(states.knowledge)
+    for game in range(0, len(hands), 7):
+        me, partner = int(states.player[game]), 1 - int(states.player[game])
+        unseen = copies.copy()
+        for card in range(rules.num_cards):
+            unseen[card] -= (int(states.fireworks[game]) >> card) & 1
+            for plane in np.asarray(states.discards[game]):
+                unseen[card] -= (int(plane) >> card) & 1
+            unseen[card] -= sum((int(held) >> card) & 1 for held in hands[game, partner])
+        stack = [bin(int(states.fireworks[game]) >> (5 * c) & 31).count("1") for c in range(5)]
+        for slot in range(rules.hand_size):
+            if hands[game, me, slot] == 0:
+                continue
+            can_be = [c for c in range(25) if int(knowledge[game, me, slot]) >> c & 1]
+            total = sum(unseen[c] for c in can_be)
+            good = sum(unseen[c] for c in can_be if stack[c // 5] == c % 5)
+            assert float(shown.own[game, slot, 3]) == pytest.approx(good / total, abs=1e-3)
+
+
+def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
+    rules, network = SMALL, StructuredConfig("learnt", trunk=(16,), head=8)
+    params = init_params(rules, network, jax.random.key(0))
+    saved = NetworkPolicy(params=params, rules=rules, network=network)
+    save_policy(tmp_path / "policy", saved, algorithm="bc", steps=1, score=None)
+    policy = load_policy(tmp_path / "policy")
+    assert policy.identity() == saved.identity()
+    assert json.loads((tmp_path / "policy" / "policy.json").read_text())["network"] == {
+        "kind": "structured",
+        "level": "learnt",
+        "trunk": [16],
+        "head": 8,
+        "dropout": 0.3,
+    }
+    states, kept = play_random_games(rules, "learnt", first_state(rules), jax.random.key(7))
+    legal, obs = legal_for_mover(rules, states), observe_seat(rules, states, states.player)
+    reset = jnp.zeros(len(states.last), bool)
+    _, logits = jax.jit(type(policy).step)(policy, kept, obs, legal, reset)
+    expected = act(rules, "learnt", network.actor(), {"params": params}, kept, states)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def test_a_level_that_is_not_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="network.level: expected one of facts, learnt, reading"):
+        StructuredConfig("advice")  # type: ignore[arg-type]
