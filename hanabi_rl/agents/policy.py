@@ -147,6 +147,25 @@ class NetworkPolicy(flax.struct.PyTreeNode):
             return acting.initial_carry(self.rules, self.network, batch)
         return initial_carry(self.network, batch)
 
+    @property
+    def reads(self) -> str | None:
+        """Which inputs `step_inputs` reads (see `learning/views.py`): a structured network's level;
+        None for others."""
+        return self.network.level if isinstance(self.network, StructuredConfig) else None
+
+    def init_inputs_carry(self, batch: int) -> PyTree:
+        """Nothing: the view remembers."""
+        del batch
+        return ()
+
+    def step_inputs(
+        self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
+    ) -> tuple[PyTree, jax.Array]:
+        """`step` of rows [B] whose features `inputs` were computed already."""
+        del reset
+        assert isinstance(self.network, StructuredConfig), "others read observations"
+        return carry, acting.logits(self.network, self.params, inputs, legal)
+
     def step(
         self,
         carry: PyTree,

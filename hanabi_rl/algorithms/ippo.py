@@ -8,7 +8,8 @@ from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.nn.networks import FEED_FORWARD, NetworkConfig
+from hanabi_rl.nn.kinds import NetworkField
+from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.show.report import link_lines, score_figures, score_table
 
 
@@ -19,7 +20,7 @@ class IPPOConfig(PPORunConfig):
     lr_schedule: Literal["linear", "constant"] = "constant"
     """linear: falls to 0 over the run, constant within an update."""
     entropy_coef: float = 0.01
-    network: NetworkConfig = FEED_FORWARD
+    network: NetworkField = FEED_FORWARD
 
 
 def training(config: IPPOConfig, clone: None) -> Training:

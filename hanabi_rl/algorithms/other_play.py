@@ -17,7 +17,8 @@ from hanabi_rl.algorithms.loop import Training, run_ppo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.symmetry import random_color_permutations
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import DrawEpisode, Episode
+from hanabi_rl.learning.rollout import DrawEpisode, Episode, self_play
+from hanabi_rl.nn.structured import StructuredConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +41,12 @@ def renamed_colors(rules: Rules) -> DrawEpisode:
 
 
 def training(config: OtherPlayConfig, clone: None) -> Training:
-    """Every game is drawn with the colours renamed."""
+    """Every game is drawn with the colours renamed; but for a structured network, for which
+    renaming changes nothing: with it Other-Play is IPPO."""
     del clone
-    ppo = PPO(config, config.network, draw_episode=renamed_colors(config.game))
+    structured = isinstance(config.network, StructuredConfig)
+    draw = self_play if structured else renamed_colors(config.game)
+    ppo = PPO(config, config.network, draw_episode=draw)
     return Training("other_play", "Other-Play", "Other-Play from scratch", ppo)
 
 

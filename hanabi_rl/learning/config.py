@@ -56,6 +56,8 @@ class PPOConfig(TrainingConfig):
     gamma: float = 0.99
     gae_lambda: float = 0.95
     clip_eps: float = 0.2
+    clip_value: bool = True
+    """Whether the critic, too, is held within `clip_eps` (points) of its former estimate."""
     value_coef: float = 0.5
     entropy_coef: float = 1e-3
     max_grad_norm: float = 0.5

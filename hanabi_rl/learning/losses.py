@@ -59,6 +59,7 @@ def ppo_loss(
     clip_eps: float,
     value_coef: float,
     entropy_coef: float,
+    clip_value: bool = True,
 ) -> tuple[jax.Array, Metrics]:
     """L_IPPO = L_clip + value_coef * L_value - entropy_coef * H, weighted sums over the local part
     of a minibatch.
@@ -67,6 +68,7 @@ def ppo_loss(
         logits: float32 [..., A] of the policy being trained.
         value: float32 [...] of the critic being trained.
         batch: the rest; see `PPOBatch`.
+        clip_value: whether the critic's error is clipped (within `clip_eps`) as the ratio is.
 
     Returns:
         The loss, and its terms (`max_log_ratio` is a maximum, the others are weighted sums).
@@ -84,8 +86,9 @@ def ppo_loss(
     actor_loss = jnp.sum(
         batch.actor_weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps)
     )
+    reach = clip_eps if clip_value else jnp.inf
     value_loss = jnp.sum(
-        batch.value_weight * clipped_value_error(value, batch.value, batch.target, clip_eps)
+        batch.value_weight * clipped_value_error(value, batch.value, batch.target, reach)
     )
     entropy = jnp.sum(batch.actor_weight * policy.entropy())
     loss = actor_loss + value_coef * value_loss - entropy_coef * entropy

@@ -39,9 +39,12 @@ from hanabi_rl.learning.rollout import (
     initial_actors,
     self_play,
 )
+from hanabi_rl.learning.structured import StructuredView, own_truth_of_mover
 from hanabi_rl.learning.views import AllSeats, View
-from hanabi_rl.nn.networks import ActorCritic, NetworkConfig, initial_carry
+from hanabi_rl.nn.kinds import Network
+from hanabi_rl.nn.networks import ActorCritic, initial_carry
 from hanabi_rl.nn.precision import Precision
+from hanabi_rl.nn.structured import StructuredActorCritic, StructuredConfig
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
@@ -79,23 +82,23 @@ class PPO:
     devices."""
 
     config: PPOConfig
-    network: NetworkConfig
+    network: Network
     objective: Objective = ippo_objective
     draw_episode: DrawEpisode = self_play
-    make_view: Callable[[Rules], View] = AllSeats
-    """What networks read of the game; `Mover` needs a feed-forward network."""
-    make_module: Callable[[NetworkConfig, int, Precision], nn.Module] = ActorCritic
-    """(network, actions, precision) -> the actor-critic that reads it."""
-
+    make_view: Callable[[Rules], View] | None = None
+    """What networks read of the game; `Mover` needs a feed-forward network. None: what the kind of
+    network reads."""
+    make_module: Callable[[Any, int, Precision], nn.Module] | None = None
+    """(network, actions, precision) -> the actor-critic; None: that of the kind of network."""
     schedule_updates: int | None = None
     """Updates over which a linear rate falls to 0, its last value kept after them; None: all of
     the run."""
 
     def __post_init__(self) -> None:
-        if self.network.lstm and self.view.splits_time:
+        if self.network.kind == "lstm" and self.view.splits_time:
             raise ValueError(
                 "network: expected a feed-forward one, which needs no row of its own for every "
-                f"seat, got lstm={self.network.lstm}"
+                f"seat, got {self.network}"
             )
 
     @property
@@ -106,17 +109,33 @@ class PPO:
     @property
     def view(self) -> View:
         """What networks read."""
-        return self.make_view(self.env.rules)
+        if self.make_view is not None:
+            return self.make_view(self.env.rules)
+        if isinstance(self.network, StructuredConfig):
+            return StructuredView(self.network.level)(self.env.rules)
+        return AllSeats(self.env.rules)
 
     @property
     def privileged(self) -> Privileged | None:
         """What the critic alone reads of the whole state."""
-        return own_hand if self.config.privileged_critic else None
+        if not self.config.privileged_critic:
+            return None
+        return own_truth_of_mover if isinstance(self.network, StructuredConfig) else own_hand
 
     @property
     def module(self) -> nn.Module:
         """The actor-critic."""
-        return self.make_module(self.network, self.env.rules.num_moves, self.config.precision)
+        if self.make_module is not None:
+            return self.make_module(self.network, self.env.rules.num_moves, self.config.precision)
+        if isinstance(self.network, StructuredConfig):
+            return StructuredActorCritic(self.network)
+        return ActorCritic(self.network, self.env.rules.num_moves, self.config.precision)
+
+    def network_carry(self, rows: int) -> PyTree:
+        """What the network itself carries from one timestep to the next."""
+        if isinstance(self.network, StructuredConfig):
+            return ()
+        return initial_carry(self.network, rows)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
         """The network: (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
@@ -142,7 +161,7 @@ class PPO:
             self.env,
             env_key,
             self.config.num_envs,
-            lambda rows: initial_carry(self.network, rows),
+            self.network_carry,
             reference,
             self.draw_episode,
             partners,
@@ -166,7 +185,7 @@ class PPO:
 
         shapes = jax.eval_shape(looked, key)  # parameters depend on shapes alone
         reads = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        carry = initial_carry(self.network, view.rows)
+        carry = self.network_carry(view.rows)
         return self.module.init(key, carry, *reads)["params"]
 
     def optimizer(self) -> optax.GradientTransformation:
@@ -365,6 +384,7 @@ class PPO:
                 clip_eps=config.clip_eps,
                 value_coef=config.value_coef,
                 entropy_coef=config.entropy_coef,
+                clip_value=config.clip_value,
             )
             total, more = self.objective(ippo, logits, batch)
             return total, metrics | more | {"loss": total}

@@ -16,7 +16,7 @@ Shapes: `N` environments, `P` seats, `R` rows an environment (P or 1), `A` actio
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import flax.struct
 import jax
@@ -106,7 +106,11 @@ class View(Protocol):
 @runtime_checkable
 class ReadsInputs(Protocol):
     """A policy that can read a `Mover`'s inputs where they are computed anyway, instead of finding
-    them in observations of its own. Its answer must be the same."""
+    them in observations of its own. Its answer must be the same, but for their rounding."""
+
+    @property
+    def reads(self) -> str | None:
+        """Which inputs: what the view's `reads` must be; None where it reads none."""
 
     def step_inputs(
         self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
@@ -212,6 +216,8 @@ class Mover:
     rules: Rules
     look_at: Look = look_at_observation
     new_memory: Callable[[Rules, int], PyTree] = no_memory
+    reads: str | None = None
+    """What these inputs are called, for policies that read them too; None: no policy does."""
     rows = 1
     splits_time = True
 
@@ -246,20 +252,27 @@ class Mover:
 
     def init_carry(self, policy: Policy, num_envs: int) -> PyTree:
         """See `View`: one an environment for who reads the inputs, else one a seat."""
-        if isinstance(policy, ReadsInputs):
+        if self._shares_inputs(policy):
             return seats(policy.init_inputs_carry(num_envs), num_envs)
         return AllSeats(self.rules).init_carry(policy, num_envs)
 
     def consult(self, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
         """See `View`: a policy that cannot read the inputs watches every seat, and answers for the
         mover's."""
-        if isinstance(policy, ReadsInputs):
+        if self._shares_inputs(policy):
             out = policy.step_inputs(rows(carry), rows(seen.inputs), rows(seen.legal), seen.reset)
             return seats(out, seen.reset.shape[0])
         everyone = AllSeats(self.rules)
         _, theirs = everyone.look(None, seen.state, seen.reset, seen.colors)
         carry, logits = everyone.consult(policy, carry, theirs)
         return carry, self.of_rows(logits, seen.state)
+
+    def _shares_inputs(self, policy: Policy) -> TypeGuard[ReadsInputs]:
+        return (
+            isinstance(policy, ReadsInputs)
+            and policy.reads is not None
+            and policy.reads == self.reads
+        )
 
     def stored(self, seen: Seen) -> PyTree:
         """See `View`: the inputs."""

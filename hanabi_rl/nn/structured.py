@@ -33,23 +33,24 @@ class StructuredConfig:
     """Of the encoders and heads of cards and hints."""
     dropout: float = 0.3
     """After each layer of the trunk; used by behavioural cloning only, never in RL."""
+    critic: tuple[int, ...] = (256, 128)
+    """Dense layers of the critic, a network of its own."""
+    kind: Literal["structured"] = "structured"
+    """Not the paper's LSTM or feed-forward network."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trunk", tuple(int(width) for width in self.trunk))
+        for name in ("trunk", "critic"):
+            object.__setattr__(self, name, tuple(int(width) for width in getattr(self, name)))
         if self.level not in get_args(Level):
             expected = ", ".join(get_args(Level))
             raise ValueError(f"network.level: expected one of {expected}, got {self.level!r}")
-        if not self.trunk or min(*self.trunk, self.head) < 1:
+        if not self.trunk or min(*self.trunk, *self.critic, self.head) < 1:
             raise ValueError(
-                f"network: expected positive widths, got trunk={self.trunk}, head={self.head}"
+                f"network: expected positive widths, got trunk={self.trunk}, head={self.head}, "
+                f"critic={self.critic}"
             )
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
-
-    @property
-    def kind(self) -> str:
-        """`structured`."""
-        return "structured"
 
     def actor(self) -> StructuredActor:
         """The network."""
@@ -120,20 +121,47 @@ class StructuredActor(nn.Module):
 
 
 class StructuredCritic(nn.Module):
-    """The value of a position to a critic that also sees the own hand. Training only: it is in no
-    policy folder."""
+    """The value of a position, by a network of its own. For training: no policy folder has it."""
 
     widths: Sequence[int] = (256, 128)
+    head: int = 64
 
     @nn.compact
-    def __call__(self, view: View, own_truth: jax.Array) -> jax.Array:
-        """view: float32 features; own_truth: float32[..., H, 4 + R]. Returns float32[...]."""
+    def __call__(self, view: View, privileged: jax.Array | None = None) -> jax.Array:
+        """view: float32 features; privileged: float32[..., X], what the players do not see, or
+        None. Returns float32[...]."""
         lead = view.table.shape[:-1]
-        hints = nn.relu(nn.Dense(64, name="hint")(view.hints))
+        hints = nn.relu(nn.Dense(self.head, name="hint")(view.hints))
         parts = [view.table, hints.max(-2), hints.mean(-2)]
-        parts += [x.reshape(*lead, -1) for x in (view.own, view.others, own_truth)]
+        parts += [x.reshape(*lead, -1) for x in (view.own, view.others)]
+        parts += [] if privileged is None else [privileged]
         x = jnp.concatenate(parts, axis=-1)
         for i, width in enumerate(self.widths):
             x = nn.Dense(width, name=f"trunk_{i}")(x)
             x = nn.relu(nn.LayerNorm(name="norm")(x) if i == 0 else x)
         return nn.Dense(1, name="value")(x)[..., 0]
+
+
+class StructuredActorCritic(nn.Module):
+    """`StructuredActor` and `StructuredCritic`, called as `nn/networks.py` ActorCritic is."""
+
+    config: StructuredConfig
+
+    def setup(self) -> None:
+        """Names the two halves, which names their parameters."""
+        self.actor = self.config.actor()
+        self.critic = StructuredCritic(self.config.critic, self.config.head)
+
+    def __call__(
+        self,
+        carry: tuple[()],
+        view: View,
+        legal: jax.Array,
+        reset: jax.Array,
+        privileged: jax.Array | None = None,
+    ) -> tuple[tuple[()], jax.Array, jax.Array]:
+        """view: features of any float type, leading axes [T, B]; legal: bool[T, B, A]; reset is
+        not read. Returns (carry, logits [T, B, A], value [T, B])."""
+        del reset
+        view = jax.tree.map(lambda x: x.astype(jnp.float32), view)
+        return carry, self.actor(view, legal), self.critic(view, privileged)

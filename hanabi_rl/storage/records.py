@@ -48,7 +48,10 @@ def from_dict(
     for name, value in data.items():
         place = f"{where}.{name}"
         if dataclasses.is_dataclass(current := getattr(base, name)) and isinstance(value, dict):
-            changes[name] = from_dict(type(current), value, current, place)
+            chosen = _of_kind(hints[name], value, type(current), place)
+            changes[name] = from_dict(
+                chosen, value, current if chosen is type(current) else None, place
+            )
         elif value is None and known[name].default is None:
             changes[name] = None
         else:
@@ -56,6 +59,27 @@ def from_dict(
     if hasattr(base, "replace"):  # a class with fields that follow from others has its own
         return base.replace(**changes)
     return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def _of_kind(hint: Any, value: dict[str, Any], current: type, place: str) -> type:
+    """The dataclass that a nested dictionary is of. Where the field may hold one of several, its
+    `kind` says which, if it has one: that whose field `kind` has this default, else the one
+    without such a field; without a kind it is the class of the default."""
+    choices = [
+        arg
+        for arg in typing.get_args(hint)
+        if isinstance(arg, type) and dataclasses.is_dataclass(arg)
+    ]
+    if len(choices) < 2 or "kind" not in value:
+        return current
+    kinds = {
+        next((f.default for f in dataclasses.fields(choice) if f.name == "kind"), None): choice
+        for choice in choices
+    }
+    if value["kind"] not in kinds:
+        expected = ", ".join(repr(kind) for kind in kinds if kind is not None)
+        raise ValueError(f"{place}.kind: expected {expected} or none, got {value['kind']!r}")
+    return kinds[value["kind"]]
 
 
 def _checked(value: Any, hint: Any, place: str) -> Any:

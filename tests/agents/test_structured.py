@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hanabi_rl.agents.loading import load_policy
 
 from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured import features, memory, reading
 from hanabi_rl.agents.structured.acting import init_params

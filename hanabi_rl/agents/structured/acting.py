@@ -34,8 +34,14 @@ def step(
     start = initial_carry(rules, network, reset.shape[0]).cards
     before = Memory(jnp.where(reset[:, None, None, None], start, carry.cards))
     memory, view = look(rules, network.level, before, from_observation(rules, obs))
-    logits: Any = network.actor().apply({"params": params}, view, legal)
-    return memory, logits
+    return memory, logits(network, params, view, legal)
+
+
+def logits(network: StructuredConfig, params: PyTree, view: PyTree, legal: jax.Array) -> jax.Array:
+    """The network alone: features `view` of any float type, legal bool[B, A] -> logits [B, A]."""
+    view = jax.tree.map(lambda x: x.astype(jnp.float32), view)
+    out: Any = network.actor().apply({"params": params}, view, legal)
+    return out
 
 
 def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTree:

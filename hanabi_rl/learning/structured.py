@@ -1,0 +1,76 @@
+"""How the PPO core reads games for a structured network: the mover's features, computed once at
+collection, and a critic that may see the own hand."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.structured.features import look, own_truth
+from hanabi_rl.agents.structured.memory import Memory, init_memory, next_seat
+from hanabi_rl.agents.structured.sight import from_state
+from hanabi_rl.env.rules import Rules, State
+from hanabi_rl.learning.views import Mover
+from hanabi_rl.nn.structured import Level
+
+PyTree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class StructuredView:
+    """rules -> the view of a network that is shown `level`."""
+
+    level: Level
+
+    def __call__(self, rules: Rules) -> Mover:
+        """One row an environment; what is remembered of a game is kept in the frame of whoever
+        moves next."""
+        return Mover(rules, look_at=self.look_at, new_memory=self.new_memory, reads=self.level)
+
+    def new_memory(self, rules: Rules, num_envs: int) -> Memory:
+        """See `Mover`."""
+        return init_memory(rules, self.level, (num_envs,))
+
+    def look_at(
+        self,
+        rules: Rules,
+        memory: Memory,
+        state: State,
+        reset: jax.Array,
+        colors: jax.Array | None,
+    ) -> tuple[Memory, PyTree]:
+        """See `Look`: features in float16, in which a rollout keeps them.
+
+        Raises:
+            ValueError: colours by other names, which these features do not know.
+        """
+        if colors is not None:
+            raise ValueError("structured networks: expected the colours as they are (they are "
+                             "equivariant: renaming changes nothing), got others")  # fmt: skip
+        start = self.new_memory(rules, reset.shape[0])
+        before = jax.tree.map(
+            lambda new, old: jnp.where(reset[(...,) + (None,) * (old.ndim - 1)], new, old),
+            start,
+            memory,
+        )
+        after, features = look(rules, self.level, before, from_state(rules, state))
+        return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
+
+
+def own_truth_of_mover(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
+    """What a privileged critic may see: what the mover of each game holds in truth, without naming
+    a colour.
+
+    Args:
+        state: games [...].
+        seat: int32 [..., 1], the seat to move.
+
+    Returns:
+        float32 [..., 1, H * (4 + R)].
+    """
+    lead = state.turn.shape
+    size = math.prod(lead)  # a state without its deck has leaves of no size
+    flat = jax.tree.map(lambda x: x.reshape(size, *x.shape[len(lead) :]), state)
+    return own_truth(rules, flat).reshape(*seat.shape, -1)
