@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanabi_rl.algorithms.bc import BCConfig
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig

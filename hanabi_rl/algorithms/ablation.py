@@ -6,7 +6,8 @@ from pathlib import Path
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.base import Sweep
-from hanabi_rl.algorithms.bc import BCConfig, training_games
+from hanabi_rl.algorithms.bc import training_games
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.clone import REFERENCE, WithClone
 from hanabi_rl.algorithms.loop import reported_policy
 from hanabi_rl.data.games import Games

@@ -8,7 +8,8 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import SharedRun
-from hanabi_rl.algorithms.bc import BEST_ACCURACY, BEST_SELFPLAY, BCConfig, run_bc
+from hanabi_rl.algorithms.bc import run_bc
+from hanabi_rl.algorithms.bc_training import BEST_ACCURACY, BEST_SELFPLAY, BCConfig
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning import parallel

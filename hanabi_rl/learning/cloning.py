@@ -22,6 +22,7 @@ from hanabi_rl.learning.config import check_positive
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.learning.permutations import color_permutations
+from hanabi_rl.nn.kinds import NetworkField
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params, initial_carry
 from hanabi_rl.nn.precision import Precision
 
@@ -44,17 +45,19 @@ class BCTraining:
     """Game files for validation. None: a tenth of the games, split by deck."""
     demo_games: int = 1000
     """How many bot games to clone when no data is given."""
-    network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
+    network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
     batch_size: int = 32
-    """Games in a minibatch (each gives one trajectory per player)."""
+    """Games in a minibatch (each gives one trajectory per player); decisions, where the network is
+    structured."""
     epochs: int = 70
     lr: float = 5e-3
     final_lr: float = 1e-4
-    """The rate falls linearly from lr to final_lr, which it keeps for the last 10% of training."""
+    """The rate falls linearly from lr to final_lr, which it keeps for the last 10% of training;
+    along a cosine to the end, where the network is structured."""
     weight_decay: float = 1e-4
     """AdamW's decay as in AH2AC2's code; 0 is Adam, as in the paper."""
     permute_colors: bool = True
-    """One uniform colour permutation per game and epoch."""
+    """One uniform colour permutation per game and epoch; of no use to structured networks."""
     selfplay_games: int = 5000
     """Greedy self-play games behind each model selection."""
     selfplay_every: int = 1
@@ -98,15 +101,21 @@ class BC:
     """Of training; the policy itself is evaluated in float32."""
 
     @property
+    def network(self) -> NetworkConfig:
+        """An LSTM or feed-forward network; decisions are cloned by `cloning_decisions.py`."""
+        assert isinstance(self.config.network, NetworkConfig), "whole games are cloned"
+        return self.config.network
+
+    @property
     def module(self) -> Actor:
         """The network."""
-        return Actor(self.config.network, self.rules.num_moves, self.precision)
+        return Actor(self.network, self.rules.num_moves, self.precision)
 
     def init(self, key: jax.Array) -> BCState:
         """A state with fresh parameters."""
         param_key, run_key = jax.random.split(key)
         params = init_params(
-            self.module, param_key, self.config.network, self.rules.obs_size, self.rules.num_moves
+            self.module, param_key, self.network, self.rules.obs_size, self.rules.num_moves
         )
         return BCState(
             params=params,
@@ -117,7 +126,7 @@ class BC:
 
     def policy(self, state: BCState) -> NetworkPolicy:
         """The policy as it stands."""
-        return NetworkPolicy(params=state.params, rules=self.rules, network=self.config.network)
+        return NetworkPolicy(params=state.params, rules=self.rules, network=self.network)
 
     def learning_rate(self, step: jax.Array) -> jax.Array:
         """Linear from `lr` to `final_lr` over the first 90% of training, then constant (AH2AC2
@@ -194,7 +203,7 @@ class BC:
         logits: Any
         _, logits = self.module.apply(
             {"params": params},
-            initial_carry(self.config.network, obs.shape[1]),
+            initial_carry(self.network, obs.shape[1]),
             obs,
             rows(examples.legal),
             reset,

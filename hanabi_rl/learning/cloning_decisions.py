@@ -23,12 +23,14 @@ from hanabi_rl.agents.structured.features import Features, look
 from hanabi_rl.agents.structured.memory import init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.data.games import Games
+from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import Rules, State, legal_for_mover
-from hanabi_rl.learning.trajectories import replay
+from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.nn.structured import Level, StructuredConfig
 
 PyTree = Any
 GAMES_AT_ONCE = 64
+MAX_GRAD_NORM = 1.0
 
 
 class Decisions(NamedTuple):
@@ -39,27 +41,12 @@ class Decisions(NamedTuple):
     action: jax.Array  # int32 [D]
 
 
-@dataclasses.dataclass(frozen=True)
-class DecisionCloningConfig:
-    """How decisions are cloned; the defaults suit a few hundred games of people."""
-
-    batch_size: int = 512
-    """Decisions a minibatch."""
-    epochs: int = 14
-    """Passes over the decisions; 8 are enough for 1,000 games."""
-    learning_rate: float = 2e-3
-    """Of AdamW, falling to a fiftieth along a cosine."""
-    weight_decay: float = 0.05
-    """Of AdamW."""
-    max_grad_norm: float = 1.0
-    """Gradients are clipped to this global norm."""
-
-
 class CloningState(flax.struct.PyTreeNode):
     """A clone in training."""
 
     params: PyTree
     opt_state: Any
+    step: jax.Array  # int32 [], minibatches done
     key: jax.Array  # for shuffling and dropout, split every epoch
 
 
@@ -101,7 +88,8 @@ def decisions_of(games: Games, level: Level) -> Decisions:
 class DecisionCloning:
     """Clones decisions with a structured network."""
 
-    config: DecisionCloningConfig
+    config: BCTraining
+    """Of which the batch size is in decisions, and the rate falls along a cosine."""
     rules: Rules
     network: StructuredConfig
     num_decisions: int
@@ -119,25 +107,42 @@ class DecisionCloning:
         """Minibatches in an epoch."""
         return self.num_decisions // self.config.batch_size
 
+    @property
+    def num_updates(self) -> int:
+        """Minibatches in the whole run."""
+        return self.config.epochs * self.updates_per_epoch
+
+    def learning_rate(self, step: jax.Array) -> jax.Array:
+        """From `lr` to `final_lr` along a cosine."""
+        config, progress = self.config, jnp.minimum(step / self.num_updates, 1.0)
+        return config.final_lr + (config.lr - config.final_lr) * 0.5 * (
+            1.0 + jnp.cos(jnp.pi * progress)
+        )
+
     def optimizer(self) -> optax.GradientTransformation:
-        """AdamW along a cosine."""
-        config = self.config
-        updates = config.epochs * self.updates_per_epoch
-        rate = optax.cosine_decay_schedule(config.learning_rate, updates, alpha=0.02)
+        """AdamW along a cosine, after clipping by global norm."""
         return optax.chain(
-            optax.clip_by_global_norm(config.max_grad_norm),
-            optax.adamw(rate, weight_decay=config.weight_decay),
+            optax.clip_by_global_norm(MAX_GRAD_NORM),
+            optax.adamw(self.learning_rate, weight_decay=self.config.weight_decay),
         )
 
     def init(self, key: jax.Array) -> CloningState:
         """A fresh network."""
         param_key, key = jax.random.split(key)
         params = init_params(self.rules, self.network, param_key)
-        return CloningState(params=params, opt_state=self.optimizer().init(params), key=key)
+        return CloningState(
+            params=params,
+            opt_state=self.optimizer().init(params),
+            step=jnp.zeros((), jnp.int32),
+            key=key,
+        )
 
     @partial(jax.jit, static_argnums=0, donate_argnums=1)
-    def epoch(self, state: CloningState, data: Decisions) -> tuple[CloningState, jax.Array]:
-        """One pass over the decisions in a new order: the state after it, and the mean loss."""
+    def epoch(
+        self, state: CloningState, data: Decisions
+    ) -> tuple[CloningState, dict[str, jax.Array]]:
+        """One pass over the decisions in a new order: the state after it; the means of loss and
+        accuracy over its minibatches, with dropout, and their largest gradient norm."""
         key, shuffle_key, dropout_key = jax.random.split(state.key, 3)
         size, updates = self.config.batch_size, self.updates_per_epoch
         order = jax.random.permutation(shuffle_key, self.num_decisions)[: size * updates]
@@ -146,18 +151,25 @@ class DecisionCloning:
             params, opt_state = carry
             index, key = step
             batch = jax.tree.map(lambda x: x[index], data)
-            loss, gradient = jax.value_and_grad(self.loss)(params, batch, key)
+            gradient, metrics = jax.grad(self.loss, has_aux=True)(params, batch, key)
+            metrics["gradient_norm"] = optax.tree.norm(gradient)
             changes, opt_state = self.optimizer().update(gradient, opt_state, params)
-            return (optax.apply_updates(params, changes), opt_state), loss
+            return (optax.apply_updates(params, changes), opt_state), metrics
 
         steps = order.reshape(updates, size), jax.random.split(dropout_key, updates)
-        (params, opt_state), losses = jax.lax.scan(update, (state.params, state.opt_state), steps)
-        return CloningState(params=params, opt_state=opt_state, key=key), jnp.mean(losses)
+        (params, opt_state), each = jax.lax.scan(update, (state.params, state.opt_state), steps)
+        metrics = jax.tree.map(jnp.mean, each) | {"gradient_norm": jnp.max(each["gradient_norm"])}
+        after = CloningState(params=params, opt_state=opt_state, step=state.step + updates, key=key)
+        return after, metrics
 
-    def loss(self, params: PyTree, batch: Decisions, dropout_key: jax.Array) -> jax.Array:
-        """The mean cross-entropy of a minibatch, with dropout."""
+    def loss(
+        self, params: PyTree, batch: Decisions, dropout_key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The mean cross-entropy of a minibatch, with dropout; and the accuracy."""
         logits = self.logits(params, batch, rngs={"dropout": dropout_key}, deterministic=False)
-        return jnp.mean(_nats(logits, batch.action))
+        loss = jnp.mean(_nats(logits, batch.action))
+        right = jnp.argmax(logits, axis=-1) == batch.action
+        return loss, {"loss": loss, "accuracy": jnp.mean(right)}
 
     def logits(self, params: PyTree, data: Decisions, **options: Any) -> jax.Array:
         """The network's logits float32[D, A]."""
@@ -165,43 +177,10 @@ class DecisionCloning:
         logits: Any = self.network.actor().apply({"params": params}, view, data.legal, **options)
         return logits
 
-    @partial(jax.jit, static_argnums=0)
-    def measure(self, params: PyTree, data: Decisions) -> tuple[jax.Array, jax.Array]:
-        """Of each decision: its nats float32[D], and whether it was the likeliest move bool[D]."""
-        logits = self.logits(params, data)
-        return _nats(logits, data.action), jnp.argmax(logits, axis=-1) == data.action
-
-    def policy(self, params: PyTree) -> NetworkPolicy:
-        """The clone as a policy."""
-        return NetworkPolicy(params=params, rules=self.rules, network=self.network)
+    def policy(self, state: CloningState) -> NetworkPolicy:
+        """The clone as it stands."""
+        return NetworkPolicy(params=state.params, rules=self.rules, network=self.network)
 
 
 def _nats(logits: jax.Array, action: jax.Array) -> jax.Array:
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=-1)[:, 0]
-
-
-def clone_decisions(
-    learner: DecisionCloning, train: Decisions, validation: Decisions, seed: int
-) -> tuple[NetworkPolicy, list[dict[str, float]]]:
-    """Trains, and keeps the epoch that predicts the validation decisions best.
-
-    Returns:
-        The policy, and of each epoch `train_loss`, `val_loss` and `val_accuracy`.
-    """
-    state = learner.init(jax.random.key(seed))
-    best, best_loss = jax.device_get(state.params), np.inf
-    epochs: list[dict[str, float]] = []
-    for _ in range(learner.config.epochs):
-        state, train_loss = learner.epoch(state, train)
-        nats, right = learner.measure(state.params, validation)
-        loss = float(jnp.mean(nats))
-        epochs.append(
-            {
-                "train_loss": float(train_loss),
-                "val_loss": loss,
-                "val_accuracy": float(jnp.mean(right)),
-            }
-        )
-        if loss < best_loss:
-            best, best_loss = jax.device_get(state.params), loss
-    return learner.policy(best), epochs

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hanabi_rl.algorithms.bc import BCConfig, run_bc
+from hanabi_rl.algorithms.bc import run_bc
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BCTraining

@@ -8,7 +8,8 @@ import pytest
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.bc import BCConfig, run_bc, training_games
+from hanabi_rl.algorithms.bc import run_bc, training_games
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning.cloning import BCTraining
@@ -107,7 +108,7 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     state_of: Any,
     tmp_path: Path,
 ) -> None:
-    interrupt_at("hanabi_rl.algorithms.bc", stop)
+    interrupt_at("hanabi_rl.algorithms.bc_training", stop)
     config: BCConfig = bc_config(run_dir=str(tmp_path / "run"))
     with pytest.raises(Stopped, match="continue with --resume --run-dir") as stopped:
         run_bc(config)

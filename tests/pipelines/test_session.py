@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.bc import BCConfig
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import script
 from hanabi_rl.launch.sweep import run_seeds

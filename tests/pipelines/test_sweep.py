@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hanabi_rl.algorithms.ablation import PAPER_KL_WEIGHTS
-from hanabi_rl.algorithms.bc import BCConfig
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS

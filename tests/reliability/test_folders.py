@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from training import Run, wait_for
 
-from hanabi_rl.algorithms.bc import BCConfig
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.runs.folder import create_run, locked, read_config
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.storage.records import from_dict
@@ -117,7 +117,7 @@ def test_a_config_that_is_given_in_python_is_checked_too(finished: Run) -> None:
 
 READ_ONLY = """
 from pathlib import Path
-from hanabi_rl.algorithms.bc import BCConfig
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.folder import read_config

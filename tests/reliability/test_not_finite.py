@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.algorithms.bc import BCConfig, run_bc
+from hanabi_rl.algorithms.bc import run_bc
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import finite, losses

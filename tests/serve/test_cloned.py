@@ -3,7 +3,8 @@
 import pytest
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.algorithms.bc import BCConfig, run_bc
+from hanabi_rl.algorithms.bc import run_bc
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.serve.terminal import play_terminal
 
