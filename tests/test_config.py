@@ -21,6 +21,7 @@ from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.folder import write_config
 from hanabi_rl.storage.records import from_dict, to_dict
 
@@ -206,13 +207,19 @@ def test_a_preset_lists_only_what_differs_from_the_defaults_and_why(algo: str, n
     assert from_dict(cls, to_dict(config)) == config
     text = (CONFIGS / algo / f"{name}.toml").read_text()
     assert text.startswith("# "), "a preset says why it is as it is"
-    resolved, default = leaves(to_dict(config)), leaves(to_dict(cls()))
+    structured = isinstance(getattr(config, "network", None), StructuredConfig)
+    kind = {"network": StructuredConfig()} if structured else {}
+    resolved = leaves(to_dict(config))
+    default = leaves(to_dict(dataclasses.replace(cls(), **kind)))
     for field in leaves(tomllib.loads(text)):
         if field == "bc":
             assert config.bc != cls().bc, "bc names the default preset"
         else:
-            assert resolved[field] != default[field], f"{field} = {resolved[field]} is the default"
-    if name not in ("quick", "small", "one-rank"):  # of minutes on a CPU
+            chosen = field == "network.kind"
+            differs = chosen or resolved[field] != default[field]
+            assert differs, f"{field} = {resolved[field]} is the default"
+    minutes = name in ("quick-lstm", "small", "one-rank") or "structured" in resolved.values()
+    if not minutes:
         assert resolved.get("num_envs", 1024) == 1024
 
 
@@ -247,12 +254,12 @@ def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
 
 
 def parse(*args: str) -> HDRIPPOConfig:
-    return parse_args(HDRIPPOConfig, "hdr_ippo", CONFIGS, "quick", args)
+    return parse_args(HDRIPPOConfig, "hdr_ippo", CONFIGS, "quick-lstm", args)
 
 
 def test_flags_come_after_the_preset() -> None:
     quick, ablation = (
-        load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS) for name in ("quick", "ablation")
+        load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS) for name in ("quick-lstm", "ablation")
     )
     assert parse() == quick
     assert parse("--preset", "ablation") == parse("--preset=ablation") == ablation

@@ -214,7 +214,7 @@ def test_a_minibatch_of_moments_is_read_as_it_was_collected(mover: Played) -> No
 
 
 def test_a_recurrent_network_cannot_read_the_mover_alone() -> None:
-    with pytest.raises(ValueError, match="feed-forward one.*got lstm=\\(8,\\)"):
+    with pytest.raises(ValueError, match="feed-forward one.*got NetworkConfig.*lstm=\\(8,\\)"):
         PPO(CONFIG, NetworkConfig(lstm=(8,)), make_view=Mover)
 
 

@@ -226,6 +226,7 @@ def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
         "trunk": [16],
         "head": 8,
         "dropout": 0.3,
+        "critic": [256, 128],
     }
     states, kept = play_random_games(rules, "learnt", first_state(rules), jax.random.key(7))
     legal, obs = legal_for_mover(rules, states), observe_seat(rules, states, states.player)

@@ -7,20 +7,20 @@ import dataclasses
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learning.cloning_decisions import (
-    DecisionCloning,
-    DecisionCloningConfig,
-    clone_decisions,
-    decisions_of,
-)
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning_decisions import CloningState, DecisionCloning, decisions_of
+from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.structured import StructuredConfig
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4)
+CONFIG = BCTraining(batch_size=64, epochs=12, lr=2e-3, final_lr=4e-5, weight_decay=0.05)
+NETWORK = StructuredConfig(trunk=(64, 32), head=32, dropout=0.0)
 
 
 def test_every_move_of_the_cloned_seats_is_a_decision(taught_games: Callable[..., Games]) -> None:
@@ -36,23 +36,37 @@ def test_every_move_of_the_cloned_seats_is_a_decision(taught_games: Callable[...
     assert sorted(np.asarray(half.action).tolist()) == moves
 
 
+def cloned(learner: DecisionCloning, games: Games) -> CloningState:
+    data, state = decisions_of(games, "facts"), learner.init(jax.random.key(0))
+    for _ in range(CONFIG.epochs):
+        state, metrics = learner.epoch(state, data)
+    assert float(metrics["loss"]) < 0.6
+    return state
+
+
 def test_a_simple_teacher_is_learnt(taught_games: Callable[..., Games]) -> None:
-    train = decisions_of(taught_games(RULES, 200, seed=2), "facts")
-    held_out = decisions_of(taught_games(RULES, 50, seed=3), "facts")
-    config = DecisionCloningConfig(batch_size=64, epochs=12)
-    network = StructuredConfig(trunk=(64, 32), head=32, dropout=0.0)
-    learner = DecisionCloning(config, RULES, network, len(train.action))
-    policy, epochs = clone_decisions(learner, train, held_out, seed=0)
-    nats, right = learner.measure(policy.params, held_out)
-    assert float(right.mean()) > 0.85
-    assert float(nats.mean()) == pytest.approx(min(epoch["val_loss"] for epoch in epochs))
-    again = clone_decisions(learner, train, held_out, seed=0)[0]
+    """The clone, as a policy that reads observations, predicts other games of the teacher; and the
+    same seed gives the same clone."""
+    train, held_out = taught_games(RULES, 200, seed=2), taught_games(RULES, 50, seed=3)
+    learner = DecisionCloning(CONFIG, RULES, NETWORK, int(train.num_actions.sum()))
+    state = cloned(learner, train)
+    assert predict(learner.policy(state), held_out).accuracy().mean > 0.85
+    assert int(state.step) == CONFIG.epochs * learner.updates_per_epoch == learner.num_updates
+    again = cloned(learner, train)
     for one, other in zip(
-        jax.tree.leaves(policy.params), jax.tree.leaves(again.params), strict=True
+        jax.tree.leaves(state.params), jax.tree.leaves(again.params), strict=True
     ):
         np.testing.assert_array_equal(one, other)
 
 
+def test_the_rate_falls_along_a_cosine() -> None:
+    learner = DecisionCloning(CONFIG, RULES, NETWORK, 640)  # 10 updates an epoch, 120 in all
+    rates = [float(learner.learning_rate(jnp.array(step))) for step in (0, 30, 60, 120, 200)]
+    fall = 2e-3 - 4e-5
+    quarter = 4e-5 + fall * (1 + np.sqrt(0.5)) / 2
+    np.testing.assert_allclose(rates, [2e-3, quarter, 4e-5 + fall / 2, 4e-5, 4e-5], rtol=1e-5)
+
+
 def test_too_few_decisions_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least batch_size=512 decisions to clone, got 100"):
-        DecisionCloning(DecisionCloningConfig(), RULES, StructuredConfig(), 100)
+    with pytest.raises(ValueError, match="at least batch_size=64 decisions to clone, got 10"):
+        DecisionCloning(CONFIG, RULES, NETWORK, 10)

@@ -129,6 +129,6 @@ def test_two_hosts_train_like_one_with_all_their_devices(
 
 
 def test_hosts_that_cannot_be_found() -> None:
-    printed = finish(start(["--multi-host"], devices=1), code=1)
+    printed = finish(start(["--multi-host"], devices=1), code=2)
     assert "hdr_ippo.py: --multi-host: expected a cluster that JAX knows" in printed
     assert "Traceback" not in printed

@@ -74,7 +74,9 @@ class ConventionBot(Bot):
         )
         public = jax.vmap(lambda p, s: observe_move(rules, p, s))(carry, seen)
         idle = legal[:, rules.noop]
-        action = think_in_turn(rules, ~idle, lambda row: choose_action(rules, *row), (public, seen))
+        action = think_in_turn(
+            rules, ~idle, jax.vmap(lambda row: choose_action(rules, *row)), (public, seen)
+        )
         action = jnp.where(idle, rules.noop, action)
         return public, smoothed(action, legal, self.smoothing)
 

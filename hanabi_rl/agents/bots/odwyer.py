@@ -69,7 +69,10 @@ class NoteBot(Bot):
         )
         notes = jax.vmap(lambda n, s: mind.observe(rules, n, s))(notes, seen)
         action = think_in_turn(
-            rules, ~legal[:, rules.noop], lambda row: mind.choose(rules, *row), (notes, seen)
+            rules,
+            ~legal[:, rules.noop],
+            jax.vmap(lambda row: mind.choose(rules, *row)),
+            (notes, seen),
         )
         action = jnp.where(legal[:, rules.noop], rules.noop, action)
         return notes, smoothed(action, legal, self.smoothing)

@@ -71,7 +71,11 @@ class RuleBot(Bot):
         weights = think_in_turn(
             rules,
             ~legal[:, rules.noop],
-            lambda row: first_to_fire(rules, self.rule_list, facts_of(rules, *row[:2]), row[2])[0],
+            jax.vmap(
+                lambda row: first_to_fire(rules, self.rule_list, facts_of(rules, *row[:2]), row[2])[
+                    0
+                ]
+            ),
             (plausible, seen, legal),
         )
         weights = jnp.where(legal[:, rules.noop, None], legal, weights)

@@ -17,24 +17,24 @@ _BLOCKS = 4  # one seat in P is to move: the rows to think for come in about thi
 def think_in_turn(
     rules: Rules, my_turn: jax.Array, think: Callable[[PyTree], jax.Array], inputs: PyTree
 ) -> jax.Array:
-    """``think(inputs of a row)`` for the rows where `my_turn` ``bool[B]`` is true, zeros elsewhere.
+    """``think(inputs)`` for the rows where `my_turn` ``bool[B]`` is true, zeros elsewhere.
 
     A few rows at a time, which leaves out the idle ones.
 
     Args:
-        think: what one row thinks, an array of fixed shape from leaves without the batch axis.
+        think: what some rows think, an array ``[n, ...]`` from leaves ``[n, ...]``, row by row.
         inputs: leaves ``[B, ...]``.
     """
     batch = my_turn.shape[0]
     size = -(-batch // (_BLOCKS * rules.num_players))
     place = jnp.cumsum(my_turn) - 1
-    answer = jax.eval_shape(think, jax.tree.map(lambda leaf: leaf[0], inputs))
+    answer = jax.eval_shape(think, jax.tree.map(lambda leaf: leaf[:1], inputs))
 
     def next_rows(thinking: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, thoughts = thinking
         (rows,) = jnp.nonzero(my_turn & (place >= done), size=size, fill_value=batch)
-        new = jax.vmap(think)(jax.tree.map(lambda leaf: leaf[rows], inputs))
+        new = think(jax.tree.map(lambda leaf: leaf[rows], inputs))
         return done + size, thoughts.at[rows].set(new, mode="drop")
 
-    start = (jnp.int32(0), jnp.zeros((batch, *answer.shape), answer.dtype))
+    start = (jnp.int32(0), jnp.zeros((batch, *answer.shape[1:]), answer.dtype))
     return jax.lax.while_loop(lambda thinking: thinking[0] < jnp.sum(my_turn), next_rows, start)[1]

@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.features import look, sizes
+from hanabi_rl.agents.bots.turns import think_in_turn
+from hanabi_rl.agents.structured.features import features_of, remember, sizes
 from hanabi_rl.agents.structured.memory import Memory, init_memory
 from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.nn.structured import StructuredConfig
 
 PyTree = Any
@@ -33,8 +35,18 @@ def step(
     """See `Policy.step`."""
     start = initial_carry(rules, network, reset.shape[0]).cards
     before = Memory(jnp.where(reset[:, None, None, None], start, carry.cards))
-    memory, view = look(rules, network.level, before, from_observation(rules, obs))
-    return memory, logits(network, params, view, legal)
+    memory = before
+    if network.level != "facts":  # which remembers nothing
+        memory = remember(rules, network.level, before, from_observation(rules, obs))
+
+    def think(rows: tuple[Memory, jax.Array, jax.Array]) -> jax.Array:
+        memory, obs, legal = rows
+        view = features_of(rules, network.level, memory, from_observation(rules, obs))
+        return logits(network, params, view, legal)
+
+    my_turn = ~legal[:, rules.noop]
+    answer = think_in_turn(rules, my_turn, think, (memory, obs, legal))
+    return memory, jnp.where(legal, answer, ILLEGAL_LOGIT)
 
 
 def logits(network: StructuredConfig, params: PyTree, view: PyTree, legal: jax.Array) -> jax.Array:

@@ -54,8 +54,19 @@ def look(rules: Rules, level: Level, before: Memory, sight: Sight) -> tuple[Memo
     Returns:
         The memory after the move, and the features.
     """
+    after = remember(rules, level, before, sight)
+    return after, features_of(rules, level, after, sight)
+
+
+def remember(rules: Rules, level: Level, before: Memory, sight: Sight) -> Memory:
+    """The first half of `look`: the memory [N, ...] after the last move."""
     table = read_table(rules, sight)
-    words = memory.remember(rules, level, memory.unpack(before), sight, table)
+    return memory.pack(memory.remember(rules, level, memory.unpack(before), sight, table))
+
+
+def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Features:
+    """The second half of `look`, by far the dearer: what the observer sees and remembers now."""
+    table, words = read_table(rules, sight), memory.unpack(after)
     view = cards.look_at_hands(rules, sight, table)
     parts = [
         table_features(rules, sight, table),
@@ -75,7 +86,7 @@ def look(rules: Rules, level: Level, before: Memory, sight: Sight) -> tuple[Memo
     if level == "reading":
         more = reading.features(rules, sight, table, memory.public_of(words, sight))
         parts = [a + b for a, b in zip(parts, more, strict=True)]
-    return memory.pack(words), _arrange(rules, parts)
+    return _arrange(rules, parts)
 
 
 def _arrange(rules: Rules, parts: list[Columns]) -> Features:

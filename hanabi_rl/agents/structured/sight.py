@@ -62,11 +62,15 @@ def from_state(rules: Rules, state: State) -> Sight:
     gone = _gone_for_good(rules, state.fireworks, discards)
     cards = union(colors, rules.color_cards) & union(ranks, rules.rank_cards)
     maybe = union(maybe_colors, rules.color_cards) & union(maybe_ranks, rules.rank_cards)
+    color_named = bits(maybe_colors, rules.num_colors)
+    rank_named = bits(maybe_ranks, rules.num_ranks)
     is_mover = np.arange(players)[:, None, None] == 0
     seen = ObsView(
         hands=jnp.where(is_mover, jnp.uint32(0), cards),
         knowledge=jnp.where(cards != 0, maybe & ~gone, 0),
-        hinted=bits(maybe_colors, rules.num_colors) | bits(maybe_ranks, rules.num_ranks),
+        hinted=color_named | rank_named,
+        color_named=color_named,
+        rank_named=rank_named,
         played=state.fireworks,
         discarded=_counts(rules, discards),
         deck=state.deck_left,
@@ -109,6 +113,10 @@ def _last_move(rules: Rules, state: State) -> LastMove:
         hinted=in_color | in_rank,
         touched=is_hint & ((state.last_touched >> slots) & 1 != 0),
         slot=takes & (slots == action % hand),
+        card=jnp.where(takes, bit(state.last_card), 0),
+        is_play=takes & (action >= hand),
+        scored=state.last_scored,
+        gained_token=state.last_gained_token,
     )
 
 
