@@ -1,7 +1,7 @@
 """How the package hangs together: rooms, arrows between them, circles, the longest chain of
 imports, and what one training run imports.
 
-    python benchmarks/structure.py [--package hanabi_rl] [--entry hanabi_rl.launch.script] [--json]
+    python benchmarks/structure.py [--package hanabi_rl] [--entry MODULE [MODULE ...]] [--json]
 
 Imports are read from the source, those inside functions included; those for type checkers alone are
 left out.
@@ -12,11 +12,12 @@ import ast
 import functools
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 Graph = dict[str, set[str]]
+ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
 
 
 def modules(package: Path) -> dict[str, Path]:
@@ -97,7 +98,7 @@ def room(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
-def figures(package: Path, entry: str) -> dict[str, Any]:
+def figures(package: Path, entry: Sequence[str]) -> dict[str, Any]:
     """What is printed, as JSON-ready figures."""
     graph = import_graph(package)
     top = package.name
@@ -117,7 +118,7 @@ def figures(package: Path, entry: str) -> dict[str, Any]:
         ),
         "circles": circles(graph),
         "entry": entry,
-        "entry_imports": len(reachable(graph, entry)),
+        "entry_imports": len(set(entry).union(*(reachable(graph, name) for name in entry))),
         "longest_chain": longest_chain(inner),
     }
 
@@ -126,9 +127,7 @@ def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--package", type=Path, default=Path(__file__).parents[1] / "hanabi_rl")
-    parser.add_argument(
-        "--entry", default="hanabi_rl.launch.script", help="the body of a training script"
-    )
+    parser.add_argument("--entry", nargs="+", default=ENTRY, help="what a training run imports")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     found = figures(args.package, args.entry)
@@ -136,7 +135,7 @@ def main() -> None:
     lines = [
         f"{found['modules']} modules in {found['rooms']} rooms, {found['arrows']} arrows between "
         "rooms",
-        f"one training run ({args.entry}) imports {found['entry_imports']} of them",
+        f"one training run ({', '.join(args.entry)}) imports {found['entry_imports']} of them",
         f"longest chain, {len(chain)}: {' -> '.join(chain)}",
         f"circles of modules: {found['circles'] or 'none'}",
         f"circles of rooms: {found['room_circles'] or 'none'}",

@@ -1,24 +1,29 @@
-"""Every algorithm by name."""
+"""Every algorithm by name; its module is imported when it is first asked for, so that a run imports
+no other algorithm."""
 
+import importlib
 from typing import Any
 
-from hanabi_rl.algorithms import bc, br_bc, hdr_ippo, ippo, other_play
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.runs.config import RunConfig
 
-ALGORITHMS = {
-    module.ALGORITHM.name: module.ALGORITHM for module in (bc, hdr_ippo, ippo, other_play, br_bc)
-}
+NAMES = ("bc", "hdr_ippo", "ippo", "other_play", "br_bc")
+"""Each a module of this folder with an `ALGORITHM`."""
 
 
-def find(name: str) -> Algorithm:
-    """The algorithm of that name. Raises ValueError naming those there are."""
-    if name not in ALGORITHMS:
-        raise ValueError(f"expected an algorithm, one of {', '.join(ALGORITHMS)}; got {name!r}")
-    return ALGORITHMS[name]
+class _Algorithms(dict[str, Algorithm]):
+    def __missing__(self, name: str) -> Algorithm:
+        if name not in NAMES:
+            raise ValueError(f"expected an algorithm, one of {', '.join(NAMES)}; got {name!r}")
+        self[name] = importlib.import_module(f"hanabi_rl.algorithms.{name}").ALGORITHM
+        return self[name]
+
+
+ALGORITHMS = _Algorithms()
+"""name -> algorithm. Raises ValueError for a name that is none, naming those there are."""
 
 
 def run(algorithm: str, config: RunConfig) -> dict[str, Any]:
     """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not
     repeated. Raises ValueError for an unknown algorithm, and as the run does."""
-    return find(algorithm).run(config)
+    return ALGORITHMS[algorithm].run(config)

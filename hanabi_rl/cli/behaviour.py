@@ -38,8 +38,8 @@ def behaviour(
     """
     from hanabi_rl.agents.names import parse_name
     from hanabi_rl.data.files import load_games
-    from hanabi_rl.measure.behaviour import behaviour_figures
-    from hanabi_rl.measure.ratio import Record
+    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.registry import behaviour_figures
     from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.show.measures import behaviour_table
     from hanabi_rl.storage.files import to_json

@@ -36,7 +36,7 @@ def predict(
     """
     from hanabi_rl.agents.names import load_policy
     from hanabi_rl.data.files import load_games
-    from hanabi_rl.measure.ratio import Record
+    from hanabi_rl.measure.record import Record
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table
     from hanabi_rl.show.plots import plot_prediction
     from hanabi_rl.storage.files import to_json, write_json

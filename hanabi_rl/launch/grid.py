@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tyro
 
 from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.registry import find
+from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.argv import flag_value, parse_args
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.records import from_dict
@@ -73,7 +73,7 @@ def parse_sweep(
         description=SweepConfig.__doc__,
         return_unknown_args=True,
     )
-    algorithm = find(sweep.algorithm)
+    algorithm = ALGORITHMS[sweep.algorithm]
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
     axes, flags = _own_axes(algorithm, rest)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from hanabi_rl.algorithms.registry import ALGORITHMS, find
+from hanabi_rl.algorithms.registry import ALGORITHMS, NAMES
 from hanabi_rl.data.files import load_games
 from hanabi_rl.launch.argv import flag_value, parse_args
 from hanabi_rl.launch.errors import user_errors
@@ -28,7 +28,7 @@ def main(algorithm: str) -> None:
 def train(algorithm: str, args: Sequence[str]) -> int:
     """Trains as the flags `args` say; returns the exit code. Raises ValueError for a user's
     error."""
-    entry, configs = find(algorithm), configs_folder()
+    entry, configs = ALGORITHMS[algorithm], configs_folder()
     with connected(args):
         preset = default_preset(list(args), configs / algorithm)
         config = parse_args(entry.config, algorithm, configs, preset, args)
@@ -43,7 +43,7 @@ def train(algorithm: str, args: Sequence[str]) -> int:
 def train_command(args: Sequence[str]) -> int:
     """`hanabi-rl train ALGORITHM ...`; returns the exit code."""
     if not args or args[0] in ("-h", "--help"):
-        print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)}}} [OPTIONS]")
+        print(f"usage: hanabi-rl train {{{','.join(NAMES)}}} [OPTIONS]")
         print("\nTrains; `hanabi-rl train ALGORITHM --help` lists an algorithm's options.")
         return 0 if args else 2
     return train(args[0], args[1:])

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from hanabi_rl.algorithms.base import Algorithm, Sweep
-from hanabi_rl.algorithms.registry import find, run
+from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
@@ -38,7 +38,7 @@ _MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {
 def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     """Trains what is missing and writes `sweep.csv`; returns the sweep's folder. Raises `Stopped`
     as a run does."""
-    folder, algorithm = Path(sweep.run_dir or ""), find(sweep.algorithm)
+    folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
     base = dataclasses.replace(base, game=algorithm.game(base), seeds=(), run_dir=None)
     if (shared := algorithm.shared(base, folder)) is not None:
         run_once(shared.algorithm, shared.config)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,11 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import State
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
-from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
+    from hanabi_rl.measure.record import Record
 
 _CHUNK = 1024  # games read at once
 
@@ -110,18 +111,3 @@ def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax
         return named[0] + named[1], left[0] + left[1], state.info_tokens
 
     return tuple(field.T for field in jax.vmap(read)(states, slot))
-
-
-def behaviour_figures(record: Record) -> dict[str, Any]:
-    """JSON-ready: what was counted, and every measure of behaviour."""
-    from hanabi_rl.measure.registry import measure_figures, measures_of
-
-    turns = record.turns
-    return {
-        "games": len(record.games),
-        "turns": int(turns.counted.sum()),
-        "token_turns": int(turns.could_hint.sum()),
-        "plays": int(turns.plays.sum()),
-        "hints": int(turns.hints.sum()),
-        **measure_figures(record, measures_of("behaviour")),
-    }

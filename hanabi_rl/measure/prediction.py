@@ -15,13 +15,14 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
-from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games, step_seats
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
+    from hanabi_rl.measure.record import Record
 
 _CHUNK = 256  # games read at once
 

@@ -1,20 +1,13 @@
-"""The shape of every measure: `Record` of games -> `Ratio`, sums for each game."""
+"""What every measure of a `Record` (`record.py`) comes to: sums for each game."""
 
 from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
-
-if TYPE_CHECKING:
-    from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.behaviour import Turns
-    from hanabi_rl.measure.prediction import Decisions, Prediction
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,35 +47,3 @@ class Ratio:
 
     def __format__(self, spec: str) -> str:
         return format(self.interval, spec)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Record:
-    """Finished games, and what measures read of them: read once, when a measure first asks.
-
-    `policy` is whose guesses the prediction measures judge; the games may be anyone's.
-    """
-
-    games: Games
-    policy: Policy | None = None
-
-    @cached_property
-    def turns(self) -> Turns:
-        """What was known and done on every turn."""
-        from hanabi_rl.measure.behaviour import read_turns
-
-        return read_turns(self.games)
-
-    @cached_property
-    def decisions(self) -> Decisions:
-        """What `policy` expected at every decision. Raises ValueError without a policy."""
-        from hanabi_rl.measure.prediction import predict_decisions
-
-        if self.policy is None:
-            raise ValueError("expected a policy that predicts the games, got none")
-        return predict_decisions(self.policy, self.games)
-
-    @cached_property
-    def prediction(self) -> Prediction:
-        """The sums of `decisions` for each game."""
-        return self.decisions.summed()

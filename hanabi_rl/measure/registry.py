@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from hanabi_rl.measure import behaviour, prediction, selfplay
-from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.measure.ratio import Ratio
+from hanabi_rl.measure.record import Record
 from hanabi_rl.papers import ah2ac2
 
 Group = Literal["behaviour", "prediction", "scores"]
@@ -114,3 +115,16 @@ def measure_figures(record: Record, measures: Iterable[Measure]) -> dict[str, An
         figures[measure.name] = ratio.mean if ratio.defined else None
         figures[f"{measure.name}_ci95"] = ratio.bounds if ratio.defined else None
     return figures
+
+
+def behaviour_figures(record: Record) -> dict[str, Any]:
+    """JSON-ready: what was counted, and every measure of behaviour."""
+    turns = record.turns
+    return {
+        "games": len(record.games),
+        "turns": int(turns.counted.sum()),
+        "token_turns": int(turns.could_hint.sum()),
+        "plays": int(turns.plays.sum()),
+        "hints": int(turns.hints.sum()),
+        **measure_figures(record, measures_of("behaviour")),
+    }

@@ -11,12 +11,13 @@ from hanabi_rl.data.formats.hanab_live import share_link
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import Interval, mean_interval
-from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.measure.record import Record
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,8 @@ from hanabi_rl.data.formats.hanab_live import exported_length, share_link
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
-from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.measure.ratio import Ratio
+from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import measure_figures, measures_of
 
 if TYPE_CHECKING:

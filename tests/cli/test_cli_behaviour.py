@@ -8,7 +8,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.measure.behaviour import communicativeness, hint_share, information_per_play
-from hanabi_rl.measure.ratio import Record
+from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 
 

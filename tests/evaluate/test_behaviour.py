@@ -12,8 +12,9 @@ from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.measure import behaviour
-from hanabi_rl.measure.behaviour import behaviour_figures, read_turns
-from hanabi_rl.measure.ratio import Record
+from hanabi_rl.measure.behaviour import read_turns
+from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.registry import behaviour_figures
 from hanabi_rl.show.measures import behaviour_table
 
 SMALL = Rules(

@@ -8,7 +8,8 @@ import pytest
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import bootstrap_ratio
-from hanabi_rl.measure.ratio import Ratio, Record
+from hanabi_rl.measure.ratio import Ratio
+from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import MEASURES, Measure, measure_figures, measures_of
 from hanabi_rl.measure.selfplay import summarise
 from hanabi_rl.show.measures import measure_table

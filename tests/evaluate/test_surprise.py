@@ -10,7 +10,7 @@ from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.measure.prediction import Decisions
-from hanabi_rl.measure.ratio import Record
+from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.surprise import (
     MOVE_KINDS,
     by_move,

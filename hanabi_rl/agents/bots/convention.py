@@ -32,9 +32,9 @@ from hanabi_rl.agents.bots.inference import (
     Reading,
     last_true,
     members,
+    observe_move,
     read_board,
     read_hands,
-    read_hint,
     unseen_copies,
 )
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set, view
@@ -85,34 +85,6 @@ def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> Public:
     shape = (*batch, rules.num_players, rules.hand_size)
     everything = jnp.full(shape, rules.all_cards, jnp.uint32)
     return Public(knowledge=everything, inferred=everything, hinted=jnp.zeros(shape, jnp.bool_))
-
-
-def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
-    """Common knowledge after the last move, from that before it."""
-    last = seen.last
-    board = read_board(rules, seen)
-    touched = last.touched & last.target[:, None]
-    hinted = read_hint(
-        rules,
-        board,
-        public,
-        read_hands(board, public),
-        last.target,
-        touched,
-        last.hinted,
-        last.is_rank_hint,
-    )
-    # A card leaves, younger ones move down a slot and a new one comes last.
-    moved_down = jnp.cumsum(last.slot) > 0
-    younger = jnp.concatenate(
-        [public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1
-    )
-    drawn = jnp.where(last.actor[:, None] & moved_down, younger, public.inferred)
-    return Public(
-        knowledge=seen.knowledge,
-        inferred=jnp.where(last.is_hint, hinted.inferred, drawn),
-        hinted=seen.hinted,
-    )
 
 
 class _Thresholds:

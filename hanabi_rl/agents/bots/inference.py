@@ -190,6 +190,34 @@ def read_hint(
     return told._replace(knowledge=materialize(told.knowledge), inferred=materialize(inferred))
 
 
+def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
+    """Common knowledge after the last move, from that before it."""
+    last = seen.last
+    board = read_board(rules, seen)
+    touched = last.touched & last.target[:, None]
+    hinted = read_hint(
+        rules,
+        board,
+        public,
+        read_hands(board, public),
+        last.target,
+        touched,
+        last.hinted,
+        last.is_rank_hint,
+    )
+    # A card leaves, younger ones move down a slot and a new one comes last.
+    moved_down = jnp.cumsum(last.slot) > 0
+    younger = jnp.concatenate(
+        [public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1
+    )
+    drawn = jnp.where(last.actor[:, None] & moved_down, younger, public.inferred)
+    return Public(
+        knowledge=seen.knowledge,
+        inferred=jnp.where(last.is_hint, hinted.inferred, drawn),
+        hinted=seen.hinted,
+    )
+
+
 def union_and_repeats(cards: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Of sets ``uint32[P, H]``: the cards in any of them, and those in at least two."""
     once = repeated = jnp.zeros((), jnp.uint32)

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.convention import observe_move
-from hanabi_rl.agents.bots.inference import Public
+from hanabi_rl.agents.bots.inference import Public, observe_move
 from hanabi_rl.agents.structured.board import Table, first_true, last_true
 from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.game import Rules

@@ -1,0 +1,42 @@
+"""What every measure reads: `Record` of games -> `Ratio`."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hanabi_rl.measure.behaviour import Turns, read_turns
+from hanabi_rl.measure.prediction import Decisions, Prediction, predict_decisions
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.data.games import Games
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Record:
+    """Finished games, and what measures read of them: read once, when a measure first asks.
+
+    `policy` is whose guesses the prediction measures judge; the games may be anyone's.
+    """
+
+    games: Games
+    policy: Policy | None = None
+
+    @cached_property
+    def turns(self) -> Turns:
+        """What was known and done on every turn."""
+        return read_turns(self.games)
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """What `policy` expected at every decision. Raises ValueError without a policy."""
+        if self.policy is None:
+            raise ValueError("expected a policy that predicts the games, got none")
+        return predict_decisions(self.policy, self.games)
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """The sums of `decisions` for each game."""
+        return self.decisions.summed()

@@ -1,0 +1,46 @@
+"""The package's own structure, and the script that prints it, on a made-up package."""
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_spec = importlib.util.spec_from_file_location("structure", ROOT / "benchmarks" / "structure.py")
+structure = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(structure)
+
+
+def test_no_module_and_no_room_imports_itself_in_a_circle():
+    found = structure.figures(ROOT / "hanabi_rl", structure.ENTRY)
+    assert found["circles"] == [] and found["room_circles"] == []
+
+
+def test_a_run_imports_no_other_algorithm():
+    graph = structure.import_graph(ROOT / "hanabi_rl")
+    of_run = structure.reachable(graph, "hanabi_rl.launch.script")
+    names = ("bc", "hdr_ippo", "ippo", "other_play", "br_bc")
+    assert not of_run & {f"hanabi_rl.algorithms.{name}" for name in names}
+    of_hdr_ippo = structure.reachable(graph, "hanabi_rl.algorithms.hdr_ippo")
+    assert "hanabi_rl.algorithms.br_bc" not in of_hdr_ippo
+
+
+def test_the_figures_of_a_small_package(tmp_path):
+    """a -> b -> c, c -> b (a circle, as one), b -> low; for type checkers alone low -> a."""
+    package = tmp_path / "p"
+    for name, text in {
+        "__init__": "",
+        "up/__init__": "",
+        "up/a": "from p.up import b",
+        "up/b": "def f():\n    import p.up.c\nfrom p.down.low import x",
+        "up/c": "from p.up.b import f",
+        "down/__init__": "",
+        "down/low": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.up.a",
+    }.items():
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = structure.figures(package, ["p.up.a"])
+    assert found["circles"] == [["p.up.b", "p.up.c"]]
+    assert found["room_circles"] == []
+    assert found["longest_chain"] == ["p.up.a", "p.up.b", "p.down.low"]
+    assert found["entry_imports"] == 4  # itself, b, c, low
+    assert (found["rooms"], found["arrows"]) == (2, 1)
