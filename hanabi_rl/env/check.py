@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.actions import action_slices
+from hanabi_rl.env.bits import bit, count, pack_deck, unpack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanabi import EnvState, TimeStep
 from hanabi_rl.env.observe import sections
@@ -26,7 +27,6 @@ from hanabi_rl.env.symmetry import (
     permute_state,
     random_color_permutations,
 )
-from hanabi_rl.env.words import bit, count, pack_deck, unpack_deck
 
 
 class Environment(Protocol):

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from hanabi_rl.env.bits import CARD_MASK, any_of, pack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.streams import random_words
-from hanabi_rl.env.words import CARD_MASK, any_of, pack_deck
 
 POOL_SIZE = 4
 """Decks kept ready for each environment: large enough that refills are rare, small enough that few

@@ -24,12 +24,12 @@ from jaxmarl.environments.multi_agent_env import State as JaxMARLState
 from jaxmarl.environments.spaces import Box, Discrete
 
 from hanabi_rl.env import rules as core
+from hanabi_rl.env.bits import pack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.one_game import on_all_games, table_of
 from hanabi_rl.env.state import select_games
 from hanabi_rl.env.table import Table
-from hanabi_rl.env.words import pack_deck
 
 ByAgent = dict[str, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]

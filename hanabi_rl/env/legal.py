@@ -6,9 +6,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State
-from hanabi_rl.env.words import (
+from hanabi_rl.env.bits import (
     WORD_BITS,
     any_of,
     count,
@@ -17,6 +15,8 @@ from hanabi_rl.env.words import (
     pack_fields,
     unpack_bits,
 )
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.state import State
 
 
 def legal_words(rules: Rules, state: State) -> list[tuple[jax.Array, int]]:

@@ -32,9 +32,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.actions import decode
+from hanabi_rl.env.bits import any_of, bit, count, materialize, pack_fields
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
-from hanabi_rl.env.words import any_of, bit, count, materialize, pack_fields
 
 OBSERVATION_VERSION = 1
 """Of the layout; a network trained on one cannot read another."""

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.env.bits import unpack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.table import Table
-from hanabi_rl.env.words import unpack_deck
 
 
 def on_all_games(function: Callable[..., Any], *one_game: Any) -> Any:

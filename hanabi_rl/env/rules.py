@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.env.actions import decode
+from hanabi_rl.env.bits import any_of, bit, card_at, count, materialize, pack_fields
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.legal import (
     is_legal,
@@ -30,7 +31,6 @@ from hanabi_rl.env.legal import (
     wrap,
 )
 from hanabi_rl.env.state import State, deal, deal_packed, pack_counters, pack_last
-from hanabi_rl.env.words import any_of, bit, card_at, count, materialize, pack_fields
 
 __all__ = [
     "Rules",

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import (
+from hanabi_rl.env.bits import (
     CARD_BITS,
     CARD_MASK,
     CARDS_PER_WORD,
@@ -18,6 +17,7 @@ from hanabi_rl.env.words import (
     materialize,
     pack_deck,
 )
+from hanabi_rl.env.game import Rules
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class State(struct.PyTreeNode):
     """``N`` games in progress: ``P`` seats, hands of ``H`` slots, ``C`` colours, ``R`` ranks.
 
-    The fields are packed words (see `hanabi_rl.env.words`), because a step's time goes into how
+    The fields are packed words (see `hanabi_rl.env.bits`), because a step's time goes into how
     many arrays it writes; the properties read them. An observation is a function of one State
     alone, so the state keeps what the last move did.
     """

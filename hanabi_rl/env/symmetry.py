@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.actions import action_slices, decode, encode
+from hanabi_rl.env.bits import any_of, pack_deck, unpack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import sections
 from hanabi_rl.env.state import State, pack_last
-from hanabi_rl.env.words import any_of, pack_deck, unpack_deck
 
 
 def random_color_permutations(key: jax.Array, num: int, num_colors: int) -> jax.Array:

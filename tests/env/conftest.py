@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 
 from hanabi_rl.env import Rules, State, legal_for_mover
+from hanabi_rl.env.bits import any_of
 from hanabi_rl.env.rules import next_cards
-from hanabi_rl.env.words import any_of
 
 
 @pytest.fixture(scope="session")

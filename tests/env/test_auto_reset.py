@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from hanabi_rl.env import HanabiEnv, Rules, legal_for_mover, shuffled_decks
+from hanabi_rl.env.bits import unpack_deck
 from hanabi_rl.env.decks import POOL_SIZE
 from hanabi_rl.env.table import full_deck
-from hanabi_rl.env.words import unpack_deck
 
 SMALL = dict(num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 ENV = HanabiEnv(2, **SMALL)

@@ -16,12 +16,12 @@ from jaxmarl.environments.multi_agent_env import MultiAgentEnv
 from jaxmarl.environments.multi_agent_env import State as JaxMARLState
 from jaxmarl.wrappers.baselines import CTRolloutManager, LogWrapper
 
+from hanabi_rl.env.bits import pack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jaxmarl import GameState, JaxMARLHanabi, _deck_from, _next_decks, make_jaxmarl
 from hanabi_rl.env.one_game import on_all_games, table_of
 from hanabi_rl.env.rules import next_cards
 from hanabi_rl.env.table import Table, full_deck
-from hanabi_rl.env.words import pack_deck
 
 SMALL = dict(
     num_colors=2,

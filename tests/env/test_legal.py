@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hanabi_rl.env import Rules, deal, legal_for_mover, random_legal_action, shuffled_decks, step
-from hanabi_rl.env.words import kth_bit
+from hanabi_rl.env.bits import kth_bit
 
 
 def test_kth_bit_against_a_list_of_places():

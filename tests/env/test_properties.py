@@ -30,9 +30,9 @@ from hanabi_rl.env import (
     shuffled_decks,
     step,
 )
+from hanabi_rl.env.bits import unpack_deck
 from hanabi_rl.env.check import swap_hidden_card
 from hanabi_rl.env.observe import observe
-from hanabi_rl.env.words import unpack_deck
 
 RULES = Rules(num_players=3)
 GAMES, STEPS = 6, 72

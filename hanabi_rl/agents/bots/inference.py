@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import materialize
 
 
 class Public(NamedTuple):

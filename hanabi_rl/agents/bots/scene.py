@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.env.bits import count
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import count
 
 
 class Board(NamedTuple):

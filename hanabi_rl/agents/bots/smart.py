@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots import scene
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set
 from hanabi_rl.agents.bots.scene import Board
+from hanabi_rl.env.bits import count
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import count
 
 KNOWS_ALL, KNOWN_RANKS_FROM = 7, 5
 """What a playable card is worth of unknown rank, and of the lowest rank (one less a rank)."""

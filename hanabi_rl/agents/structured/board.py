@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import materialize
 
 Planes = Sequence[jax.Array]
 """For each j, the set uint32[N] of cards of which there are at least j + 1 copies."""

@@ -20,8 +20,8 @@ from hanabi_rl.agents.structured.board import (
 from hanabi_rl.agents.structured.columns import ONE, Columns, share
 from hanabi_rl.agents.structured.memory import Record
 from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.bits import any_of, materialize
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import any_of, materialize
 
 
 class Hands(NamedTuple):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env.words import WORD_BITS, any_of, materialize
+from hanabi_rl.env.bits import WORD_BITS, any_of, materialize
 
 SHARE_BITS = 10
 ONE = (1 << SHARE_BITS) - 1

@@ -22,9 +22,9 @@ from hanabi_rl.agents.structured.board import Table, read_table
 from hanabi_rl.agents.structured.columns import Columns, spread
 from hanabi_rl.agents.structured.memory import Memory
 from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.bits import bit
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
-from hanabi_rl.env.words import bit
 from hanabi_rl.nn.structured import Level
 
 

@@ -10,8 +10,8 @@ from hanabi_rl.agents.structured.board import Table, first_true, is_single, last
 from hanabi_rl.agents.structured.cards import Chance, Hands, truth
 from hanabi_rl.agents.structured.columns import Columns
 from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import materialize
 
 
 def hints(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:

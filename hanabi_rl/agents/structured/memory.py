@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots.inference import Public, observe_move
 from hanabi_rl.agents.structured.board import Table, first_true, last_true
 from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.words import materialize
 from hanabi_rl.nn.structured import Level
 
 LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")

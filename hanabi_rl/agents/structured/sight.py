@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.obs_view import LastMove, ObsView, to_set, view
+from hanabi_rl.env.bits import any_of, bit, materialize
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
-from hanabi_rl.env.words import any_of, bit, materialize
 
 
 class Sight(NamedTuple):
