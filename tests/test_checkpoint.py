@@ -26,7 +26,7 @@ def save_steps(directory: Path, scores: dict[int, float], keep_latest: int = 2) 
     with Checkpointer(directory, keep_latest=keep_latest) as checkpointer:
         for step, score in scores.items():
             checkpointer.save(
-                step, make_state(step), loader={"epoch": step}, metrics={"score": score}
+                step, make_state(step), host_state={"epoch": step}, metrics={"score": score}
             )
 
 
@@ -56,7 +56,11 @@ def damaged(saved: Path, tmp_path: Path) -> Path:
 
 def test_everything_round_trips(saved: Path) -> None:
     restored = restore(saved)
-    assert (restored.step, restored.loader, restored.metrics) == (2, {"epoch": 2}, {"score": 2.0})
+    assert (restored.step, restored.host_state, restored.metrics) == (
+        2,
+        {"epoch": 2},
+        {"score": 2.0},
+    )
     assert_same(restored.state, make_state(2))
     assert isinstance(restored.state["games"], np.ndarray) and isinstance(
         restored.state["update"], jax.Array

@@ -100,7 +100,7 @@ class _Trainer:
         position: dict[str, Any] | None = None
         if session.restored is not None:
             state = session.restored.state
-            position = dict(session.restored.loader or {})
+            position = dict(session.restored.host_state or {})
             self.best_selfplay = position["best_selfplay"] and tuple(position["best_selfplay"])
             self.best_accuracy = position["best_accuracy"]
         self.state = parallel.replicate(state)
@@ -163,7 +163,7 @@ class _Trainer:
             "best_selfplay": self.best_selfplay,
             "best_accuracy": self.best_accuracy,
         }
-        self.session.save(int(self.state.step), self.state, loader=position, metrics=metrics)
+        self.session.save(int(self.state.step), self.state, host_state=position, metrics=metrics)
         self.session.stop_if_asked()
 
 

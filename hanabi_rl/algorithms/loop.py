@@ -217,7 +217,7 @@ class _Trainer:
         self.best: float | None = None
         if session.restored is not None:
             learner, actors = session.restored.state
-            self.best = (session.restored.loader or {})["best_score"]
+            self.best = (session.restored.host_state or {})["best_score"]
         self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
         self.others = parallel.replicate(others)
         self.update = update
@@ -284,7 +284,7 @@ class _Trainer:
         """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the
         end."""
         state = (self.learner, parallel.unshard(self.actors))
-        self.session.save(done, state, loader={"best_score": self.best}, metrics=metrics)
+        self.session.save(done, state, host_state={"best_score": self.best}, metrics=metrics)
         self.keep("policy-latest", done, metrics.get(self.training.selected_by))
         self.session.stop_if_asked()
 

@@ -55,11 +55,11 @@ class Session:
             self.tracker.log(step, metrics)
 
     def save(
-        self, step: int, state: Any, *, loader: Mapping[str, Any], metrics: Mapping[str, float]
+        self, step: int, state: Any, *, host_state: Mapping[str, Any], metrics: Mapping[str, float]
     ) -> None:
         """Writes a checkpoint; see `Checkpointer.save`."""
         if self.checkpoints is not None:
-            self.checkpoints.save(step, state, loader=loader, metrics=metrics)
+            self.checkpoints.save(step, state, host_state=host_state, metrics=metrics)
 
     def keep(
         self, name: str, policy: NetworkPolicy, *, algorithm: str, steps: int, score: float | None

@@ -2,7 +2,8 @@
 and flipped bits.
 
 A checkpoint is a folder `<directory>/<step>/` with the items `state`, `loader`, `policy`,
-`evaluation` (its metrics) and `manifest`. `state` is the un-replicated pytree, so it restores on
+`evaluation` (its metrics) and `manifest` (`loader` is the host's state: the position in the data,
+the best score). `state` is the un-replicated pytree, so it restores on
 any number of devices. The facts this file guards against were measured on Orbax 0.12: it restores
 damaged bytes silently, casts dtypes, lets a NaN metric evict the best checkpoint, opens no folder
 in which an item named `metrics` is damaged, and does not fsync everything it renames. So the
@@ -28,6 +29,7 @@ from hanabi_rl.storage.files import fsync_path, fsync_tree, read_json, to_json
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError, Manifest, PyTree
 
 FORMAT_VERSION = 2
+_HOST_STATE = "loader"  # the name of its item, from when only cloning had one
 _COMMITTED = "commit_success.txt"  # Orbax writes it last: without it a step does not count
 _PATIENCE_S = 60.0  # for the threads of a save that failed
 
@@ -37,7 +39,7 @@ class Restored(NamedTuple):
 
     step: int
     state: PyTree  # as the template given to `restore`
-    loader: dict[str, Any] | None  # the data loader's position
+    host_state: dict[str, Any] | None  # what a run keeps beside its arrays
     metrics: dict[str, float | None]  # None where they were not finite
 
 
@@ -113,7 +115,7 @@ class Checkpointer:
         step: int,
         state: PyTree,
         *,
-        loader: Mapping[str, Any] | None = None,
+        host_state: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
         """Saves `state` (un-replicated, every leaf an array) at `step` and waits until it is on
@@ -139,11 +141,11 @@ class Checkpointer:
         for old in stale:
             self._delete(old)
         arrays, manifest = trees.to_host(state)
-        loader, metrics = to_json(loader), to_json(metrics or {})
-        sha256 = _digest(manifest, loader, self._policy, metrics)
+        host_state, metrics = to_json(host_state), to_json(metrics or {})
+        sha256 = _digest(manifest, host_state, self._policy, metrics)
         items = {
             "state": ocp.args.PyTreeSave(trees.storable(arrays)),
-            "loader": ocp.args.JsonSave(loader),
+            _HOST_STATE: ocp.args.JsonSave(host_state),
             "policy": ocp.args.JsonSave(self._policy),
             "evaluation": ocp.args.JsonSave(metrics),
             "manifest": ocp.args.JsonSave(
@@ -259,7 +261,7 @@ class Documents(NamedTuple):
     """The JSON items of one checkpoint, verified."""
 
     leaves: Manifest
-    loader: dict[str, Any] | None
+    host_state: dict[str, Any] | None
     policy: dict[str, Any] | None
     metrics: dict[str, float | None]
 
@@ -275,10 +277,10 @@ def read_documents(folder: Path) -> Documents:
     manifest = _read_item(folder, "manifest")
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
     try:
-        loader, policy, metrics = (
-            _read_item(folder, name) for name in ("loader", "policy", "evaluation")
+        host_state, policy, metrics = (
+            _read_item(folder, name) for name in (_HOST_STATE, "policy", "evaluation")
         )
-        if manifest["sha256"] != _digest(manifest["leaves"], loader, policy, metrics):
+        if manifest["sha256"] != _digest(manifest["leaves"], host_state, policy, metrics):
             raise CorruptError(
                 f"{folder}: the manifest, loader, policy or metrics are not what was saved: the "
                 "data is damaged"
@@ -294,7 +296,7 @@ def read_documents(folder: Path) -> Documents:
             f"{folder}: says that it is of format {version!r}, not {FORMAT_VERSION}: the data is "
             "damaged"
         )
-    return Documents(manifest["leaves"], loader, policy, metrics)
+    return Documents(manifest["leaves"], host_state, policy, metrics)
 
 
 def _read_item(folder: Path, name: str) -> Any:
@@ -316,5 +318,5 @@ def read_checkpoint(folder: Path, template: PyTree) -> Restored:
     trees.check_structure(documents.leaves, template, where=str(folder))
     leaves = trees.read_leaves(folder / "state", documents.leaves, documents.leaves)
     return Restored(
-        int(folder.name), trees.like(template, leaves), documents.loader, documents.metrics
+        int(folder.name), trees.like(template, leaves), documents.host_state, documents.metrics
     )

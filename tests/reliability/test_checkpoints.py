@@ -36,7 +36,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Checkpointer(directory) as checkpoints:
         for step in (1, 2):
             checkpoints.save(
-                step, make_state(step), loader={"epoch": step}, metrics={"score": float(step)}
+                step, make_state(step), host_state={"epoch": step}, metrics={"score": float(step)}
             )
     return directory
 
@@ -66,7 +66,7 @@ def harm_of_damage(
         return f"it took {seconds:.1f} s"
     shutil.rmtree(copy)
     exact = [raw(leaf) for leaf in jax.tree.leaves(make_state(restored.step))]
-    if [raw(leaf) for leaf in jax.tree.leaves(restored.state)] != exact or restored.loader != {
+    if [raw(leaf) for leaf in jax.tree.leaves(restored.state)] != exact or restored.host_state != {
         "epoch": restored.step
     }:
         return f"step {restored.step} was restored wrong, silently"
