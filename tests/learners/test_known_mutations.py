@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.algorithms import bc as bc_run
+from hanabi_rl.algorithms import bc_training as bc_run
 from hanabi_rl.algorithms import br_bc as br_bc_run
 from hanabi_rl.algorithms import loop
 from hanabi_rl.data.games import Games
@@ -208,10 +208,10 @@ def test_bc_selects_on_the_selection_decks_and_breaks_ties_by_the_best_accuracy(
         )
 
     monkeypatch.setattr(bc_run, "predict", predicted)
-    trainer: Any = object.__new__(bc_run._Trainer)
+    trainer: Any = object.__new__(bc_run._GameTrainer)
     kept: list[tuple[str, int]] = []
     trainer.learner = SimpleNamespace(policy=lambda state: state, learning_rate=lambda step: 0.0)
-    trainer.state, trainer.val = SimpleNamespace(step=0), None
+    trainer.state, trainer.validation = SimpleNamespace(step=0), None
     trainer.config = SimpleNamespace(selfplay_every=1, epochs=4, selfplay_games=8, seed=0)
     trainer.best_selfplay = trainer.best_accuracy = None
     monkeypatch.setattr(parallel, "fetch", lambda tree: "policy")

@@ -54,7 +54,7 @@ def test_a_grid_of_any_fields() -> None:
         "--algorithm",
         "ippo",
         "--preset",
-        "quick",
+        "quick-lstm",
         "--grid",
         "entropy_coef=[0.01, 0.05]",
         "network.critic=[[8], [9, 9]]",
