@@ -106,7 +106,7 @@ def test_two_hosts_train_like_one_with_all_their_devices(
     # What only the first host notices ends both.
     for host in start_two([*flags, "--run-dir", str(two)]):
         assert (
-            "already holds a run" in (printed_again := finish(host, 1))
+            "already holds a run" in (printed_again := finish(host, 2))
             and "Traceback" not in printed_again
         )
 
