@@ -6,7 +6,7 @@ in turn, and what runs on one pinned core is timed by `core_seconds`, which do n
 another process has the core.
 
 JAX counts the cores when it starts, and reads there whether it may keep what it compiled: a
-    benchmark imports this
+benchmark imports this
 first, and calls `pin_one_core` before it imports JAX.
 """
 

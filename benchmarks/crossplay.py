@@ -8,7 +8,7 @@
 plays with `lives` life tokens instead of 3, and samples.
 
 `bot_matrix_s`: a 10 x 10 matrix, two players, 1,000 decks a cell in every seating (100,000 games as
-    cell (i, j) is
+cell (i, j) is
 cell (j, i)), cache off. The agents are variants of `bot:convention` and `bot:random` that now and
 then, as a hash of what they see says, do the first legal action instead; how often is a parameter.
 

@@ -6,7 +6,7 @@
 auto-reset at every step, and (but for `ratio_no_obs`) the float32 observations of all seats. As in
 play, an observation is read before the next
 move: one number, which one not known in advance, goes into the key that draws it. One that is only
-    computed, or read in
+computed, or read in
 the step that makes it, XLA may never write. The sides alternate in one process, in core seconds
 (see `common`). Ours draws a move by its number among the legal ones, jaxmarl's interface by an
 argmax over noise.

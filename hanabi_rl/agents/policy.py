@@ -30,7 +30,7 @@ class Policy(Protocol):
     take as an argument.
 
     A policy is stepped on every timestep of a game for every seat it holds, idle ones too: it
-        remembers what it saw.
+    remembers what it saw.
     """
 
     @property

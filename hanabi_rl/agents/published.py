@@ -49,7 +49,7 @@ class OBLPolicy(flax.struct.PyTreeNode):
     advantages.
 
     Its logits are the advantages: greedy play is the agent's own, the distribution is nobody's (a
-        Q-learner has none).
+    Q-learner has none).
     """
 
     params: PyTree  # private (3 layers), public, lstm (one entry a layer), advantage

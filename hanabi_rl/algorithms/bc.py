@@ -110,7 +110,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     over games.
 
     Only for validation games of their own: those held out from the training games differ between
-        seeds.
+    seeds.
     """
     if not config.val:
         return ""

@@ -62,7 +62,7 @@ def mixed_lineups(
     with probability a.
 
     Two players: with probability a one random seat is the clone's. With `all-or-none` (as AH2AC2's
-        code) the other
+    code) the other
     seats are all the clone's with probability a, else none is.
     """
 

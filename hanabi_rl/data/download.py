@@ -46,7 +46,7 @@ def fetch_file(
     cache.
 
     Raises ConnectionError where it cannot be had: what was tried, how to fetch it by hand and what
-        to do `then`.
+    to do `then`.
     """
     # Slow to import, and only this function needs it.
     from huggingface_hub import hf_hub_download

@@ -1,7 +1,7 @@
 """`check_env`: a conformance kit for environments with `HanabiEnv`'s interface.
 
 It plays legal moves and looks at every state with plain NumPy: cards are conserved, tokens stay in
-    range, knowledge is
+range, knowledge is
 true, rewards are the points gained, legal masks follow from the cards, nobody sees their own hand,
 colours are interchangeable.
 """

@@ -17,7 +17,7 @@ class Rules:
     """A game of Hanabi: how many players, cards and tokens. Hashable, so static under `jax.jit`.
 
     `hand_size` and `num_cards_of_rank` are resolved when left out: 5 cards for 2 or 3 players, else
-        4; three copies of
+    4; three copies of
     the lowest rank, one of the highest, two of the others.
 
     Raises:

@@ -347,7 +347,7 @@ def _next_decks(rules: Rules, keys: jax.Array, needed: jax.Array, decks: jax.Arr
     key; else `decks`.
 
     Few games end at a step, and shuffling for all of them would cost more than the step: so shuffle
-        in chunks of about
+    in chunks of about
     as many games as end at once, as often as it takes.
     """
     games = needed.shape[0]

@@ -333,7 +333,7 @@ def _belief(rules: Rules, state: State, table: _Table, seat: int, slot: int) -> 
     """What one card can be, and what it was hinted as: float32[N, K + C + R].
 
     Each number says of a few bits of the two hand words whether all of them are set: of a card,
-        that its colour and its
+    that its colour and its
     rank are possible; of a hint, that its colour is possible and the colour was named.
     """
     hand, colors, ranks = rules.hand_size, rules.num_colors, rules.num_ranks

@@ -56,7 +56,7 @@ def table_of(rules: Rules, game: State) -> Table:
     move.
 
     What no explanation needs is left out: hints, discards, and which of several copies of a card a
-        player holds.
+    player holds.
     """
     table = Table(rules, np.asarray(unpack_deck(game.deck, rules.deck_size)))
     table.drawn = rules.deck_size - int(game.deck_left)

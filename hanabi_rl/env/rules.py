@@ -1,7 +1,7 @@
 """The rules of Hanabi as pure functions over a batch of games.
 
 Nothing here loops over games or branches: every field of `State` has a leading axis of ``N`` games,
-    and each function
+and each function
 is a straight line of integer operations on whole arrays, without `lax.cond`, gather or scatter.
 That is what lets one CPU core play millions of moves a second.
 

@@ -226,7 +226,7 @@ class BC:
         """The games in groups whose activations are held at once: a leading axis of groups.
 
         On a CPU small ones are a quarter faster and take a sixth of the memory: XLA gets the memory
-            of an update anew
+        of an update anew
         from the operating system, which fills it page by page. An accelerator wants as much at once
         as there is.
         """

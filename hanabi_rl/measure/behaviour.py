@@ -1,9 +1,9 @@
 """How players play: the behaviour metrics of Canaan et al. that AH2AC2 reports in its Table 10.
 
 *Information per play*: for each card played, the share of {its colour, its rank} that its holder
-    knew, averaged.
+knew, averaged.
 *Communicativeness*: the share of a player's turns on which it gives a hint, of those on which it
-    could.
+could.
 """
 
 from __future__ import annotations

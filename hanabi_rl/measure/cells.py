@@ -23,7 +23,7 @@ class CellScores(NamedTuple):
     """The games of one cell: S seatings of the same N decks.
 
     scores, points: int16[S, N]; points are the cards on the fireworks whether or not the lives were
-        lost.
+    lost.
     """
 
     scores: np.ndarray

@@ -16,7 +16,7 @@ class GroupSummary:
     """How one group of agents does; None where there is nothing to average.
 
     The intervals say how much other training seeds could change the mean, not how many games were
-        played: agents are
+    played: agents are
     drawn, not games. Pairs share agents, so those of `intra` and `inter` are jackknifed over
     agents, those of the other groups included; one agent against others is taken as it is. Two
     agents have one pair: its interval is infinite.

@@ -90,7 +90,7 @@ def bootstrap_ratio(
     resampled together.
 
     For figures per decision: the decisions of one game are not independent, the games are.
-        `numerators` and
+    `numerators` and
     `denominators` are float[N], one entry a game. Raises ValueError when lengths differ or the
     denominators sum to 0.
     """

@@ -32,9 +32,9 @@ class Prediction(NamedTuple):
     resample whole games.
 
     correct, nll: float64[N], right greedy guesses and nats of cross-entropy, summed over the
-        counted decisions.
+    counted decisions.
     decisions: int64[N] counted decisions. seat_timesteps: int64[N] timesteps times counted seats,
-        idle ones included.
+    idle ones included.
     """
 
     correct: np.ndarray
@@ -66,7 +66,7 @@ class Decisions(NamedTuple):
     decides at a timestep.
 
     action, guess: int32[N, T], the recorded move and the policy's most likely one. nll: float64[N,
-        T], nats of the
+    T], nats of the
     recorded move. counted: bool[N, T], a decision of a counted seat. seat_timesteps: int64[N] as in
     `Prediction`.
     """

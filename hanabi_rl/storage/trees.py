@@ -4,7 +4,7 @@ Orbax neither notices a flipped bit nor refuses another dtype, and some of its p
 shape. So every tree is saved with a manifest, `leaf path -> dtype, shape, SHA-256`, and compared
 with it leaf by leaf when it is read. On disk a tree is nested dicts of NumPy arrays, whatever its
 classes were: keys of a PRNG as their data, arrays without elements (which Orbax
-    refuses) not at all.
+refuses) not at all.
 """
 
 from __future__ import annotations

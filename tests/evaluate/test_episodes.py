@@ -2,7 +2,7 @@
 seat by itself.
 
 Compiling is what takes time here, so that the tests share a few shapes: GAMES games at once, a few
-    groupings of seats.
+groupings of seats.
 """
 
 import flax.struct

@@ -97,7 +97,7 @@ def read_hands(board: Board, public: Public) -> Reading:
     """What common knowledge says about each card.
 
     Good touch: a hint touches no useless card and no card known in another place, unless its owner
-        can tell.
+    can tell.
     """
     present = public.knowledge != 0
     known = public.knowledge & board.available

@@ -29,7 +29,7 @@ def read(path: Path, validate: bool = True) -> Games:
     """The games in the file, `unfinished` not yet known; a game without an id gets its position.
 
     Records name cards, not slots: reading replays them, and an illegal move is an error whatever
-        `validate` says.
+    `validate` says.
     Raises GameDataError naming the first game that is malformed, illegal, or of another number of
     players.
     """
