@@ -89,9 +89,8 @@ def _keep_reference(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5) -> common.Record:
     """Times both sides; returns the JSON record."""
-    jax.block_until_ready(
-        jax.jit(lambda x: x + 1)(1.0)
-    )  # what only the first compilation of a process pays
+    # what only the first compilation of a process pays
+    jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
     sides: dict[str, Callable[[], float]] = {}
     record: common.Record = {}
     builders: dict[str, Callable[[], tuple[Any, Any]]] = {

@@ -76,7 +76,6 @@ def test_a_kill_between_the_renames_leaves_one_whole_folder(
         else:
             files.replace_folder(make_folder(tmp_path / "new", "new"), target)
     assert content(target) == ("old" if killed_after < 2 else "new")
-    files.replace_folder(
-        make_folder(tmp_path / "newer", "newer"), target
-    )  # and the next save works
+    # and the next save works
+    files.replace_folder(make_folder(tmp_path / "newer", "newer"), target)
     assert content(target) == "newer"

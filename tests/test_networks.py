@@ -109,9 +109,8 @@ def test_lstm_scan_and_its_gradients_equal_a_plain_loop() -> None:
         expected_gradients,
     )
     assert all(np.abs(leaf).max() > 0.1 for leaf in jax.tree.leaves(gradients))
-    np.testing.assert_array_equal(
-        gradients[2][0][0], 0
-    )  # row 0 begins with a new game: the carry cannot matter
+    # row 0 begins with a new game: the carry cannot matter
+    np.testing.assert_array_equal(gradients[2][0][0], 0)
 
 
 def test_mixed_precision_rounds_the_recurrent_factors_and_nothing_else() -> None:
@@ -225,12 +224,10 @@ def test_a_sequence_in_two_chunks_equals_one_and_a_reset_forgets(
     )
 
     value = apply({"params": params}, initial_carry(CONFIG, BATCH), **inputs)[2]
-    np.testing.assert_allclose(
-        value[:, 0], whole[2][:, 0], rtol=1e-5, atol=1e-6
-    )  # row 0 begins with a reset
-    np.testing.assert_allclose(
-        value[2:, 1], whole[2][2:, 1], rtol=1e-5, atol=1e-6
-    )  # row 1 is reset at 2
+    # row 0 begins with a reset
+    np.testing.assert_allclose(value[:, 0], whole[2][:, 0], rtol=1e-5, atol=1e-6)
+    # row 1 is reset at 2
+    np.testing.assert_allclose(value[2:, 1], whole[2][2:, 1], rtol=1e-5, atol=1e-6)
     assert (
         np.abs(np.asarray(value - whole[2]))[:2, 1].max() > 1e-3
         and np.abs(value - whole[2])[:, 2].max() > 1e-3

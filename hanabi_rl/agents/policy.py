@@ -116,12 +116,10 @@ class PolicyInfo:
     algorithm: str = dataclasses.field(default="", compare=False)
     steps: int = dataclasses.field(default=0, compare=False)  # how long it was trained, in `unit`
     unit: Unit = dataclasses.field(default="environment steps", compare=False)
-    score: float | None = dataclasses.field(
-        default=None, compare=False
-    )  # of the evaluation that selected it
-    greedy: bool = dataclasses.field(
-        default=True, compare=False
-    )  # whether that evaluation was greedy
+    # of the evaluation that selected it
+    score: float | None = dataclasses.field(default=None, compare=False)
+    # whether that evaluation was greedy
+    greedy: bool = dataclasses.field(default=True, compare=False)
 
 
 class NetworkPolicy(flax.struct.PyTreeNode):
@@ -131,9 +129,8 @@ class NetworkPolicy(flax.struct.PyTreeNode):
     rules: Rules = flax.struct.field(pytree_node=False)
     network: NetworkConfig | StructuredConfig = flax.struct.field(pytree_node=False)
     info: PolicyInfo = flax.struct.field(pytree_node=False, default=PolicyInfo())
-    precision: Precision = flax.struct.field(
-        pytree_node=False, default="float32"
-    )  # not saved: a choice of the trainer
+    # not saved: a choice of the trainer
+    precision: Precision = flax.struct.field(pytree_node=False, default="float32")
 
     def identity(self) -> str:
         """See `Policy.identity`; where the policy came from (`info`) and its precision are no part

@@ -56,9 +56,8 @@ def init_from_bc(
 ) -> tuple[LearnerState, ActorState]:
     """A learner whose actor is the cloned policy and whose critic is new."""
     learner, actors = ppo.init(key, reference=bc, partners=partners)
-    actor = jax.tree.map(
-        jnp.copy, bc.params
-    )  # the learner's buffers are donated, the reference's are not
+    # the learner's buffers are donated, the reference's are not
+    actor = jax.tree.map(jnp.copy, bc.params)
     return learner.replace(params={**learner.params, "actor": actor}), actors
 
 

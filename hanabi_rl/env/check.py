@@ -296,9 +296,8 @@ def _expected_legal(rules: Rules, game: _Game) -> Array:
     legal = np.zeros((games, rules.num_players, rules.num_moves), bool)
     legal[:, :, rules.noop] = True
     for n in range(games):
-        hands = np.roll(
-            _bits(game.hands[n], rules.num_cards), -int(game.player[n]), axis=0
-        )  # [P, H, K], the mover's first
+        # [P, H, K], the mover's first
+        hands = np.roll(_bits(game.hands[n], rules.num_cards), -int(game.player[n]), axis=0)
         holds = hands[0].any(axis=-1)
         by_color = (
             hands[1:].reshape(-1, rules.hand_size, rules.num_colors, rules.num_ranks).any(axis=1)

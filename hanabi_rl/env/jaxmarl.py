@@ -120,9 +120,8 @@ class JaxMARLHanabi(MultiAgentEnv):
         self.num_moves = rules.num_moves
         self.obs_size = rules.obs_size
         self.action_spaces = {agent: Discrete(rules.num_moves) for agent in self.agents}
-        shape: Any = (
-            rules.obs_size
-        )  # a bare number: jaxmarl's Hanabi has it so, and its baselines rely on it
+        # a bare number: jaxmarl's Hanabi has it so, and its baselines rely on it
+        shape: Any = rules.obs_size
         self.observation_spaces = {agent: Box(low=0, high=1, shape=shape) for agent in self.agents}
 
     @property

@@ -142,9 +142,8 @@ class _Table(NamedTuple):
     moved: jax.Array  # bool[N], there was a last move
     hinted: jax.Array  # bool[N], it was a hint
     move: list[Field]  # colour, rank, slots touched, slot, card, outcome of the last move
-    remaining: (
-        jax.Array
-    )  # float32[N, K + C + R]: copies of each card neither played nor discarded, then ones
+    # float32[N, K + C + R]: copies of each card neither played nor discarded, then ones
+    remaining: jax.Array
     weight: jax.Array  # float32[P, H, N]: 1 / how many of those copies the card in a slot can be
 
 

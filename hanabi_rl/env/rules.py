@@ -103,6 +103,7 @@ class _Move(NamedTuple):
     value: jax.Array  # the colour or rank hinted
 
 
+# bits of each field of a move
 _MOVE_WIDTHS: tuple[int, ...] = (
     1,
     1,
@@ -117,7 +118,7 @@ _MOVE_WIDTHS: tuple[int, ...] = (
     5,
     3,
     4,
-)  # bits of each field of a move
+)
 
 
 def step(rules: Rules, state: State, action: jax.Array) -> tuple[State, jax.Array, jax.Array]:

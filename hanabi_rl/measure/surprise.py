@@ -44,9 +44,8 @@ class Surprise:
     seat: int
     move: str  # in words, as `Alice plays slot 2 (R1)`
     expected: str  # the policy's most likely move instead
-    link: (
-        str | None
-    )  # opens at that turn; None where hanab.live does not have the game or ends it before
+    # opens at that turn; None where hanab.live does not have the game or ends it before
+    link: str | None
 
 
 def move_kinds(rules: Rules, actions: np.ndarray) -> np.ndarray:

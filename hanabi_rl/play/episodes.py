@@ -70,9 +70,8 @@ def play_games(
     seating = _seat_every_game(seating, rules, total)
     key_index = np.arange(total) if key_index is None else np.asarray(key_index)
     distinct, positions = group_identical(policies)
-    slots = min(
-        chunk_size, -(-total // 8) * 8
-    )  # a round number: similar numbers of games share a compiled function
+    # a round number: similar numbers of games share a compiled function
+    slots = min(chunk_size, -(-total // 8) * 8)
     size = slots
     while size < min(total, slots * _GAMES_PER_SLOT):
         size *= 2
@@ -80,9 +79,8 @@ def play_games(
     own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
     for first in range(0, total, size):
-        index = (
-            np.arange(first, first + size) % total
-        )  # the same shapes for every chunk; no more than `count` are played
+        # the same shapes for every chunk; no more than `count` are played
+        index = np.arange(first, first + size) % total
         count = min(size, total - first)
         keys = _game_keys(key, key_index[index]) if sample else None
         own_keys = _game_keys(own_key, key_index[index])
@@ -158,9 +156,8 @@ def _play_chunk(
     policies draw themselves. Returns `_AT_END` and the actions, [M, ...].
     """
     size = len(decks)
-    order = np.concatenate(
-        positions
-    )  # a policy's rows are all slots at its first position, then at its next
+    # a policy's rows are all slots at its first position, then at its next
+    order = np.concatenate(positions)
 
     def play_turn(play: _Play) -> _Play:
         seats = seating[

@@ -123,9 +123,8 @@ def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterat
     given = Path(config.run_dir) if config.run_dir else None
     if config.resume:
         assert given is not None, "parse_args makes sure that --run-dir is given"
-        read_config(
-            given, algorithm=algorithm
-        )  # before the lock: a folder that is no run's is left as it is
+        # before the lock: a folder that is no run's is left as it is
+        read_config(given, algorithm=algorithm)
         run_dir = given
     else:
         preset = config.preset or "default"
@@ -139,9 +138,10 @@ def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterat
                 config, run_dir, algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME
             )
         else:
+            # still free?
             create_run(
                 algorithm, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir
-            )  # still free?
+            )
             write_config(run_dir, to_dict(config), algorithm=algorithm, seed=config.seed)
         yield run_dir
 

@@ -240,9 +240,8 @@ def test_a_folder_of_format_1_is_read(damaged: Path, algorithm: str, unit: str) 
 def test_a_network_that_does_not_fit_names_the_leaf(
     damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "hanabi_rl.storage.trees.manifest_digest", lambda *documents: ""
-    )  # let the edit pass the digest
+    # let the edit pass the digest
+    monkeypatch.setattr("hanabi_rl.storage.trees.manifest_digest", lambda *documents: "")
     edit(damaged / "manifest.json", lambda d: d.update(sha256=""))
     edit(damaged / "policy.json", lambda d: d["network"].update(decoder=[9]))
     with pytest.raises(

@@ -83,9 +83,8 @@ def test_act_is_greedy_without_a_key_and_samples_with_one(inputs: tuple[jax.Arra
     _, sampled = act(policy, policy.init_carry(draws), *wide, jax.random.key(1))
     counted = np.bincount(np.asarray(sampled), minlength=RULES.num_moves) / draws
     odds = np.exp(np.asarray(logits[0], np.float64))
-    np.testing.assert_allclose(
-        counted, odds / odds.sum(), atol=5 * 0.5 / np.sqrt(draws)
-    )  # five standard errors
+    # five standard errors
+    np.testing.assert_allclose(counted, odds / odds.sum(), atol=5 * 0.5 / np.sqrt(draws))
     assert counted[~np.asarray(legal[0])].sum() == 0
 
 

@@ -180,9 +180,8 @@ def assert_same_logits(policy, row_forward) -> None:
     reset = np.zeros((TIMESTEPS, ROWS), bool)
     reset[0] = True
     reset[3, ::2] = True  # a new game in the middle for every second row
-    carry = jax.tree.map(
-        lambda leaf: leaf + 1, policy.init_carry(ROWS)
-    )  # a memory that the first reset must clear
+    # a memory that the first reset must clear
+    carry = jax.tree.map(lambda leaf: leaf + 1, policy.init_carry(ROWS))
     step, rows = jax.jit(type(policy).step), [row_forward() for _ in range(ROWS)]
     for t in range(TIMESTEPS):
         carry, logits = step(policy, carry, obs[t], legal[t], reset[t])

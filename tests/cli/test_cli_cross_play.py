@@ -93,9 +93,8 @@ def test_leaderboard_prints_ours_beside_the_papers(
     runs, tmp_path, capsys, taught_games, monkeypatch
 ):
     games = taught_games(RULES, 8)
-    monkeypatch.setattr(
-        data_files, "load_games", lambda path: games
-    )  # files hold games of the standard deck only
+    # files hold games of the standard deck only
+    monkeypatch.setattr(data_files, "load_games", lambda path: games)
     proxies, agents = [str(runs / "s0"), str(runs / "s1")], [str(runs / "rl"), str(runs / "s0")]
     flags = ["--games", "16", "--data", "human.json", "--out", str(tmp_path), "--json"]
     main(["leaderboard", "--proxies", *proxies, "--agents", *agents, *flags])

@@ -31,9 +31,8 @@ RANDOM, GOOD = EXPLORE == 1.0, EXPLORE == 0.0
 class Verdict(NamedTuple):
     """What one step found, ``[N]`` each; after the scan ``[T, N]``."""
 
-    obs_error: (
-        jax.Array
-    )  # largest difference of any number any seat sees, before and after auto-reset
+    # largest difference of any number any seat sees, before and after auto-reset
+    obs_error: jax.Array
     legal_differs: jax.Array
     reward_differs: jax.Array
     done_differs: jax.Array
@@ -49,9 +48,10 @@ class JaxmarlGame:
     of agents."""
 
     def __init__(self, rules: Rules) -> None:
+        # takes 7 seconds: only where needed
         from jaxmarl.environments.hanabi.hanabi import (
             HanabiEnv as JaxmarlHanabi,
-        )  # takes 7 seconds: only where needed
+        )
 
         self.rules = rules
         self.env = JaxmarlHanabi(

@@ -344,9 +344,8 @@ def test_only_the_movers_action_counts(first: GameState) -> None:
         1
     ]  # Alice plays R1
     assert state.score == 1 and list(state.cur_player_idx) == [0, 1]
-    out = small().step(
-        jax.random.key(0), state, {"agent_0": 999, "agent_1": np.int64(3)}
-    )  # Bob plays R2
+    # Bob plays R2
+    out = small().step(jax.random.key(0), state, {"agent_0": 999, "agent_1": np.int64(3)})
     assert out[1].score == 2 and out[2] == {"agent_0": 1, "agent_1": 1, "__all__": 1}
     assert set(out[0]) == set(small().agents)
     with pytest.raises(

@@ -16,9 +16,8 @@ SMALL = Rules(num_colors=2, num_ranks=2, hand_size=2, max_info_tokens=2)
 @pytest.fixture(scope="module")
 def small_games() -> tuple[np.ndarray, np.ndarray]:
     """Five small games, by hand: decks [5, 8], actions [5, 4]."""
-    decks = np.tile(
-        np.array(full_deck(SMALL), np.uint8), (5, 1)
-    )  # Alice R1 R1, Bob R1 R2, to come: B1 B1 B1 B2
+    # Alice R1 R1, Bob R1 R2, to come: B1 B1 B1 B2
+    decks = np.tile(np.array(full_deck(SMALL), np.uint8), (5, 1))
     decks[1] = 0, 0, 1, 3, 2, 0, 2, 2
     actions = np.full((5, 4), SMALL.noop, np.int32)
     actions[0, :2] = 2, 3  # Alice plays R1, Bob R2

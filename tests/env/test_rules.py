@@ -165,9 +165,8 @@ def test_legal_moves_at_full_and_at_no_tokens(after):
 def test_everyone_moves_once_after_the_last_card_is_drawn(after, move):
     state, left, dones = after()[0], [], []
     for turn in range(18):
-        action = (
-            DISCARD[0] if turn % 2 else max(legal(state))
-        )  # seat 1 discards, seat 0 pays with hints
+        # seat 1 discards, seat 0 pays with hints
+        action = DISCARD[0] if turn % 2 else max(legal(state))
         state, _, done = move(state, jnp.array([action], jnp.int32))
         left.append(int(state.deck_left[0]))
         dones.append(bool(done[0]))

@@ -93,9 +93,8 @@ def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPol
             Actor(network, rules.num_moves), key, network, rules.obs_size, rules.num_moves
         )
     )
-    params = jax.tree.map(
-        lambda leaf: 3 * leaf, init(jax.random.key(seed))
-    )  # larger than initialised: moves vary
+    # larger than initialised: moves vary
+    params = jax.tree.map(lambda leaf: 3 * leaf, init(jax.random.key(seed)))
     return NetworkPolicy(params=params, rules=rules, network=network, info=PolicyInfo(algorithm))
 
 

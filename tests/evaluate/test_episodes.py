@@ -78,9 +78,8 @@ def test_games_of_oldest_cards_score_what_they_do_by_hand(make_clock):
         23,
     ]
     perfect = deck_played_in_order(ascending + spare)
-    bombed = deck_played_in_order(
-        [0, 1, 0, 2, 0, 1, *ascending[3:], *spare[3:]]
-    )  # R1 R2 (R1) R3 (R1) (R2)
+    # R1 R2 (R1) R3 (R1) (R2)
+    bombed = deck_played_in_order([0, 1, 0, 2, 0, 1, *ascending[3:], *spare[3:]])
     oldest = make_clock(rules, 1)
     records = play_games((oldest, oldest), rules, np.stack([perfect, bombed] * (GAMES // 2)))
     np.testing.assert_array_equal(records.scores[:2], [25, 0])
@@ -151,9 +150,8 @@ def test_grouped_seats_equal_one_call_a_seat(small_rules_3p, make_policy):
         np.testing.assert_array_equal(records.actions, actions)
         np.testing.assert_array_equal(records.scores, score)
         copies = tuple(policy.replace(weights=dict(policy.weights)) for policy in lineup)
-        assert_same(
-            play_games(copies, rules, decks), records
-        )  # equal but distinct objects: three calls instead of one
+        # equal but distinct objects: three calls instead of one
+        assert_same(play_games(copies, rules, decks), records)
 
 
 def test_seating_moves_policies_between_seats(small_rules_3p, make_policy):

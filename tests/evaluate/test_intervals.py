@@ -42,9 +42,8 @@ def test_bootstrap_of_a_mean_approaches_the_normal_interval():
 def test_bootstrap_ratio_equals_a_resampling_loop_over_whole_games():
     rng = np.random.default_rng(3)
     decisions = rng.integers(1, 60, 40)
-    losses = decisions * rng.gamma(
-        2.0, 0.3, 40
-    )  # a game's decisions share a level: they are not independent
+    # a game's decisions share a level: they are not independent
+    losses = decisions * rng.gamma(2.0, 0.3, 40)
     interval = bootstrap_ratio(losses, decisions, num_resamples=4000)
     plain = []
     for _ in range(4000):

@@ -50,9 +50,8 @@ def test_cells_are_pairs_on_the_same_decks(agents, matrix):
         for j in range(3):
             pair = evaluate_pair(agents[i].policy, agents[j].policy, GAMES, seed=3)
             assert matrix.cells[i][j] == pair.summary
-    assert (
-        len({cell for row in matrix.cells for cell in row}) == 6
-    )  # policies that play differently
+    # policies that play differently
+    assert len({cell for row in matrix.cells for cell in row}) == 6
 
 
 def test_of_three_players_the_row_is_the_single_agent(small_rules_3p, make_network, played):
@@ -68,9 +67,8 @@ def test_a_new_agent_plays_only_its_row_and_column(agents, matrix, tmp_path, pla
     play_matrix(agents[:2], SETTING, cache=cache)
     assert sorted(played) == [GAMES, GAMES, 2 * GAMES]
     played.clear()
-    larger = play_matrix(
-        (agents[2], *agents[:2]), SETTING, cache=cache
-    )  # in front: the order does not matter
+    # in front: the order does not matter
+    larger = play_matrix((agents[2], *agents[:2]), SETTING, cache=cache)
     assert sorted(played) == [GAMES, 2 * GAMES, 2 * GAMES]
     assert larger.cells[1][2] == matrix.cells[0][1] and larger.cells[0][1] == matrix.cells[0][2]
     played.clear()
@@ -117,9 +115,8 @@ def test_a_damaged_cell_is_played_again_with_a_warning(agents, matrix, tmp_path,
     with pytest.warns(UserWarning, match="played again"):
         again = play_matrix(agents[:1], SETTING, cache=cache)
     assert again.cells[0][0] == matrix.cells[0][0] and len(played) == 2
-    assert (
-        play_matrix(agents[:1], SETTING, cache=cache).cells == again.cells and len(played) == 2
-    )  # it was repaired
+    # it was repaired
+    assert play_matrix(agents[:1], SETTING, cache=cache).cells == again.cells and len(played) == 2
 
 
 def test_structures_compile_once_not_cells(small_rules, make_network, matrix):

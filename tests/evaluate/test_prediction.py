@@ -172,9 +172,8 @@ def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules, make_poli
         for a, b in ((other, policy), (policy, other))
     )
     assert min(forward.per_decision().interval.low, backward.per_decision().interval.low) > 0.1
-    assert forward.per_decision().mean != pytest.approx(
-        backward.per_decision().mean, rel=0.01
-    )  # KL(reference || policy)
+    # KL(reference || policy)
+    assert forward.per_decision().mean != pytest.approx(backward.per_decision().mean, rel=0.01)
 
 
 def test_errors_name_both_games(rules, records, make_policy):

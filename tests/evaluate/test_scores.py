@@ -43,17 +43,15 @@ def test_a_single_agent_joins_copies_of_the_other_at_every_seat(small_rules_3p, 
 
 def test_seatings_of_a_deck_are_averaged_before_the_standard_error(pair):
     result = pair[2]
-    scores = np.stack([records.scores for records in result.records]).astype(
-        float
-    )  # [seatings, decks]
+    # [seatings, decks]
+    scores = np.stack([records.scores for records in result.records]).astype(float)
     per_deck = np.array([sum(column) / 2 for column in scores.T])
     std_error = np.sqrt(((per_deck - per_deck.mean()) ** 2).sum() / (GAMES - 1) / GAMES)
     mean = result.summary.mean
     assert mean.mean == pytest.approx(scores.mean())
     assert mean.std_error == pytest.approx(std_error)
-    assert mean.high - mean.mean == pytest.approx(
-        2.13145 * std_error, rel=1e-4
-    )  # t, 15 degrees of freedom
+    # t, 15 degrees of freedom
+    assert mean.high - mean.mean == pytest.approx(2.13145 * std_error, rel=1e-4)
     pooled = scores.std(ddof=1) / np.sqrt(scores.size)
     assert abs(std_error - pooled) > 1e-3 * pooled  # the two games of a deck are not independent
 
@@ -134,6 +132,5 @@ def test_links_replay_the_games_they_name(make_clock, small_rules, make_policy):
         np.testing.assert_array_equal(
             replayed.actions, result.records.actions[index, : result.records.num_actions[index]]
         )
-    assert (
-        evaluate_selfplay(make_policy(small_rules, 1), GAMES, seed=3).links() == {}
-    )  # no such game on hanab.live
+    # no such game on hanab.live
+    assert evaluate_selfplay(make_policy(small_rules, 1), GAMES, seed=3).links() == {}

@@ -165,16 +165,14 @@ def test_microbatches_add_up_to_the_minibatch(
     monkeypatch.setattr("hanabi_rl.learning.cloning.CPU_MICROBATCHES", ())
     whole, expected = learner.bc.compile_update()(learner.fresh(), parallel.shard(games))
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7)
-    jax.tree.map(
-        close, (parts.opt_state, found), (whole.opt_state, expected)
-    )  # its moments are of the gradient
+    # its moments are of the gradient
+    jax.tree.map(close, (parts.opt_state, found), (whole.opt_state, expected))
 
 
 def test_filling_contributes_nothing(learner: Learner) -> None:
     batch, games = one_batch(learner)
-    other = np.where(batch.weight > 0, batch.index, 5).astype(
-        np.int32
-    )  # another game in the rows that do not count
+    # another game in the rows that do not count
+    other = np.where(batch.weight > 0, batch.index, 5).astype(np.int32)
     refilled = game_batch(
         learner.games, dataclasses.replace(batch, index=other), jax.random.key(7), True
     )

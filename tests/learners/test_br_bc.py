@@ -84,9 +84,8 @@ def played(small: Any, small_ppo: Any) -> Played:
     network = NetworkConfig(
         **{**vars(FEED_FORWARD), "embedding": (16,), "decoder": (16,), "critic": (16,)}
     )
-    ppo = PPO(
-        small_ppo().config, network, draw_episode=mixed_lineups(2, -1, 1)
-    )  # a = 1/2 at timestep 0
+    # a = 1/2 at timestep 0
+    ppo = PPO(small_ppo().config, network, draw_episode=mixed_lineups(2, -1, 1))
 
     @jax.jit
     def start(clone: Any) -> Any:

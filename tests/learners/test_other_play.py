@@ -98,9 +98,8 @@ def test_permuted_policies_play_the_same_game_in_permuted_colors() -> None:
     policies = tuple(network_policy(seed) for seed in range(3))
     renamed = tuple(Renamed(policy, colors) for policy in policies)
     there = play_games(policies, RULES, np.asarray(permute_decks(RULES, decks, colors)))
-    here = play_games(
-        renamed, RULES, decks
-    )  # what is colour c here is colours[c] there, and to the policies
+    # what is colour c here is colours[c] there, and to the policies
+    here = play_games(renamed, RULES, decks)
     np.testing.assert_array_equal(here.num_actions, there.num_actions)
     np.testing.assert_array_equal(
         np.asarray(permute_actions(RULES, here.actions, colors)), there.actions

@@ -173,9 +173,8 @@ def test_linear_rate_falls_to_zero_and_holds_within_an_update(small_ppo: Any) ->
 def test_critic_warmup_leaves_the_actor_alone_and_then_lets_it_go(
     small: Any, second_rollout: Any
 ) -> None:
-    learner = second_rollout.learner.replace(
-        opt_state=small.learner.opt_state
-    )  # no momentum, as at the start
+    # no momentum, as at the start
+    learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)
     assert int(learner.update) == 1
     warm, _ = small.learn(*second_rollout._replace(learner=learner), 0.25, 2)
     assert equal(warm.params["actor"], learner.params["actor"])

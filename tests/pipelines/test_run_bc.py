@@ -96,9 +96,8 @@ def test_the_kept_policies_are_the_best(bc_run: Any, lines_of: Any) -> None:
     assert isinstance(load_policy(folder / "checkpoints" / str(MINIBATCHES)), NetworkPolicy)
 
 
-@pytest.mark.parametrize(
-    "stop", [3, 10]
-)  # in the middle of the first epoch, and at the end of the second
+# in the middle of the first epoch, and at the end of the second
+@pytest.mark.parametrize("stop", [3, 10])
 def test_an_interrupted_run_ends_like_one_that_was_not(
     stop: int,
     bc_run: Any,

@@ -332,9 +332,8 @@ def test_another_format_is_an_error_and_a_flipped_version_is_damage(
     shutil.copytree(saved, copy)
     claim(copy)
     path = copy / "2" / "manifest" / "metadata"
-    path.write_text(
-        path.read_text().replace('"sha256": "', '"sha256": "0', 1)
-    )  # another format's digest
+    # another format's digest
+    path.write_text(path.read_text().replace('"sha256": "', '"sha256": "0', 1))
     with (
         Checkpointer(copy) as checkpoints,
         pytest.raises(IncompatibleError, match="expected checkpoint format 2, got 3"),

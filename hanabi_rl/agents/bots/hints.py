@@ -52,9 +52,8 @@ class Hints(NamedTuple):
     target: np.ndarray  # bool[A, P]
     cards: np.ndarray  # uint32[A], all cards of that colour or rank
     is_rank: np.ndarray  # bool[A]
-    order: (
-        np.ndarray
-    )  # int32[A], what breaks ties: nearer players, ranks, high ranks; equal for a player's colours
+    # int32[A], what breaks ties: nearer players, ranks, high ranks; equal for a player's colours
+    order: np.ndarray
 
 
 class _Facts(NamedTuple):
@@ -64,9 +63,8 @@ class _Facts(NamedTuple):
     playable: jax.Array  # bool
     critical: jax.Array  # bool
     taken: jax.Array  # bool: a hinted copy is seen or known elsewhere
-    maybe_mine: (
-        jax.Array
-    )  # float32: the chance of a copy among the hinter's hinted cards, summed over them
+    # float32: the chance of a copy among the hinter's hinted cards, summed over them
+    maybe_mine: jax.Array
 
 
 def all_hints(rules: Rules) -> Hints:

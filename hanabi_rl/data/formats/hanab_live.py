@@ -208,9 +208,8 @@ def _site_actions(
             break
         if move.kind in ("play", "discard"):
             hand = table.hands[table.player]
-            order = (
-                hand[move.slot] if move.slot < len(hand) else -1
-            )  # an empty slot: `apply` says so
+            # an empty slot: `apply` says so
+            order = hand[move.slot] if move.slot < len(hand) else -1
             result.append((PLAY if move.kind == "play" else DISCARD, order, None))
         else:
             seat = (table.player + move.offset) % rules.num_players

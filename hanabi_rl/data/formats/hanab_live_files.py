@@ -19,10 +19,11 @@ from hanabi_rl.data.games import GameDataError, Games, pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import write_text
 
+# of a game; one of its cards or moves takes at least 21 characters
 MIN_BRACKETS, CHARACTERS_A_BRACKET = (
     1000,
     12,
-)  # of a game; one of its cards or moves takes at least 21 characters
+)
 
 
 def read(path: Path, validate: bool = True) -> Games:
