@@ -68,7 +68,7 @@ class State(struct.PyTreeNode):
 
     def materialized(self) -> State:
         """The same games, computed once however much is read from them (see
-        `words.materialize`)."""
+        `bits.materialize`)."""
         return jax.tree.map(materialize, self.without_deck()).replace(deck=self.deck)
 
     @property
@@ -209,9 +209,7 @@ def deal(rules: Rules, decks: jax.Array) -> State:
 
     Args:
         decks: card ids ``[N, deck_size]``, any integer dtype, top card first. Seat 0 gets the first
-            `hand_size` cards
-        and
-            moves first.
+            `hand_size` cards and moves first.
 
     Raises:
         ValueError: decks of another shape.

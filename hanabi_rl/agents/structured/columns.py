@@ -2,7 +2,7 @@
 out into numbers where the network reads them.
 
 XLA's CPU backend repeats in every column of a concatenation what leads there. A word is computed
-once (`words.materialize`), is cheap to move, and spreads into a block of numbers in one operation.
+once (`bits.materialize`), is cheap to move, and spreads into a block of numbers in one operation.
 """
 
 from __future__ import annotations
