@@ -18,7 +18,7 @@ from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction, predict
-from hanabi_rl.measure.selfplay import evaluate_selfplay, summary_dict
+from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
 from hanabi_rl.play.demos import demo_games
 from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import open_run_dir
@@ -75,10 +75,15 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
         "eval_games": config.report_games,
     }
     rows = []
+    measured: dict[str, tuple[SelfPlayResult, Prediction]] = {}
     for name, folder in (("best self-play", BEST_SELFPLAY), ("best accuracy", BEST_ACCURACY)):
         policy = load_policy(run_dir / folder)
-        played = evaluate_selfplay(policy, config.report_games, config.seed)
-        read = predict(policy, validation)
+        if (identity := policy.identity()) not in measured:  # both are often one epoch's
+            measured[identity] = (
+                evaluate_selfplay(policy, config.report_games, config.seed),
+                predict(policy, validation),
+            )
+        played, read = measured[identity]
         rows.append((name, played.summary))
         prefix = folder.replace("-", "_")
         summary |= {

@@ -8,7 +8,6 @@ of one axis.
 
 import csv
 import dataclasses
-import math
 import multiprocessing
 import os
 import sys
@@ -26,13 +25,13 @@ from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.learning import parallel
+from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.files import read_json
 
-_MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {
-    "total_steps"
-}  # a finished run of another length is another run
+# A finished run of another length is another run.
+_MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}
 
 
 def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
@@ -194,24 +193,17 @@ def seed_table(
         lines.append(
             str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values())
         )
-    means = {title: sum(v) / len(v) for title, v in columns.items()}
-    lines.append("mean".ljust(8) + "".join(f"{m:{width}.4g}" for m in means.values()))
-    errors = [
-        (sum((x - means[title]) ** 2 for x in v) / (len(v) - 1) / len(v)) ** 0.5
-        for title, v in columns.items()
-    ]
-    lines.append("s.e.".ljust(8) + "".join(f"{e:{width}.2g}" for e in errors))
+    over_seeds = [mean_interval(np.array(values)) for values in columns.values()]
+    lines.append("mean".ljust(8) + "".join(f"{over.mean:{width}.4g}" for over in over_seeds))
+    lines.append("s.e.".ljust(8) + "".join(f"{over.std_error:{width}.2g}" for over in over_seeds))
     return "\n".join(lines)
 
 
 def mean_and_error(values: Sequence[float]) -> str:
     """`12.34 ± 0.56` over seeds; one seed has no error."""
-    mean = f"{np.mean(values):.4g}"
-    return (
-        mean
-        if len(values) == 1
-        else f"{mean} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.2g}"
-    )
+    over = mean_interval(np.array(values))
+    error = "" if len(values) == 1 else f" ± {over.std_error:.2g}"
+    return f"{over.mean:.4g}{error}"
 
 
 def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> None:

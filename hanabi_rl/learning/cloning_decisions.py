@@ -18,7 +18,7 @@ import numpy as np
 import optax
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured.acting import init_params
+from hanabi_rl.agents.structured.acting import init_params, logits
 from hanabi_rl.agents.structured.features import Features, look
 from hanabi_rl.agents.structured.memory import init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
@@ -173,9 +173,7 @@ class DecisionCloning:
 
     def logits(self, params: PyTree, data: Decisions, **options: Any) -> jax.Array:
         """The network's logits float32[D, A]."""
-        view = jax.tree.map(lambda x: x.astype(jnp.float32), data.view)
-        logits: Any = self.network.actor().apply({"params": params}, view, data.legal, **options)
-        return logits
+        return logits(self.network, params, data.view, data.legal, **options)
 
     def policy(self, state: CloningState) -> NetworkPolicy:
         """The clone as it stands."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.features import look, own_truth
-from hanabi_rl.agents.structured.memory import Memory, init_memory, next_seat
+from hanabi_rl.agents.structured.memory import Memory, forget, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.rules import Rules, State
 from hanabi_rl.learning.views import Mover
@@ -47,14 +47,11 @@ class StructuredView:
             ValueError: colours by other names, which these features do not know.
         """
         if colors is not None:
-            raise ValueError("structured networks: expected the colours as they are (they are "
-                             "equivariant: renaming changes nothing), got others")  # fmt: skip
-        start = self.new_memory(rules, reset.shape[0])
-        before = jax.tree.map(
-            lambda new, old: jnp.where(reset[(...,) + (None,) * (old.ndim - 1)], new, old),
-            start,
-            memory,
-        )
+            raise ValueError(
+                "structured networks: expected the colours as they are (renaming them changes "
+                "nothing for an equivariant network), got others"
+            )
+        before = forget(rules, self.level, memory, reset)
         after, features = look(rules, self.level, before, from_state(rules, state))
         return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
 

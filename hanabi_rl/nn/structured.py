@@ -77,6 +77,11 @@ class View(Protocol):
         """[..., A, Fh]."""
 
 
+def _in_float32(view: View) -> View:
+    """Rollouts and data sets keep features in float16."""
+    return jax.tree.map(lambda x: x.astype(jnp.float32), view)
+
+
 class StructuredActor(nn.Module):
     """Logits of discards, plays and hints, in the order of the actions, the no-op last."""
 
@@ -89,9 +94,9 @@ class StructuredActor(nn.Module):
 
     @nn.compact
     def __call__(self, view: View, legal: jax.Array, deterministic: bool = True) -> jax.Array:
-        """view: float32 features; legal: bool[..., A + 2H + 1]. Returns logits like `legal`,
-        illegal actions at -1e10."""
-        lead = view.table.shape[:-1]
+        """view: features of any float type; legal: bool[..., A + 2H + 1]. Returns float32 logits
+        like `legal`, illegal actions at -1e10."""
+        view, lead = _in_float32(view), view.table.shape[:-1]
         drop = nn.Dropout(self.dropout, deterministic=deterministic)
         hints = nn.relu(nn.Dense(self.head, name="hint")(view.hints))
         x = jnp.concatenate(
@@ -128,9 +133,9 @@ class StructuredCritic(nn.Module):
 
     @nn.compact
     def __call__(self, view: View, privileged: jax.Array | None = None) -> jax.Array:
-        """view: float32 features; privileged: float32[..., X], what the players do not see, or
-        None. Returns float32[...]."""
-        lead = view.table.shape[:-1]
+        """view: features of any float type; privileged: float32[..., X], what the players do not
+        see, or None. Returns float32[...]."""
+        view, lead = _in_float32(view), view.table.shape[:-1]
         hints = nn.relu(nn.Dense(self.head, name="hint")(view.hints))
         parts = [view.table, hints.max(-2), hints.mean(-2)]
         parts += [x.reshape(*lead, -1) for x in (view.own, view.others)]
@@ -163,5 +168,4 @@ class StructuredActorCritic(nn.Module):
         """view: features of any float type, leading axes [T, B]; legal: bool[T, B, A]; reset is
         not read. Returns (carry, logits [T, B, A], value [T, B])."""
         del reset
-        view = jax.tree.map(lambda x: x.astype(jnp.float32), view)
         return carry, self.actor(view, legal), self.critic(view, privileged)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.turns import think_in_turn
 from hanabi_rl.agents.structured.features import features_of, remember, sizes
-from hanabi_rl.agents.structured.memory import Memory, init_memory
+from hanabi_rl.agents.structured.memory import Memory, forget, init_memory
 from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
@@ -33,11 +33,9 @@ def step(
     reset: jax.Array,
 ) -> tuple[Memory, jax.Array]:
     """See `Policy.step`."""
-    start = initial_carry(rules, network, reset.shape[0]).cards
-    before = Memory(jnp.where(reset[:, None, None, None], start, carry.cards))
-    memory = before
+    memory = forget(rules, network.level, carry, reset)
     if network.level != "facts":  # which remembers nothing
-        memory = remember(rules, network.level, before, from_observation(rules, obs))
+        memory = remember(rules, network.level, memory, from_observation(rules, obs))
 
     def think(rows: tuple[Memory, jax.Array, jax.Array]) -> jax.Array:
         memory, obs, legal = rows
@@ -49,10 +47,12 @@ def step(
     return memory, jnp.where(legal, answer, ILLEGAL_LOGIT)
 
 
-def logits(network: StructuredConfig, params: PyTree, view: PyTree, legal: jax.Array) -> jax.Array:
-    """The network alone: features `view` of any float type, legal bool[B, A] -> logits [B, A]."""
-    view = jax.tree.map(lambda x: x.astype(jnp.float32), view)
-    out: Any = network.actor().apply({"params": params}, view, legal)
+def logits(
+    network: StructuredConfig, params: PyTree, view: PyTree, legal: jax.Array, **options: Any
+) -> jax.Array:
+    """The network alone: features `view` of any float type, legal bool[B, A] -> logits [B, A].
+    Options are flax's: `deterministic`, `rngs`."""
+    out: Any = network.actor().apply({"params": params}, view, legal, **options)
     return out
 
 

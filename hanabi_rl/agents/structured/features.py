@@ -2,7 +2,8 @@
 
 Three levels, each with all that the one before it shows:
 
-- `facts`: the rules, exact counts of cards, the hints and what they touched. No convention.
+- `facts`: the rules, exact counts of cards, the hints and what they touched, places in the hand
+  (among them how many older cards have no hint). No convention.
 - `learnt`: also how things stood when each card was hinted (`memory.py`), from which a network can
   learn what hints mean to the players it learns from.
 - `reading`: also what `bots/inference.py` makes of the hints by common conventions.

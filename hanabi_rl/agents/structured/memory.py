@@ -73,6 +73,12 @@ def init_memory(rules: Rules, level: Level, batch: tuple[int, ...]) -> Memory:
     return Memory(jnp.broadcast_to(jnp.array(words, jnp.uint32), shape))
 
 
+def forget(rules: Rules, level: Level, memory: Memory, reset: jax.Array) -> Memory:
+    """The memory [N, ...], as before the first move where `reset` bool[N]."""
+    start = init_memory(rules, level, reset.shape)
+    return Memory(jnp.where(reset[:, None, None, None], start.cards, memory.cards))
+
+
 def next_seat(memory: Memory) -> Memory:
     """The same memory as the next player keeps it: rows count from that player."""
     return Memory(jnp.roll(memory.cards, -1, axis=-3))
