@@ -45,6 +45,14 @@ def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     compilation_cache.reset_cache()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests recorded as their `note` stands at the end of the run, also where they passed."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, value in report.user_properties:
+            if name == "note" and report.when == "call":
+                terminalreporter.write_line(f"NOTE {report.nodeid}: {value}")
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
     """`shared_data("2p_hgroup_bot_val.safetensors")` is that file's path; the test skips where the
