@@ -16,7 +16,6 @@ from typing import Any
 import jax
 
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, played
-from hanabi_rl.agents.structured import acting
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
@@ -235,7 +234,9 @@ def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
 
 def _params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
     if isinstance(network, StructuredConfig):
-        return jax.eval_shape(lambda: acting.init_params(rules, network, jax.random.key(0)))
+        from hanabi_rl.agents.structured.acting import init_params as init
+
+        return jax.eval_shape(lambda: init(rules, network, jax.random.key(0)))
     module = Actor(network, rules.num_moves)
     return jax.eval_shape(
         lambda: init_params(module, jax.random.key(0), network, rules.obs_size, rules.num_moves)

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.structured import acting
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
@@ -141,7 +140,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
         H]`; of a structured network its `Memory`."""
         if isinstance(self.network, StructuredConfig):
-            return acting.initial_carry(self.rules, self.network, batch)
+            return _structured().initial_carry(self.rules, self.network, batch)
         return initial_carry(self.network, batch)
 
     @property
@@ -161,7 +160,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         """`step` of rows [B] whose features `inputs` were computed already."""
         del reset
         assert isinstance(self.network, StructuredConfig), "others read observations"
-        return carry, acting.logits(self.network, self.params, inputs, legal)
+        return carry, _structured().logits(self.network, self.params, inputs, legal)
 
     def step(
         self,
@@ -173,11 +172,19 @@ class NetworkPolicy(flax.struct.PyTreeNode):
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`: an LSTM reads a sequence of one timestep."""
         if isinstance(self.network, StructuredConfig):
+            acting = _structured()
             return acting.step(self.rules, self.network, self.params, carry, obs, legal, reset)
         actor = Actor(self.network, self.rules.num_moves, self.precision)
         out: Any = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
         carry, logits = out
         return carry, logits[0]
+
+
+def _structured() -> Any:
+    """What plays structured networks: imported where one plays, an LSTM's run has no use for it."""
+    from hanabi_rl.agents.structured import acting
+
+    return acting
 
 
 def played(policy: NetworkPolicy) -> dict[str, Any]:

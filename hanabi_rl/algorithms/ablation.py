@@ -15,11 +15,10 @@ from hanabi_rl.measure.cells import CellCache
 from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.runs.config import saved_config
+from hanabi_rl.runs.folder import LATEST_POLICY
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
 from hanabi_rl.show.matrix import matrix_table, write_matrix
-
-PAPER_KL_WEIGHTS = (0.0, 0.01, 0.08, 0.13, 0.2, 0.3, 0.5, 0.7)
 
 
 def report_ablation(sweep: Sweep) -> str | None:
@@ -54,7 +53,7 @@ def _matrix(sweep: Sweep) -> str:
     runs = [config for config in sweep.configs if config.seed == sweep.configs[0].seed]
     labels = ["BC", *(f"{config.kl_weight:g}" for config in runs)]
     clone: Policy = load_policy(Path(runs[0].run_dir) / REFERENCE)
-    policies = [clone, *(load_policy(Path(config.run_dir) / "policy-latest") for config in runs)]
+    policies = [clone, *(load_policy(Path(config.run_dir) / LATEST_POLICY) for config in runs)]
     agents = make_agents(policies, labels, labels)
     with Progress("cross-play", total=len(cell_pairs(agents)), unit="cells") as progress:
         matrix = play_matrix(

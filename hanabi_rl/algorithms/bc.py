@@ -10,7 +10,7 @@ import numpy as np
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.bc_training import BEST_ACCURACY, BEST_SELFPLAY, BCConfig, train_bc
+from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.data.split import split_games
@@ -20,7 +20,7 @@ from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction, predict
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
 from hanabi_rl.play.demos import demo_games
-from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE, write_summary
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
@@ -76,7 +76,7 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
     }
     rows = []
     measured: dict[str, tuple[SelfPlayResult, Prediction]] = {}
-    for name, folder in (("best self-play", BEST_SELFPLAY), ("best accuracy", BEST_ACCURACY)):
+    for name, folder in (("best self-play", BEST_POLICY), ("best accuracy", MOST_ACCURATE)):
         policy = load_policy(run_dir / folder)
         if (identity := policy.identity()) not in measured:  # both are often one epoch's
             measured[identity] = (
@@ -120,7 +120,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     if not config.val:
         return ""
     games = join_games([load_games(path) for path in config.val])
-    reads = [predict(load_policy(run_dir / BEST_ACCURACY), games) for run_dir in run_dirs]
+    reads = [predict(load_policy(run_dir / MOST_ACCURATE), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (
         f"Best-accuracy policies, mean of {len(reads)} seeds [95% over games]: accuracy "

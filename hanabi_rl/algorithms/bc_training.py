@@ -19,11 +19,11 @@ from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE
 from hanabi_rl.runs.session import Session, open_session
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.plots import plot_bc
 
-BEST_SELFPLAY, BEST_ACCURACY = "policy", "policy-accuracy"
 _NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # weighted by decisions
 
 
@@ -141,7 +141,7 @@ class _Trainer:
             self.best_accuracy is None or accuracy > self.best_accuracy
         ):
             self.best_accuracy = accuracy
-            self.keep(policy, BEST_ACCURACY, accuracy)
+            self.keep(policy, MOST_ACCURATE, accuracy)
         if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:
             summary = evaluate_selfplay(
                 policy, self.config.selfplay_games, self.config.seed, purpose="selection"
@@ -150,7 +150,7 @@ class _Trainer:
             ranked = summary.mean.mean, accuracy  # ties, all-zero included, go to accuracy
             if self.best_selfplay is None or ranked > self.best_selfplay:
                 self.best_selfplay = ranked
-                self.keep(policy, BEST_SELFPLAY, summary.mean.mean)
+                self.keep(policy, BEST_POLICY, summary.mean.mean)
         return measured
 
     def keep(self, policy: NetworkPolicy, name: str, score: float) -> None:

@@ -8,13 +8,13 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import SharedRun
-from hanabi_rl.algorithms.bc import run_bc
-from hanabi_rl.algorithms.bc_training import BEST_ACCURACY, BEST_SELFPLAY, BCConfig
+from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE
 
 REFERENCE = "bc-policy"  # the clone, kept in the run so that it is complete in itself
 
@@ -58,11 +58,11 @@ def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
     kept = run_dir / REFERENCE
     source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
     if config.bc_policy is None and not parallel.on_first_host(kept.exists):
-        run_bc(bc_config(config, source))
+        run("bc", bc_config(config, source))
 
     def keep() -> NetworkPolicy:
         if not kept.exists():
-            chosen = source / (BEST_ACCURACY if config.bc_select == "accuracy" else BEST_SELFPLAY)
+            chosen = source / (MOST_ACCURATE if config.bc_select == "accuracy" else BEST_POLICY)
             policy = load_policy(chosen if chosen.exists() else source)
             if not isinstance(policy, NetworkPolicy):
                 raise ValueError(
@@ -79,14 +79,14 @@ def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
     return parallel.on_first_host(keep)
 
 
-def bc_config(config: WithClone, run_dir: Path) -> BCConfig:
+def bc_config(config: WithClone, run_dir: Path) -> RunConfig:
     """The config of the clone that a run without --bc-policy trains in `run_dir`."""
     training = {f.name: getattr(config.bc, f.name) for f in dataclasses.fields(BCTraining)}
     shared = {
         name: getattr(config, name)
         for name in ("game", "preset", "seed", "precision", "tensorboard", "wandb", "report_games")
     }
-    return BCConfig(
+    return ALGORITHMS["bc"].config(
         **training, **shared, run_dir=str(run_dir), resume=(run_dir / "config.json").exists()
     )
 

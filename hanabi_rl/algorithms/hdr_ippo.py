@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
-from hanabi_rl.algorithms.ablation import PAPER_KL_WEIGHTS, report_ablation
-from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.base import Algorithm, Sweep
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
 from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, LearnerState, Objective
 from hanabi_rl.learning.rollout import ActorState
+from hanabi_rl.papers import ah2ac2
 from hanabi_rl.show.report import make_report, report_figures, report_table
 
 
@@ -86,6 +86,13 @@ def run_hdr_ippo(config: HDRIPPOConfig) -> dict[str, Any]:
     return run_ppo("hdr_ippo", config, training, report)
 
 
+def ablation(sweep: Sweep) -> str | None:
+    """See `report_ablation`; a single run does not import it."""
+    from hanabi_rl.algorithms.ablation import report_ablation
+
+    return report_ablation(sweep)
+
+
 ALGORITHM = Algorithm(
     "hdr_ippo",
     HDRIPPOConfig,
@@ -97,8 +104,8 @@ ALGORITHM = Algorithm(
         "kl_to_bc": "KL",
     },
     game=clone_rules,
-    axes={"kl_weight": PAPER_KL_WEIGHTS},
+    axes={"kl_weight": tuple(ah2ac2.ABLATION)},
     in_sweeps={"report_policy": "final"},
     shared=shared_clone,
-    after_sweep=report_ablation,
+    after_sweep=ablation,
 )

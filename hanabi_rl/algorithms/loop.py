@@ -22,7 +22,7 @@ from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.config import RunConfig, saved_config
-from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.folder import BEST_POLICY, LATEST_POLICY, write_summary
 from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import Progress, announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
@@ -270,7 +270,7 @@ class _Trainer:
         score = measured[self.training.selected_by]
         if done and math.isfinite(score) and (self.best is None or score > self.best):
             self.best = score
-            self.keep("policy", done, score)
+            self.keep(BEST_POLICY, done, score)
         return measured
 
     def keep(self, name: str, done: int, score: float | None) -> None:
@@ -285,14 +285,14 @@ class _Trainer:
         end."""
         state = (self.learner, parallel.unshard(self.actors))
         self.session.save(done, state, host_state={"best_score": self.best}, metrics=metrics)
-        self.keep("policy-latest", done, metrics.get(self.training.selected_by))
+        self.keep(LATEST_POLICY, done, metrics.get(self.training.selected_by))
         self.session.stop_if_asked()
 
 
 def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:
     """The policy of a finished run that `report_policy` names."""
     policy = load_policy(
-        run_dir / ("policy" if config.report_policy == "best" else "policy-latest")
+        run_dir / (BEST_POLICY if config.report_policy == "best" else LATEST_POLICY)
     )
     assert isinstance(policy, NetworkPolicy), "train_ppo saved it"
     return policy

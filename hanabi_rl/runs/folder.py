@@ -25,12 +25,14 @@ from hanabi_rl.storage.files import read_json, to_json, write_json
 
 FORMAT_VERSION = 1
 LOCK = ".lock"
+BEST_POLICY, LATEST_POLICY, MOST_ACCURATE = "policy", "policy-latest", "policy-accuracy"
+"""Folders of a run's policies: of the best score, the last, of the best validation accuracy."""
 _WRITTEN_BY_RUNS = (
     "config.json",
     "checkpoints",
     "metrics.jsonl",
-    "policy",
-    "policy-latest",
+    BEST_POLICY,
+    LATEST_POLICY,
     "summary.json",
 )
 _PACKAGES = ("hanabi-rl", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")

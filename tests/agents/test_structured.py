@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hanabi_rl.agents.bots import inference
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured import features, memory, reading
+from hanabi_rl.agents.structured import features, reading
 from hanabi_rl.agents.structured.acting import init_params
 from hanabi_rl.agents.structured.memory import LEVELS, Memory, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_observation, from_state
@@ -176,7 +177,7 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
 
     for name in ("read_hands", "read_hint", "read_board", "soon_playable"):
         monkeypatch.setattr(reading, name, refuse)
-    monkeypatch.setattr(memory, "observe_move", refuse)
+    monkeypatch.setattr(inference, "observe_move", refuse)
     jax.clear_caches()
     for level, before in (("facts", facts), ("learnt", learnt)):
         assert_same(before, look_at_state(rules, level, memory_of(kept, level), states))

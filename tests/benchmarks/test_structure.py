@@ -41,6 +41,8 @@ def test_the_figures_of_a_small_package(tmp_path):
     found = structure.figures(package, ["p.up.a"])
     assert found["circles"] == [["p.up.b", "p.up.c"]]
     assert found["room_circles"] == []
-    assert found["longest_chain"] == ["p.up.a", "p.up.b", "p.down.low"]
-    assert found["entry_imports"] == 4  # itself, b, c, low
+    assert found["longest_chain_when_asked"] == ["p.up.a", "p.up.b", "p.down.low"]
+    assert found["longest_chain"] == ["p.up.c", "p.up.b", "p.down.low"]
+    assert found["entry_imports_when_asked"] == 4  # itself, b, c, low
+    assert found["entry_imports"] == 3  # without c, which b imports in a function
     assert (found["rooms"], found["arrows"]) == (2, 1)

@@ -219,7 +219,7 @@ def test_bc_selects_on_the_selection_decks_and_breaks_ties_by_the_best_accuracy(
         trainer.loader = SimpleNamespace(epoch=epoch)
         trainer.keep = lambda policy, name, score, epoch=epoch: kept.append((name, epoch))
         trainer.measure()
-    assert [e for name, e in kept if name == bc_run.BEST_SELFPLAY] == [1, 2, 4]
+    assert [e for name, e in kept if name == bc_run.BEST_POLICY] == [1, 2, 4]
     assert purposes == [("selfplay", ("policy",), "selection")] * 4
 
 

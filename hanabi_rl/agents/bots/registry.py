@@ -4,31 +4,50 @@ and the rule lists."""
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import typing
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.convention import ConventionBot
-from hanabi_rl.agents.bots.odwyer import HolmesBot, SimpleBot, SmartBot, ValueBot
-from hanabi_rl.agents.bots.random import RandomBot
-from hanabi_rl.agents.bots.rule_lists import (
-    Flawed,
-    Iggi,
-    Internal,
-    LegalRandom,
-    Outer,
-    Piers,
-    VanDenBergh,
-)
 from hanabi_rl.env.game import Rules
 
-_ALL = (
-    *(RandomBot, ConventionBot),
-    *(SimpleBot, ValueBot, HolmesBot, SmartBot),
-    *(Internal, Outer, Iggi, Piers, VanDenBergh, Flawed, LegalRandom),
+
+class _Bots(Mapping[str, type[Bot]]):
+    """Their names are known before any of them is imported."""
+
+    def __init__(self, *places: tuple[str, str, str]) -> None:
+        self.places = {name: (module, bot) for name, module, bot in places}
+
+    def __getitem__(self, name: str) -> type[Bot]:
+        module, bot = self.places[name]
+        found: type[Bot] = getattr(importlib.import_module(f"{__package__}.{module}"), bot)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+BOTS = _Bots(
+    ("random", "random", "RandomBot"),
+    ("convention", "convention", "ConventionBot"),
+    ("simple", "odwyer", "SimpleBot"),
+    ("value", "odwyer", "ValueBot"),
+    ("holmes", "odwyer", "HolmesBot"),
+    ("smart", "odwyer", "SmartBot"),
+    ("internal", "rule_lists", "Internal"),
+    ("outer", "rule_lists", "Outer"),
+    ("iggi", "rule_lists", "Iggi"),
+    ("piers", "rule_lists", "Piers"),
+    ("van-den-bergh", "rule_lists", "VanDenBergh"),
+    ("flawed", "rule_lists", "Flawed"),
+    ("legal-random", "rule_lists", "LegalRandom"),
 )
-BOTS: dict[str, type[Bot]] = {bot.name: bot for bot in _ALL}
-"""Every bot; a new one is its class and its place in this list."""
+"""Every bot: name, module of this folder, class; a new one is its class and a line here. A bot's
+module is imported when it is first asked for."""
 
 
 class Parameter(NamedTuple):
@@ -75,10 +94,10 @@ def bot_version(name: str) -> str:
 
 
 def _find(name: str) -> type[Bot]:
-    bot = BOTS.get(name.removeprefix("bot:"))
-    if bot is None:
+    bare = name.removeprefix("bot:")
+    if bare not in BOTS:
         raise ValueError(
             f"the name of a bot must be one of {', '.join(f'bot:{known}' for known in BOTS)}, got "
             f"{name!r}"
         )
-    return bot
+    return BOTS[bare]

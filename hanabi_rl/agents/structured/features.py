@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured import cards, hinting, memory, reading
+from hanabi_rl.agents.structured import cards, hinting, memory
 from hanabi_rl.agents.structured.board import Table, read_table
 from hanabi_rl.agents.structured.columns import Columns, spread
 from hanabi_rl.agents.structured.memory import Memory
@@ -85,6 +85,8 @@ def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Feat
         ]
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     if level == "reading":
+        from hanabi_rl.agents.structured import reading
+
         more = reading.features(rules, sight, table, memory.public_of(words, sight))
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     return _arrange(rules, parts)

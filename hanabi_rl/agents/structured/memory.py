@@ -7,17 +7,19 @@ hands shift with every draw.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.inference import Public, observe_move
 from hanabi_rl.agents.structured.board import Table, first_true, last_true
 from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.structured import Level
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.bots.inference import Public
 
 LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
 
@@ -179,12 +181,16 @@ def ages(words: jax.Array) -> jax.Array:
 
 def public_of(words: jax.Array, sight: Sight) -> Public:
     """What `bots/inference.py` calls common knowledge, after the last move."""
+    from hanabi_rl.agents.bots.inference import Public
+
     return Public(sight.seen.knowledge, words[_INFERRED], sight.seen.hinted)
 
 
 def _reread(rules: Rules, words: jax.Array, sight: Sight) -> jax.Array:
     """What the meaning of the hints leaves possible after the last move, before any card is
     drawn: uint32[P, H, N]."""
+    from hanabi_rl.agents.bots.inference import Public, observe_move
+
     before = Public(words[_KNOWN], words[_INFERRED], words[_LAST] & 1 != 0)
     nobody = sight.seen.last._replace(slot=jnp.zeros_like(sight.seen.last.slot))
     seen = sight.seen._replace(last=nobody)  # the shift of a draw is this file's work
