@@ -31,30 +31,34 @@ class StructuredConfig:
     """Dense layers over everything at once."""
     head: int = 64
     """Of the encoders and heads of cards and hints."""
+    card: tuple[int, ...] = (64, 32)
+    """Dense layers over each card of the own hand with the game as a whole beside it: what the card
+    may be, before anything is decided. None: cards are read as they are shown."""
     dropout: float = 0.3
-    """After each layer of the trunk; used by behavioural cloning only, never in RL."""
+    """After each layer of the trunk and in the heads; used by behavioural cloning only, never in
+    RL."""
     critic: tuple[int, ...] = (256, 128)
     """Dense layers of the critic, a network of its own."""
     kind: Literal["structured"] = "structured"
     """Not the paper's LSTM or feed-forward network."""
 
     def __post_init__(self) -> None:
-        for name in ("trunk", "critic"):
+        for name in ("trunk", "card", "critic"):
             object.__setattr__(self, name, tuple(int(width) for width in getattr(self, name)))
         if self.level not in get_args(Level):
             expected = ", ".join(get_args(Level))
             raise ValueError(f"network.level: expected one of {expected}, got {self.level!r}")
-        if not self.trunk or min(*self.trunk, *self.critic, self.head) < 1:
+        if not self.trunk or min(*self.trunk, *self.card, *self.critic, self.head) < 1:
             raise ValueError(
                 f"network: expected positive widths, got trunk={self.trunk}, head={self.head}, "
-                f"critic={self.critic}"
+                f"card={self.card}, critic={self.critic}"
             )
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
 
     def actor(self) -> StructuredActor:
         """The network."""
-        return StructuredActor(self.trunk, self.head, self.dropout)
+        return StructuredActor(self.trunk, self.head, self.card, self.dropout)
 
 
 class View(Protocol):
@@ -82,15 +86,33 @@ def _in_float32(view: View) -> View:
     return jax.tree.map(lambda x: x.astype(jnp.float32), view)
 
 
+def _own_cards(view: View, widths: Sequence[int]) -> jax.Array:
+    """What is shown of each own card and what the same layers make of each: [..., H, Fo + last].
+
+    To be called in a module's compact method. Without these layers what a hint means would have to
+    be learnt anew for each place in the hand by the trunk: they halve the distance from `learnt` to
+    `reading` (docs/results.md).
+    """
+    table = jnp.broadcast_to(
+        view.table[..., None, :], (*view.own.shape[:-1], view.table.shape[-1])
+    )
+    x = jnp.concatenate([view.own, table], axis=-1)
+    for i, width in enumerate(widths):
+        x = nn.relu(nn.Dense(width, name=f"card_{i}")(x))
+    return jnp.concatenate([view.own, x], axis=-1) if widths else view.own
+
+
 class StructuredActor(nn.Module):
     """Logits of discards, plays and hints, in the order of the actions, the no-op last."""
 
     trunk: Sequence[int] = (256, 128)
     """Dense layers over everything at once; the first is normalised."""
     head: int = 64
-    """Width of the encoders of cards and hints, and of the heads."""
+    """Width of the encoder of hints, and of the heads."""
+    card: Sequence[int] = (64, 32)
+    """Dense layers of the encoder of own cards."""
     dropout: float = 0.3
-    """After each layer of the trunk; cloning only."""
+    """After each layer of the trunk and in the heads; cloning only."""
 
     @nn.compact
     def __call__(self, view: View, legal: jax.Array, deterministic: bool = True) -> jax.Array:
@@ -98,11 +120,12 @@ class StructuredActor(nn.Module):
         like `legal`, illegal actions at -1e10."""
         view, lead = _in_float32(view), view.table.shape[:-1]
         drop = nn.Dropout(self.dropout, deterministic=deterministic)
+        cards = _own_cards(view, self.card)
         hints = nn.relu(nn.Dense(self.head, name="hint")(view.hints))
         x = jnp.concatenate(
             [
                 view.table,
-                view.own.reshape(*lead, -1),
+                cards.reshape(*lead, -1),
                 view.others.reshape(*lead, -1),
                 hints.max(-2),
                 hints.mean(-2),
@@ -113,11 +136,11 @@ class StructuredActor(nn.Module):
             x = nn.Dense(width, name=f"trunk_{i}")(x)
             x = drop(nn.relu(nn.LayerNorm(name="norm")(x) if i == 0 else x))
         context = x[..., None, :]
-        own = nn.Dense(self.head, name="own")(view.own)
-        own = nn.relu(own + nn.Dense(self.head, name="own_context")(context))
+        own = nn.Dense(self.head, name="own")(cards)
+        own = drop(nn.relu(own + nn.Dense(self.head, name="own_context")(context)))
         slots = nn.Dense(2, name="slot_logits")(own)
         hints = nn.Dense(self.head, name="hint_2")(hints)
-        hints = nn.relu(hints + nn.Dense(self.head, name="hint_context")(context))
+        hints = drop(nn.relu(hints + nn.Dense(self.head, name="hint_context")(context)))
         told = nn.Dense(1, name="hint_logits")(hints)[..., 0]
         logits = jnp.concatenate(
             [slots[..., 0], slots[..., 1], told, jnp.zeros((*lead, 1), told.dtype)], axis=-1

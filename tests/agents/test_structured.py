@@ -226,6 +226,7 @@ def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
         "level": "learnt",
         "trunk": [16],
         "head": 8,
+        "card": [64, 32],
         "dropout": 0.3,
         "critic": [256, 128],
     }
