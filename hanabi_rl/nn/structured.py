@@ -22,8 +22,8 @@ Level = Literal["facts", "learnt", "reading"]
 
 @dataclasses.dataclass(frozen=True)
 class StructuredConfig:
-    """What a structured network is shown, and its widths; the defaults have about 200,000
-    parameters at `facts`, 340,000 and 380,000 at `learnt` and `reading` (three players)."""
+    """What a structured network is shown, and its widths; the defaults have about 250,000
+    parameters at `facts`, 390,000 and 430,000 at `learnt` and `reading` (three players)."""
 
     level: Level = "facts"
     """How much it is shown."""
@@ -90,12 +90,10 @@ def _own_cards(view: View, widths: Sequence[int]) -> jax.Array:
     """What is shown of each own card and what the same layers make of each: [..., H, Fo + last].
 
     To be called in a module's compact method. Without these layers what a hint means would have to
-    be learnt anew for each place in the hand by the trunk: they halve the distance from `learnt` to
-    `reading` (docs/results.md).
+    be learnt anew for each place in the hand by the trunk: from 180 games of people, with dropout
+    in the heads, they take 0.08 to 0.13 nats per decision off every level (docs/results.md).
     """
-    table = jnp.broadcast_to(
-        view.table[..., None, :], (*view.own.shape[:-1], view.table.shape[-1])
-    )
+    table = jnp.broadcast_to(view.table[..., None, :], (*view.own.shape[:-1], view.table.shape[-1]))
     x = jnp.concatenate([view.own, table], axis=-1)
     for i, width in enumerate(widths):
         x = nn.relu(nn.Dense(width, name=f"card_{i}")(x))
