@@ -3,6 +3,7 @@
 import importlib.metadata
 
 import pytest
+from support.processes import run_python
 
 import hanabi_rl
 
@@ -24,7 +25,7 @@ def test_the_version_is_the_installed_one() -> None:
     assert importlib.metadata.version("hanabi-rl") == hanabi_rl.__version__
 
 
-def test_importing_the_package_imports_nothing_heavy(run_python) -> None:
+def test_importing_the_package_imports_nothing_heavy() -> None:
     code = (
         "import sys, hanabi_rl; print(sorted({'jax', 'numpy', 'jaxmarl', 'distrax'} & "
         "sys.modules.keys()))"
@@ -32,5 +33,5 @@ def test_importing_the_package_imports_nothing_heavy(run_python) -> None:
     assert run_python(code) == "[]\n"
 
 
-def test_run_python_has_the_devices_it_was_asked_for(run_python) -> None:
+def test_run_python_has_the_devices_it_was_asked_for() -> None:
     assert run_python("import jax; print(jax.device_count())", devices=4) == "4\n"

@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from support.processes import run_python
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 
 
-def test_help_lists_the_commands_and_imports_no_accelerator_library(run_python):
+def test_help_lists_the_commands_and_imports_no_accelerator_library():
     out = run_python(
         "import sys\n"
         "from hanabi_rl.cli import main\n"

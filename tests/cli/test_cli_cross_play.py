@@ -3,13 +3,13 @@
 import csv
 import json
 
-import jax
 import numpy as np
 import pytest
+from support.games import TINY, TINY_3P, taught_games
+from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.cli import main
 from hanabi_rl.cli.leaderboard import _text as leaderboard_text
 from hanabi_rl.data import files as data_files
@@ -18,23 +18,16 @@ from hanabi_rl.measure import crossplay
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.measure.prediction import predict
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
-
-RULES = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Run folders `s0`, `s1` (bc) and `rl`, all of one shape, and `three` for three players."""
     folder = tmp_path_factory.mktemp("runs")
-    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
     for seed, (name, algorithm, players) in enumerate(
         [("s0", "bc", 2), ("s1", "bc", 2), ("rl", "hdr_ippo", 2), ("three", "bc", 3)]
     ):
-        rules = Rules(players, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
-        actor = Actor(network, rules.num_moves)
-        params = init_params(actor, jax.random.key(seed), network, rules.obs_size, rules.num_moves)
-        policy = NetworkPolicy(params=params, rules=rules, network=network)
+        policy = network_policy(TINY if players == 2 else TINY_3P, seed)
         save_policy(folder / name / "policy", policy, algorithm=algorithm, steps=1, score=None)
     return folder
 
@@ -89,10 +82,8 @@ def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
     assert stop.value.code == 130 and str(tmp_path / "kept") in capsys.readouterr().err
 
 
-def test_leaderboard_prints_ours_beside_the_papers(
-    runs, tmp_path, capsys, taught_games, monkeypatch
-):
-    games = taught_games(RULES, 8)
+def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, monkeypatch):
+    games = taught_games(TINY, 8)
     # files hold games of the standard deck only
     monkeypatch.setattr(data_files, "load_games", lambda path: games)
     proxies, agents = [str(runs / "s0"), str(runs / "s1")], [str(runs / "rl"), str(runs / "s0")]

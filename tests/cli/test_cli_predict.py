@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from support.games import taught_games
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
@@ -81,7 +82,7 @@ def test_errors_are_one_line_and_exit_code_2(small_file, policy_folder, capsys, 
     assert message in capsys.readouterr().err
 
 
-def test_games_of_other_rules_are_refused(policy_folder, capsys, tmp_path, taught_games):
+def test_games_of_other_rules_are_refused(policy_folder, capsys, tmp_path):
     save_games(
         tmp_path / "games.safetensors",
         taught_games(Rules(num_colors=3, num_ranks=3, hand_size=2), 2),

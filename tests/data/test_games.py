@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from support.games import TINY, random_games, shared_data
 
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games, join_games
@@ -15,7 +16,6 @@ from hanabi_rl.data.validation import validate_games
 from hanabi_rl.env.game import Rules
 
 FIELDS = [field.name for field in dataclasses.fields(Games) if field.name != "rules"]
-SMALL = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
 
 
 def assert_equal(games: Games, expected: Games, skip: tuple[str, ...] = ()) -> None:
@@ -28,8 +28,8 @@ def assert_equal(games: Games, expected: Games, skip: tuple[str, ...] = ()) -> N
 
 
 @pytest.fixture(scope="module")
-def games(make_games) -> Games:
-    return make_games(Rules(), 8)
+def games() -> Games:
+    return random_games(Rules(), 8)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def path(games, tmp_path):
         ("2p_hgroup_bot_val", 109, 21.39, {"bombed": 8, "decks": 109}),
     ],
 )
-def test_recorded_games_load_and_round_trip(shared_data, tmp_path, name, count, mean, known):
+def test_recorded_games_load_and_round_trip(tmp_path, name, count, mean, known):
     source = shared_data(f"{name}.safetensors")
     games = load_games(source)
     stats = statistics(games)
@@ -68,7 +68,7 @@ def test_recorded_games_load_and_round_trip(shared_data, tmp_path, name, count, 
         np.testing.assert_array_equal(tensor, copy[key], err_msg=key)
 
 
-def test_the_papers_table_for_the_three_player_validation_games(shared_data):
+def test_the_papers_table_for_the_three_player_validation_games():
     """AH2AC2, open data: 221 games, scores 19/25/24.19/25/1.20, lengths 46/62/56.16/56/2.86."""
     stats = statistics(load_games(shared_data("3_player_games_val.safetensors")))
     for spread, expected in (
@@ -79,7 +79,7 @@ def test_the_papers_table_for_the_three_player_validation_games(shared_data):
         assert got == expected
 
 
-def test_the_split_of_the_human_games_is_the_whole(shared_data):
+def test_the_split_of_the_human_games_is_the_whole():
     parts = [
         load_games(shared_data(f"3p_human_{part}.safetensors")) for part in ("train_180", "val_41")
     ]
@@ -115,8 +115,8 @@ def test_a_game_without_a_usable_id_gets_its_position(games, tmp_path, game_id):
     assert load_games(path).game_ids.tolist() == [100, 101, 102, 3, 104, 105, 106, 107]
 
 
-def test_a_small_game_round_trips_and_the_site_refuses_it(make_games, tmp_path):
-    small = make_games(SMALL, 4)
+def test_a_small_game_round_trips_and_the_site_refuses_it(tmp_path):
+    small = random_games(TINY, 4)
     save_games(tmp_path / "small.safetensors", small)
     assert_equal(load_games(tmp_path / "small.safetensors"), small)
     with pytest.raises(
@@ -279,11 +279,11 @@ def test_files_that_are_none(tmp_path):
             load_games(tmp_path / name)
 
 
-def test_site_files_name_the_game_that_is_wrong(games, make_games, tmp_path):
+def test_site_files_name_the_game_that_is_wrong(games, tmp_path):
     path = tmp_path / "games.jsonl"
     save_games(path, games)
     lines = path.read_text().splitlines()
-    save_games(path, make_games(Rules(num_players=3), 2))
+    save_games(path, random_games(Rules(num_players=3), 2))
     path.write_text("\n".join([*lines[:2], path.read_text()]))
     with pytest.raises(
         GameDataError,

@@ -4,15 +4,16 @@ import dataclasses
 
 import numpy as np
 import pytest
+from support.games import random_games
 
 from hanabi_rl.data.split import split_games, split_games_by_size
 from hanabi_rl.env.game import Rules
 
 
 @pytest.fixture(scope="module")
-def games(make_games):
+def games():
     """40 games on 28 decks: four played thrice, four twice, the others once."""
-    games = make_games(Rules(), 40)
+    games = random_games(Rules(), 40)
     deck_of_game = [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, *range(8, 28)]
     return dataclasses.replace(games, decks=games.decks[deck_of_game])
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.players import play_mixed
 
 from hanabi_rl.env import HanabiEnv, Rules, legal_actions, shuffled_decks
 from hanabi_rl.env import step as rules_step
@@ -87,12 +88,12 @@ class JaxmarlGame:
         return self._by_seat(obs), state, reward["__all__"], done["__all__"]
 
 
-def play_both(rules: Rules, mixed_player: Callable[..., jax.Array], seed: int) -> Verdict:
+def play_both(rules: Rules, play_mixed: Callable[..., jax.Array], seed: int) -> Verdict:
     """Play `STEPS` moves in every environment on both sides, and assert that nothing differed."""
     key = jax.random.key(seed)
     games = len(EXPLORE)
     decks = shuffled_decks(rules, key, games * DECKS).reshape(games, DECKS, rules.deck_size)
-    play = both_games(rules, mixed_player)
+    play = both_games(rules, play_mixed)
     verdicts, first_error = jax.tree.map(
         np.asarray, play(decks, EXPLORE, jax.random.fold_in(key, 1))
     )
@@ -108,7 +109,7 @@ def play_both(rules: Rules, mixed_player: Callable[..., jax.Array], seed: int) -
 
 
 def both_games(
-    rules: Rules, mixed_player: Callable[..., jax.Array]
+    rules: Rules, play_mixed: Callable[..., jax.Array]
 ) -> Callable[..., tuple[Verdict, jax.Array]]:
     """A compiled function ``(decks uint8[N, K, D], explore [N], key) -> (verdicts, error of first
     observations)``."""
@@ -133,7 +134,7 @@ def both_games(
             carry: tuple[Any, Any], step_key: jax.Array
         ) -> tuple[tuple[Any, Any], Verdict]:
             env_state, their_state = carry
-            action = mixed_player(rules, env_state.game, step_key, explore)
+            action = play_mixed(rules, env_state.game, step_key, explore)
             last, _, _ = rules_step(rules, env_state.game, action)
             next_state, timestep = env.step(env_state, action)
             end_obs, after, reward, done = theirs.step(their_state, action)
@@ -172,9 +173,9 @@ def both_games(
 
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5])
-def test_the_standard_game(players, mixed_player):
+def test_the_standard_game(players):
     rules = Rules(num_players=players)
-    seen = play_both(rules, mixed_player, seed=players)
+    seen = play_both(rules, play_mixed, seed=players)
     good_done, good_scores = seen.done[:, GOOD], seen.score[:, GOOD]
     assert seen.done[:, RANDOM].sum() >= 200 and good_done.sum() >= 200, "too few games"
     assert good_scores[good_done].mean() > 24, "good play is expected to score 24.6 and more"
@@ -184,7 +185,7 @@ def test_the_standard_game(players, mixed_player):
 
 
 @pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_a_small_game_of_bombs_and_last_rounds(players, mixed_player):
+def test_a_small_game_of_bombs_and_last_rounds(players):
     rules = Rules(
         num_players=players,
         num_colors=3,
@@ -193,7 +194,7 @@ def test_a_small_game_of_bombs_and_last_rounds(players, mixed_player):
         max_info_tokens=2,
         max_life_tokens=2,
     )
-    seen = play_both(rules, mixed_player, seed=10 + players)
+    seen = play_both(rules, play_mixed, seed=10 + players)
     bombed = seen.done & (seen.score == 0) & (seen.points > 0)
     assert bombed.sum() > 200, "too few games that lost points with the last life"
     assert (seen.last_round == players + 1).sum() > 100, "too few games until the last turn"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.players import play_mixed
 
 from hanabi_rl.env import (
     Rules,
@@ -89,7 +90,7 @@ def parts(state: State) -> dict[str, jax.Array]:
 
 
 @pytest.fixture(scope="module")
-def journey(mixed_player) -> Callable[[int, float], Journey]:
+def journey() -> Callable[[int, float], Journey]:
     """`journey(seed, explore)`: STEPS moves through GAMES games; compiled once, and every journey
     remembered."""
 
@@ -98,7 +99,7 @@ def journey(mixed_player) -> Callable[[int, float], Journey]:
         first = deal(RULES, shuffled_decks(RULES, deck_key, GAMES))
 
         def move(state: State, step_key: jax.Array) -> tuple[State, tuple[State, jax.Array]]:
-            action = mixed_player(RULES, state, step_key, jnp.full(GAMES, explore))
+            action = play_mixed(RULES, state, step_key, jnp.full(GAMES, explore))
             return step(RULES, state, action)[0], (state, action)
 
         _, visited = jax.lax.scan(move, first, jax.random.split(play_key, STEPS))

@@ -6,6 +6,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+from support.games import TINY
 
 from hanabi_rl.env import rules as core
 from hanabi_rl.env.actions import decode_action, encode_action
@@ -16,9 +17,7 @@ from hanabi_rl.env.table import Table, full_deck
 GAMES = 6
 ALL_RULES = [
     *[Rules(num_players=players) for players in (2, 3, 5)],
-    Rules(
-        num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
-    ),
+    TINY,
 ]
 
 

@@ -4,12 +4,12 @@ learnt."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.games import taught_games
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
@@ -23,7 +23,7 @@ CONFIG = BCTraining(batch_size=64, epochs=12, lr=2e-3, final_lr=4e-5, weight_dec
 NETWORK = StructuredConfig(trunk=(64, 32), head=32, dropout=0.0)
 
 
-def test_every_move_of_the_cloned_seats_is_a_decision(taught_games: Callable[..., Games]) -> None:
+def test_every_move_of_the_cloned_seats_is_a_decision() -> None:
     games = taught_games(RULES, 70, seed=1)
     decisions = decisions_of(games, "facts")
     moves = sorted(move for game in range(70) for move in games.moves(game).tolist())
@@ -44,7 +44,7 @@ def cloned(learner: DecisionCloning, games: Games) -> CloningState:
     return state
 
 
-def test_a_simple_teacher_is_learnt(taught_games: Callable[..., Games]) -> None:
+def test_a_simple_teacher_is_learnt() -> None:
     """The clone, as a policy that reads observations, predicts other games of the teacher; and the
     same seed gives the same clone."""
     train, held_out = taught_games(RULES, 200, seed=2), taught_games(RULES, 50, seed=3)

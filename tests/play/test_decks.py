@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
+from support.games import TINY
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
 
-SMALL = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
-
 
 def test_evaluation_decks_are_whole_decks_apart_for_each_purpose():
-    for rules in (Rules(), SMALL):
+    for rules in (Rules(), TINY):
         report = evaluation_decks(rules, 40, 0, "report")
         copies = np.bincount(report[0], minlength=rules.num_cards).reshape(
             rules.num_colors, rules.num_ranks
@@ -41,6 +40,6 @@ def test_decks_are_those_of_every_earlier_result(purpose, stream):
 
 def test_errors_say_what_was_expected():
     with pytest.raises(ValueError, match="purpose"):
-        evaluation_decks(SMALL, 2, 0, "training")
+        evaluation_decks(TINY, 2, 0, "training")
     with pytest.raises(ValueError, match="at least one game, got num_games=0"):
-        evaluation_decks(SMALL, 0, 0)
+        evaluation_decks(TINY, 0, 0)

@@ -12,14 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from training import Run
+from support.games import TINY, taught_games
+from support.training import Run
 
 from hanabi_rl.data.files import save_games
-from hanabi_rl.env.game import Rules
-
-RULES = Rules(
-    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
-)
 
 
 @pytest.fixture(scope="session")
@@ -62,14 +58,12 @@ def tally(record_property: Callable[[str, object], None]) -> Iterator[Callable[[
 
 
 @pytest.fixture(scope="session")
-def game_files(
-    taught_games: Callable[..., object], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path]:
+def game_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Files of small games to clone and to validate on."""
     folder = tmp_path_factory.mktemp("games")
     files = folder / "train.safetensors", folder / "val.safetensors"
     for path, number, seed in zip(files, (40, 16), (0, 1), strict=True):
-        save_games(path, taught_games(RULES, number, seed))  # type: ignore[arg-type]
+        save_games(path, taught_games(TINY, number, seed))  # type: ignore[arg-type]
     return files
 
 

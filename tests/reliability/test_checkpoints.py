@@ -18,7 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from states import make_state, raw
+from support.processes import run_python
+from support.states import make_state, raw
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BC, BCTraining
@@ -148,11 +149,10 @@ def test_a_half_deleted_step_is_neither_latest_nor_best(
 
 
 DISK_FULL = """
-import os, resource, sys
+import os, resource
 from pathlib import Path
-sys.path.insert(0, {helpers!r})
 import jax.numpy as jnp, numpy as np
-from states import make_state
+from support.states import make_state
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.env.game import Rules
@@ -206,7 +206,7 @@ LIMITS = (700_000, 20_000, 1_000, 30, 0)
 
 @pytest.mark.parametrize("means", ["tmpfs", "RLIMIT_FSIZE"])
 def test_a_full_disk_is_an_error_and_nothing_is_lost(
-    means: str, tally: Callable, run_python: Callable[..., str], tmp_path: Path
+    means: str, tally: Callable, tmp_path: Path
 ) -> None:
     """In a process of its own: Orbax's threads complain on stderr there. A tmpfs where one can be
     mounted (ENOSPC), and a limit on the size of a file (EFBIG) everywhere."""
@@ -224,9 +224,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(
         or subprocess.run([*inside, "true"], capture_output=True).returncode
     ):
         pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
-    code = DISK_FULL.format(
-        helpers=str(Path(__file__).parent), folder=str(tmp_path), mounted=mounted, limits=LIMITS
-    )
+    code = DISK_FULL.format(folder=str(tmp_path), mounted=mounted, limits=LIMITS)
     output = run_python(code, within=inside if mounted else [])
     full = tally("disk full")
     results = [line.split()[1:] for line in output.splitlines() if line.startswith("RESULT")]

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from training import Run, wait_for
+from support.processes import run_python
+from support.training import Run, wait_for
 
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.runs.folder import create_run, locked, read_config
@@ -134,7 +135,7 @@ for config in (config, dataclasses.replace(config, run_dir=str(folder / "new"), 
 """
 
 
-def test_a_read_only_folder(finished: Run, tally: Callable, run_python: Callable[..., str]) -> None:
+def test_a_read_only_folder(finished: Run, tally: Callable) -> None:
     """For a user who may not write there: by the mode of the folder, or for root by mounting it
     read-only."""
     folder, inside = finished.folder, list[str]()

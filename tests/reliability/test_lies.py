@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from support.games import random_games, shared_data
 
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games
@@ -100,8 +101,8 @@ LIES: dict[str, Lie] = {
 
 
 @pytest.fixture(scope="module")
-def games(make_games: Callable[..., Games]) -> Games:
-    return make_games(RULES, 30)
+def games() -> Games:
+    return random_games(RULES, 30)
 
 
 @pytest.mark.parametrize("name", LIES)
@@ -158,9 +159,7 @@ RECORDED = (
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_games_are_accepted(
-    name: str, shared_data: Callable[[str], Path], tally: Callable
-) -> None:
+def test_recorded_games_are_accepted(name: str, tally: Callable) -> None:
     """Every one of them, unfinished ones flagged."""
     path = shared_data(f"{name}.safetensors")
     games, real = load_games(path), tally("recorded games accepted")

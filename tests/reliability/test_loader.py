@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+from support.games import taught_games
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
@@ -30,9 +31,7 @@ def tail(games: Games, loader: BatchLoader, batches: int) -> list[str]:
     return digests
 
 
-def test_the_tail_is_the_same_from_every_batch(
-    taught_games: Callable[..., Games], tally: Callable
-) -> None:
+def test_the_tail_is_the_same_from_every_batch(tally: Callable) -> None:
     games, resumed = taught_games(RULES, 45), tally("loader resumed")
     loader = BatchLoader(len(games), 4, seed=1)
     total = 2 * loader.batches_per_epoch

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from support.games import random_games
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
@@ -126,8 +127,8 @@ def peak_of(read: Callable[[], object]) -> tuple[int, Exception | None]:
 
 
 @pytest.fixture(scope="module")
-def games(make_games: Callable[..., Games]) -> Games:
-    return make_games(RULES, 4)
+def games() -> Games:
+    return random_games(RULES, 4)
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".json", ".jsonl"])

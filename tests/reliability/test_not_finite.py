@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.games import TINY
 
 from hanabi_rl.algorithms.bc import run_bc
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo
-from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import finite, losses
 from hanabi_rl.learning.cloning import BC
 from hanabi_rl.learning.finite import NotFiniteError
@@ -23,9 +23,6 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 
-GAME = Rules(
-    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
-)
 # As in presets/, so that evaluations are compiled once for all tests.
 NETWORKS = {
     "bc": NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3),
@@ -102,7 +99,7 @@ def run(algo: str, folder: Path, game_files: tuple[Path, Path], resume: bool = F
         "epochs": 2,
         "num_minibatches": 2,
     }
-    return run_ippo(IPPOConfig(**fields, game=GAME, eval_every=9, eval_games=64, save_every=2))
+    return run_ippo(IPPOConfig(**fields, game=TINY, eval_every=9, eval_games=64, save_every=2))
 
 
 TERMS = [

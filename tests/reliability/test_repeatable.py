@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from training import Run
+from support.processes import run_python
+from support.training import Run
 
 PLAY = """
 import hashlib
@@ -76,9 +77,12 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(
 
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
 def test_a_policy_folder_is_all_that_a_policy_needs(
-    algo: str, undisturbed: Callable[[str], Run], injections: Callable[..., int], tally: Callable,
-    run_python: Callable[..., str], tmp_path: Path,
-) -> None:  # fmt: skip
+    algo: str,
+    undisturbed: Callable[[str], Run],
+    injections: Callable[..., int],
+    tally: Callable,
+    tmp_path: Path,
+) -> None:
     """Copied elsewhere and loaded by another process, it plays the same 100 games."""
     if algo != "bc" and not injections(0, 1):
         pytest.skip("one learner is enough for the short form")
@@ -94,14 +98,10 @@ def test_a_policy_folder_is_all_that_a_policy_needs(
 
 
 def test_a_state_saved_on_four_devices_goes_on_on_any_number(
-    clone: Run,
-    injections: Callable[..., int],
-    tally: Callable,
-    run_python: Callable[..., str],
-    tmp_path: Path,
+    clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("tests/learners/test_devices.py is the short form: from four devices to one")
+        pytest.skip("tests/learning/test_devices.py is the short form: from four devices to one")
     row, update = tally("devices"), 16 * 12
     run = Run(
         "hdr_ippo", tmp_path / "four", "--bc-policy", str(clone.folder), "--lr-schedule", "constant"

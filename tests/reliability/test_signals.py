@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from training import Run, wait_for
+from support.training import Run, wait_for
 
 SAVE_EVERY = {"bc": 5, "hdr_ippo": 3, "br_bc": 3}  # updates; see presets/
 ALGOS = tuple(SAVE_EVERY)
@@ -117,7 +117,7 @@ def test_ctrl_c_twice_leaves_the_last_good_step(
     tmp_path: Path,
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("tests/test_runs.py is the short form")
+        pytest.skip("tests/runs/test_runs.py is the short form")
     row = tally("Ctrl-C twice")
     run = like(undisturbed("hdr_ippo"), tmp_path / "run")
     process = run.start()

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.serving import serve
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
@@ -104,7 +105,7 @@ def scrolls_sideways(page):
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_a_whole_game_by_keyboard_alone_with_a_reload(make_play, serve, open_page, tmp_path, size):
+def test_a_whole_game_by_keyboard_alone_with_a_reload(make_play, open_page, tmp_path, size):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address, size)
@@ -136,7 +137,7 @@ def test_a_whole_game_by_keyboard_alone_with_a_reload(make_play, serve, open_pag
     assert tuple(games.moves(0)) == game.moves and games.scores.tolist() == [score]
 
 
-def test_a_choice_is_taken_back_and_what_is_not_allowed_says_why(make_play, serve, open_page):
+def test_a_choice_is_taken_back_and_what_is_not_allowed_says_why(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -151,7 +152,7 @@ def test_a_choice_is_taken_back_and_what_is_not_allowed_says_why(make_play, serv
         assert play.game(max(play._games)).turn == 0
 
 
-def test_three_players_are_named_by_number(make_play, serve, open_page):
+def test_three_players_are_named_by_number(make_play, open_page):
     play = make_play(Rules(num_players=3), seed=4)
     with serve(play) as address:
         page = open_page(address)
@@ -165,7 +166,7 @@ def test_three_players_are_named_by_number(make_play, serve, open_page):
         assert page.locator("#log li").first.inner_text().startswith(f"You tell Cathy {value}")
 
 
-def test_two_tabs_show_one_game_and_a_lost_connection_comes_back(make_play, serve, open_page):
+def test_two_tabs_show_one_game_and_a_lost_connection_comes_back(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         first, second = open_page(address), open_page(address)
@@ -183,7 +184,7 @@ def test_two_tabs_show_one_game_and_a_lost_connection_comes_back(make_play, serv
         move_by_keys(second, 2)
 
 
-def test_agents_are_watched_by_keys(make_play, serve, open_page):
+def test_agents_are_watched_by_keys(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
         page = open_page(address)
@@ -199,7 +200,7 @@ def test_agents_are_watched_by_keys(make_play, serve, open_page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("watch", [False, True], ids=["play", "watch"])
-def test_axe_finds_no_violation(make_play, serve, open_page, size, scheme, watch):
+def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
     """At the start, in the middle (a card chosen, everything open), and at the end."""
     play = make_play(Rules(), watch=watch)
     with serve(play) as address:

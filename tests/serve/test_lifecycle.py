@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.games import TINY_3P
 
-from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.serve.lifecycle import Game, Left, Moved, RefusedError, advance, begin
 
-RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
 
-
-def new_game(seed=0, people=(0,), rules=RULES):
+def new_game(seed=0, people=(0,), rules=TINY_3P):
     deck = np.random.default_rng(seed).permutation(full_deck(rules))
     return Game(1, rules, tuple(map(int, deck)), frozenset(people))
 
@@ -24,7 +22,7 @@ events = st.one_of(
         Moved,
         seat=st.integers(-1, 3),
         turn=st.integers(0, 30),
-        action=st.integers(-1, RULES.num_moves),
+        action=st.integers(-1, TINY_3P.num_moves),
     ),
     st.just("right"),  # a legal move of the seat to move, chosen by the next number
     st.just("right"),
@@ -43,10 +41,10 @@ events = st.one_of(
 def test_every_sequence_of_events(seed, people, happened):
     """Beside it a plain table takes the moves that were accepted, and no others."""
     game, beside, finishes = new_game(seed, people), None, 0
-    beside = Table(RULES, game.deck)
+    beside = Table(TINY_3P, game.deck)
     for event, number in happened:
         if event == "right":
-            legal = [a for a in range(RULES.num_moves) if beside.illegal_reason(a) is None]
+            legal = [a for a in range(TINY_3P.num_moves) if beside.illegal_reason(a) is None]
             if not legal:
                 continue
             event = Moved(beside.player, beside.turn, legal[number % len(legal)])

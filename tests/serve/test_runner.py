@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -16,7 +17,6 @@ from hanabi_rl.serve import runner
 from hanabi_rl.serve.lifecycle import Game, Moved, advance
 from hanabi_rl.serve.runner import Runner
 
-RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
 GAMES, SLOTS, SEED = 8, 4, 7
 
 
@@ -24,23 +24,23 @@ GAMES, SLOTS, SEED = 8, 4, 7
 def line_up():
     """A recurrent policy that holds two seats, and a bot that plays by chance of its own."""
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
-    actor = Actor(network, RULES.num_moves)
-    params = init_params(actor, jax.random.key(5), network, RULES.obs_size, RULES.num_moves)
-    trained = NetworkPolicy(params=params, rules=RULES, network=network)
-    return (trained, load_policy("bot:random", RULES), trained)
+    actor = Actor(network, TINY_3P.num_moves)
+    params = init_params(actor, jax.random.key(5), network, TINY_3P.obs_size, TINY_3P.num_moves)
+    trained = NetworkPolicy(params=params, rules=TINY_3P, network=network)
+    return (trained, load_policy("bot:random", TINY_3P), trained)
 
 
 @pytest.fixture(scope="module")
 def partners(line_up):
-    return Runner(line_up, RULES, slots=SLOTS, seed=SEED)
+    return Runner(line_up, TINY_3P, slots=SLOTS, seed=SEED)
 
 
 @pytest.fixture(scope="module")
 def played(line_up):
     """What `play_games` says that the line-up does on some decks, and those games, begun."""
-    decks = evaluation_decks(RULES, GAMES, 3)
-    records = play_games(line_up, RULES, decks, SEED)
-    games = [Game(i, RULES, tuple(map(int, deck)), frozenset()) for i, deck in enumerate(decks)]
+    decks = evaluation_decks(TINY_3P, GAMES, 3)
+    records = play_games(line_up, TINY_3P, decks, SEED)
+    games = [Game(i, TINY_3P, tuple(map(int, deck)), frozenset()) for i, deck in enumerate(decks)]
     return records, games
 
 
@@ -86,7 +86,7 @@ def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):
     records, games = played
     for seat in (0, 1):
         others = tuple(policy for other, policy in enumerate(line_up) if other != seat)
-        partners = Runner(others, RULES, slots=SLOTS, seed=SEED)
+        partners = Runner(others, TINY_3P, slots=SLOTS, seed=SEED)
         seated = [dataclasses.replace(game, people=frozenset({seat})) for game in games]
         assert_same(play(partners, seated, chosen=records.actions), records)
 
@@ -102,8 +102,8 @@ def test_probabilities_are_of_legal_moves_and_the_answer_is_the_likeliest(partne
     _, games = played
     answer = partners.think(games[:1])[0]
     table = games[0].table()
-    legal = [table.illegal_reason(action) is None for action in range(RULES.num_moves)]
-    assert answer.probabilities.shape == (RULES.num_moves,)
+    legal = [table.illegal_reason(action) is None for action in range(TINY_3P.num_moves)]
+    assert answer.probabilities.shape == (TINY_3P.num_moves,)
     np.testing.assert_array_equal(answer.probabilities > 0, legal)
     assert answer.probabilities.sum() == pytest.approx(1, abs=1e-5)
     assert answer.action == answer.probabilities.argmax()
@@ -124,6 +124,6 @@ def test_the_answer_depends_on_the_moves_before(partners, played):
 def test_wrong_line_ups_are_refused(partners, played):
     _, games = played
     with pytest.raises(ValueError, match="expected partners for Rules"):
-        Runner((load_policy("bot:random", Rules()),), RULES)
+        Runner((load_policy("bot:random", Rules()),), TINY_3P)
     with pytest.raises(ValueError, match="expected 3 seats for the partners, got 2"):
         partners.think([dataclasses.replace(games[0], people=frozenset({0}))])

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
+from support.processes import run_python
+from support.serving import Simple
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
@@ -253,13 +255,13 @@ def test_a_game_that_is_left_is_kept_as_unfinished(make_play, client_of, tmp_pat
     assert play.folder.finished(Rules()) is None
 
 
-def test_a_partner_that_fails_is_said_and_asked_again(make_play, client_of, simple, monkeypatch):
+def test_a_partner_that_fails_is_said_and_asked_again(make_play, client_of, monkeypatch):
     play = make_play(Rules())
     play.new_game()
     game = play.new_game()  # the partner begins
     with client_of(play) as client:
         with monkeypatch.context() as patch:
-            patch.setattr(simple, "answer", lambda self, game: 1 // 0)
+            patch.setattr(Simple, "answer", lambda self, game: 1 // 0)
             with at_table(client, game.game_id) as socket:
                 assert json.loads(socket.receive_text())["type"] == "frame"
                 assert "The partner failed" in json.loads(socket.receive_text())["text"]
@@ -282,7 +284,7 @@ def test_seeds_deal_the_same_games_and_none_deals_new_ones(make_play):
     assert make_play(Rules(), seed=None).new_game().deck not in decks
 
 
-def test_web_workers_import_no_jax(run_python):
+def test_web_workers_import_no_jax():
     code = (
         "import sys\n"
         "import hanabi_rl.serve.web, hanabi_rl.serve.terminal\n"

@@ -1,0 +1,310 @@
+"""Behavioural cloning: what counts in the loss, colour permutations, the schedule, and that it
+learns."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY, taught_games
+
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.data.games import Games
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.rules import Rules, deal, legal_actions, step
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.cloning import BC, BCState, BCTraining, GameBatch, game_batch
+from hanabi_rl.learning.loader import Batch, BatchLoader
+from hanabi_rl.nn.networks import NetworkConfig, initial_carry
+
+PLAYERS = TINY.num_players
+TRAINING = BCTraining(
+    network=NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), dropout=0.0),
+    batch_size=32,
+    epochs=24,
+    lr=5e-3,
+)
+
+
+class Learner(NamedTuple):
+    bc: BC
+    games: Games  # 240 of the teacher's; seat 1 is not human in every fourth game
+    update: Callable[[BCState, GameBatch], tuple[BCState, dict[str, jax.Array]]]
+    init: Callable[[jax.Array], BCState]
+
+    def fresh(self) -> BCState:
+        """The state before training; a new copy each time, as `update` donates it."""
+        return parallel.replicate(self.init(jax.random.key(0)))
+
+
+@pytest.fixture(scope="module")
+def learner() -> Learner:
+    games: Games = taught_games(TINY, 240)
+    human = np.ones((240, PLAYERS), bool)
+    human[::4, 1] = False
+    games = dataclasses.replace(games, human_seats=human)
+    bc = BC(
+        config=TRAINING, rules=TINY, num_updates=TRAINING.epochs * -(-240 // TRAINING.batch_size)
+    )
+    return Learner(bc, games, bc.compile_update(), jax.jit(bc.init))
+
+
+class Trained(NamedTuple):
+    state: BCState
+    accuracy: list[float]  # of each epoch
+    compiled: list[int]  # compilations during each minibatch
+
+
+@pytest.fixture(scope="module")
+def trained(learner: Learner) -> Trained:
+    """The clone after all epochs."""
+    loader, state = BatchLoader(len(learner.games), TRAINING.batch_size, seed=0), learner.fresh()
+    key, accuracy, compiled, events = jax.random.key(7), [], [], []
+
+    def listen(event: str, duration: float, **labels: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            events.append(labels)
+
+    while loader.epoch < TRAINING.epochs:
+        right = decisions = 0.0
+        for batch in loader.rest_of_epoch():
+            shard = parallel.shard(game_batch(learner.games, batch, key, permute_colors=True))
+            jax.monitoring.register_event_duration_secs_listener(listen)
+            state, metrics = learner.update(state, shard)
+            jax.monitoring.unregister_event_duration_listener(listen)
+            compiled.append(len(events))
+            events.clear()
+            decisions += float(metrics["decisions"])
+            right += float(metrics["accuracy"]) * float(metrics["decisions"])
+        accuracy.append(right / decisions)
+    return Trained(state, accuracy, compiled)
+
+
+def test_a_clone_learns_its_teacher(trained: Trained, learner: Learner) -> None:
+    actions = learner.games.actions[learner.games.actions != TINY.noop]
+    most_frequent = np.bincount(actions).max() / len(actions)
+    assert most_frequent < 0.5 and trained.accuracy[0] < 0.75
+    assert trained.accuracy[-1] > 0.93
+
+
+def test_an_update_is_compiled_at_most_once(trained: Trained) -> None:
+    assert trained.compiled[0] <= 1 and not any(trained.compiled[1:])
+    assert not any(getattr(leaf, "weak_type", False) for leaf in jax.tree.leaves(trained.state))
+
+
+def one_batch(learner: Learner, permute_colors: bool = True) -> tuple[Batch, GameBatch]:
+    """The last batch of an epoch: 16 games, and 16 rows of filling (game 0 at weight 0)."""
+    batch = list(BatchLoader(len(learner.games), TRAINING.batch_size, seed=0).rest_of_epoch())[-1]
+    assert batch.weight.sum() == 16
+    return batch, game_batch(learner.games, batch, jax.random.key(7), permute_colors)
+
+
+@pytest.mark.parametrize("permute_colors", [False, True])
+def test_the_loss_is_the_cross_entropy_of_human_decisions(
+    learner: Learner, permute_colors: bool
+) -> None:
+    """Known fault of published trainers: a loss divided by idle turns as well, unlike the accuracy
+    beside it."""
+    batch, games = one_batch(learner, permute_colors)
+    examples = jax.jit(learner.bc.examples)(games)
+    steps, rows = len(examples.action), examples.action.shape[1] * PLAYERS
+    obs = jax.vmap(partial(observe, TINY))(examples.state).reshape(steps, rows, -1)
+    legal, action, decision = (
+        np.asarray(x).reshape(steps, rows, *x.shape[3:])
+        for x in (examples.legal, examples.action, examples.decision)
+    )
+
+    # Whose move is counted, from the recorded games alone.
+    turn = np.arange(games.actions.shape[1])[:, None, None]
+    played = turn < learner.games.num_actions[batch.index][None, :, None]
+    moving = turn % PLAYERS == np.arange(PLAYERS)
+    human = learner.games.human_seats[batch.index] & (batch.weight > 0)[:, None]
+    counted = (played & moving & human).reshape(len(turn), -1)
+    np.testing.assert_array_equal(decision, counted)
+    assert 0 < counted.sum() < (played & moving).sum()
+    if not permute_colors:
+        recorded = learner.games.actions[batch.index, : len(turn)].T
+        np.testing.assert_array_equal(
+            np.asarray(action)[counted], np.repeat(recorded, PLAYERS, 1)[counted]
+        )
+
+    reset = np.zeros(obs.shape[:2], bool)
+    carry = initial_carry(TRAINING.network, rows)
+    _, logits = jax.jit(learner.bc.module.apply)(
+        {"params": learner.fresh().params}, carry, obs, legal, reset
+    )
+    logits = np.asarray(logits, np.float64)
+    log_prob = logits - logits.max(-1, keepdims=True)
+    log_prob -= np.log(np.exp(log_prob).sum(-1, keepdims=True))
+    taken = np.take_along_axis(log_prob, np.asarray(action)[..., None], -1)[..., 0]
+
+    _, metrics = learner.update(learner.fresh(), parallel.shard(games))
+    assert float(metrics["decisions"]) == counted.sum()
+    np.testing.assert_allclose(metrics["loss"], -taken[counted].mean(), rtol=1e-5)
+    right = logits.argmax(-1) == np.asarray(action)
+    np.testing.assert_allclose(metrics["accuracy"], right[counted].mean(), rtol=1e-5)
+
+
+def test_microbatches_add_up_to_the_minibatch(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """32 games at once, and two groups of 16, of which the second is filling, on a CPU."""
+    games = one_batch(learner)[1]
+    groups = jax.eval_shape(
+        lambda games: learner.bc.microbatches(learner.bc.examples(games)), games
+    )
+    assert groups.action.shape[0] == (2 if jax.default_backend() == "cpu" else 1)
+    parts, found = learner.update(learner.fresh(), parallel.shard(games))
+    monkeypatch.setattr("hanabi_rl.learning.cloning.CPU_MICROBATCHES", ())
+    whole, expected = learner.bc.compile_update()(learner.fresh(), parallel.shard(games))
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7)
+    # its moments are of the gradient
+    jax.tree.map(close, (parts.opt_state, found), (whole.opt_state, expected))
+
+
+def test_filling_contributes_nothing(learner: Learner) -> None:
+    batch, games = one_batch(learner)
+    # another game in the rows that do not count
+    other = np.where(batch.weight > 0, batch.index, 5).astype(np.int32)
+    refilled = game_batch(
+        learner.games, dataclasses.replace(batch, index=other), jax.random.key(7), True
+    )
+    assert not np.array_equal(refilled.decks, games.decks)
+    results = [
+        learner.update(learner.fresh(), parallel.shard(b))[0].params for b in (games, refilled)
+    ]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), *results)
+
+
+def unplayed_games(num_games: int, human_seats: np.ndarray | None = None) -> Games:
+    """Standard two-player games of which only the number and the seats matter."""
+    rules, numbers = Rules(), np.zeros(num_games, np.int32)
+    return Games(
+        rules=rules,
+        decks=np.zeros((num_games, rules.deck_size), np.uint8),
+        actions=np.full((num_games, 89), rules.noop, np.int32),
+        num_actions=numbers + 3,
+        scores=numbers,
+        game_ids=numbers,
+        unfinished=numbers > 0,
+        human_seats=human_seats,
+    )
+
+
+def permutations(games: Games, epoch: int, index: list[int], key: int = 0) -> np.ndarray:
+    batch = Batch(epoch, np.array(index, np.int32), np.ones(len(index), np.float32))
+    return np.asarray(game_batch(games, batch, jax.random.key(key), True).permutation)
+
+
+def test_every_game_and_epoch_has_a_colour_permutation_of_its_own() -> None:
+    """Known fault of published trainers: one permutation for a whole batch."""
+    games = unplayed_games(64)
+    index = list(range(64))
+    first = permutations(games, 0, index)
+    np.testing.assert_array_equal(np.sort(first, axis=1), np.tile(np.arange(5), (64, 1)))
+    assert len({tuple(row) for row in first}) > 30  # 64 draws of 120
+    for other in (permutations(games, 1, index), permutations(games, 0, index, key=1)):
+        assert (other != first).any(axis=1).sum() > 50
+    # The batch and the place in it do not matter.
+    elsewhere = permutations(games, 0, index[::-1])
+    np.testing.assert_array_equal(elsewhere, first[::-1])
+    np.testing.assert_array_equal(
+        permutations(games, 0, [9, 9, 2] * 21 + [4]), first[[9, 9, 2] * 21 + [4]]
+    )
+
+
+def test_a_batch_clones_human_seats_of_real_rows_without_permutation_where_asked() -> None:
+    human = np.array([[True, False], [False, True], [True, True]])
+    batch = Batch(0, np.array([2, 0, 1, 0], np.int32), np.array([1, 1, 1, 0], np.float32))
+    games = game_batch(unplayed_games(3, human), batch, jax.random.key(0), permute_colors=False)
+    np.testing.assert_array_equal(
+        games.cloned, [[True, True], [True, False], [False, True], [False, False]]
+    )
+    np.testing.assert_array_equal(games.permutation, np.tile(np.arange(5), (4, 1)))
+    everyone = game_batch(unplayed_games(3), batch, jax.random.key(0), permute_colors=False)
+    np.testing.assert_array_equal(
+        everyone.cloned, np.array([1, 1, 1, 0])[:, None] * np.ones((1, 2))
+    )
+    assert games.actions.shape == (4, 3)  # cut to the longest of all games
+
+
+def test_learning_rate_falls_over_nine_tenths_of_training() -> None:
+    training = BCTraining(lr=5e-3, final_lr=1e-4)
+    bc = BC(config=training, rules=TINY, num_updates=200)
+    rates = [float(bc.learning_rate(jnp.int32(step))) for step in (0, 90, 180, 190, 199)]
+    np.testing.assert_allclose(rates, [5e-3, (5e-3 + 1e-4) / 2, 1e-4, 1e-4, 1e-4], rtol=1e-5)
+
+
+def test_weight_decay_is_decoupled() -> None:
+    """AdamW: with a zero gradient a parameter shrinks by rate x decay; at 0 it is Adam."""
+    for decay in (0.1, 0.0):
+        bc = BC(config=BCTraining(lr=0.01, weight_decay=decay), rules=TINY, num_updates=10)
+        params = {"w": jnp.array([2.0, -4.0])}
+        change, _ = bc.optimizer().update({"w": jnp.zeros(2)}, bc.optimizer().init(params), params)
+        np.testing.assert_allclose(change["w"], -0.01 * decay * np.array([2.0, -4.0]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_cloning_drops_out_where_the_network_says_so(learner: Learner, rate: float) -> None:
+    network = dataclasses.replace(TRAINING.network, dropout=rate)
+    bc = dataclasses.replace(learner.bc, config=dataclasses.replace(TRAINING, network=network))
+    update = jax.vmap(bc.update, in_axes=(None, 0), axis_name=parallel.AXIS)
+    games = jax.tree.map(lambda x: x[None], one_batch(learner)[1])
+    assert ("random_bits" in str(jax.make_jaxpr(update)(learner.fresh(), games))) == (rate > 0)
+
+
+def test_a_batch_that_devices_cannot_share_is_refused(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "num_devices", lambda: 3)
+    with pytest.raises(ValueError, match="batch_size=32 must be divisible by the 3 devices"):
+        learner.bc.compile_update()
+
+
+def test_a_hidden_own_card_changes_nothing_for_its_owner(
+    trained: Trained, learner: Learner
+) -> None:
+    """Seat 0's oldest card is swapped with the deck's last; nobody tells seat 0 of it. Its logits
+    stay the same to the bit over several turns, while those of its partner, who sees the card, do
+    not."""
+    policy: NetworkPolicy = learner.bc.policy(trained.state)
+    deck = np.array(learner.games.decks[0])
+    last = max(i for i in range(len(deck)) if deck[i] != deck[0])
+    swapped = deck.copy()
+    swapped[[0, last]] = swapped[[last, 0]]
+    assert last > 8  # not drawn below
+
+    @jax.jit
+    def turn(
+        policy: NetworkPolicy, carry: Any, state: Any, first: jax.Array, action: jax.Array
+    ) -> Any:
+        obs, legal = observe(TINY, state), legal_actions(TINY, state)
+        rows = obs.shape[0] * PLAYERS
+        seen = obs.reshape(rows, -1), legal.reshape(rows, -1), jnp.broadcast_to(first, rows)
+        carry, logits = policy.step(carry, *seen)
+        state, _, done = step(TINY, state, action)
+        return carry, logits.reshape(-1, PLAYERS, TINY.num_moves), state, done
+
+    hint = 2 * TINY.hand_size + TINY.num_colors + int(deck[TINY.hand_size]) % TINY.num_ranks
+    state, carry = (
+        deal(TINY, jnp.asarray(np.stack([deck, swapped]))),
+        policy.init_carry(2 * PLAYERS),
+    )
+    difference = []
+    done = np.zeros(2, bool)
+    for t, action in enumerate(
+        [hint, 2, 1, 0]
+    ):  # 0 tells 1 a rank, 1 plays its oldest card, 0 discards its newest
+        assert not np.any(done)
+        carry, logits, state, done = turn(
+            policy, carry, state, jnp.bool_(t == 0), jnp.full(2, action)
+        )
+        difference.append(np.abs(np.asarray(logits)[0] - np.asarray(logits)[1]).max(axis=-1))
+    owner, partner = np.stack(difference).T
+    np.testing.assert_array_equal(owner, 0)
+    assert partner.max() > 1e-2

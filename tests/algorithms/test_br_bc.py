@@ -1,0 +1,236 @@
+"""BR-BC: who sits where, whose network plays there, and whose experience is learnt from."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.small_ppo import make_ppo
+
+from hanabi_rl.algorithms.br_bc import annealing, mixed_lineups
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.encoding import encode
+from hanabi_rl.learning.ppo import PPO, Experience
+from hanabi_rl.learning.rollout import Episode, Rollout, collect
+from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
+
+FREQUENCIES = 20_000
+
+
+def shares(players: int, lineup: Any, timesteps: float) -> dict[tuple[bool, ...], float]:
+    """Line-up -> how often it is drawn, with self-play up to 100 timesteps and none from 300."""
+    draw = mixed_lineups(players, 100, 300, lineup)
+    keys = jax.random.split(jax.random.key(0), FREQUENCIES)
+    learns = np.asarray(
+        jax.jit(jax.vmap(lambda key: draw(key, jnp.float32(timesteps)).learns))(keys)
+    )
+    lineups, counts = np.unique(learns, axis=0, return_counts=True)
+    return {
+        tuple(map(bool, row)): count / FREQUENCIES
+        for row, count in zip(lineups, counts, strict=True)
+    }
+
+
+@pytest.mark.parametrize("timesteps", [0, 150, 250, 1000])
+def test_two_players_the_clone_takes_one_random_seat_with_probability_a(timesteps: int) -> None:
+    a = float(np.clip((timesteps - 100) / 200, 0, 1))
+    expected = {(True, True): 1 - a, (False, True): a / 2, (True, False): a / 2}
+    got = shares(2, "independent", timesteps)
+    assert set(got) <= set(expected)
+    for lineup, share in expected.items():
+        assert got.get(lineup, 0.0) == pytest.approx(share, abs=0.015), lineup
+
+
+@pytest.mark.parametrize(
+    ("lineup", "none", "one", "two"),
+    [
+        ("independent", 0.7 * 0.7, 2 * 0.3 * 0.7, 0.3 * 0.3),
+        ("all-or-none", 0.7, 0.0, 0.3),
+    ],
+)
+def test_three_players_at_a_third(lineup: str, none: float, one: float, two: float) -> None:
+    got = shares(3, lineup, 160)  # a = 0.3
+    by_clones = [
+        sum(share for seats, share in got.items() if seats.count(False) == n) for n in range(4)
+    ]
+    np.testing.assert_allclose(by_clones, [none, one, two, 0], atol=0.015)
+    for seat in range(3):  # no seat is special
+        assert sum(share for seats, share in got.items() if seats[seat]) == pytest.approx(
+            (3 - one - 2 * two) / 3, abs=0.02
+        )
+
+
+def test_the_annealing_factor() -> None:
+    got = [float(annealing(jnp.float32(t), 100, 300)) for t in (0, 100, 200, 300, 9e9)]
+    np.testing.assert_allclose(got, [0, 0, 0.5, 1, 1])
+    assert (
+        float(annealing(jnp.float32(5), 5, 5)) == 0 and float(annealing(jnp.float32(6), 5, 5)) == 1
+    )
+
+
+class Played(NamedTuple):
+    ppo: PPO
+    params: Any
+    clone: Any
+    rollout: Rollout  # two updates' worth, [2 * T, N, ...]
+    experience: Experience  # of the second
+    index: jax.Array
+
+
+@pytest.fixture(scope="module")
+def played(small: Any) -> Played:
+    """A feed-forward learner beside the recurrent clone of the small game, half-way through the
+    annealing."""
+    network = NetworkConfig(
+        **{**vars(FEED_FORWARD), "embedding": (16,), "decoder": (16,), "critic": (16,)}
+    )
+    # a = 1/2 at timestep 0
+    ppo = PPO(make_ppo().config, network, draw_episode=mixed_lineups(2, -1, 1))
+
+    @jax.jit
+    def start(clone: Any) -> Any:
+        learner, actors = ppo.init(jax.random.key(5), clone, clone)
+        return learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params)), actors
+
+    @jax.jit
+    def play(learner: Any, actors: Any, clone: Any, key: jax.Array) -> Any:
+        following, rollout, last = collect(
+            ppo.env,
+            ppo.apply,
+            learner.params,
+            clone,
+            actors,
+            key,
+            13,
+            lambda k: ppo.draw_episode(k, jnp.zeros(())),
+            clone,
+        )
+        return following, rollout, ppo.returns(rollout, last, actors.carry)
+
+    learner, actors = start(small.clone)
+    actors, first, _ = play(learner, actors, small.clone, jax.random.key(1))
+    _, second, experience = play(learner, actors, small.clone, jax.random.key(2))
+    rollout = jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
+    return Played(ppo, learner.params, small.clone, rollout, experience, actors.index)
+
+
+def test_a_lineup_holds_for_its_game(played: Played) -> None:
+    learns, begins = played.rollout.episode.learns, np.asarray(played.rollout.reset)
+    assert {tuple(row) for row in learns.reshape(-1, 2).tolist()} == {
+        (True, True),
+        (True, False),
+        (False, True),
+    }
+    changed = (learns[1:] != learns[:-1]).any(-1)
+    assert not changed[~begins[1:]].any() and changed[begins[1:]].any()
+
+
+def test_each_seat_plays_its_own_network(played: Played) -> None:
+    """Known fault: frozen partners that share the learner's carry. The actions of both networks,
+    recomputed over whole histories, are as likely as sampling makes them, and their own network's
+    by far the likeliest."""
+    rollout, rules = played.rollout, played.ppo.env.rules
+    envs = rollout.reset.shape[1]
+    nll = {"learner": [0.0, 0.0], "clone": [0.0, 0.0]}  # under its own network, under the other one
+    entropy = {"learner": 0.0, "clone": 0.0}
+    learner_actor = Actor(played.ppo.network, rules.num_moves)
+    clone_actor = Actor(played.clone.network, rules.num_moves)
+    for seat in range(2):
+        obs, legal = jax.jit(lambda s, p: encode(rules, s, p))(rollout.state, jnp.full(envs, seat))
+        logits = {
+            "learner": learner_actor.apply(
+                {"params": played.params["actor"]}, (), obs, legal, rollout.reset
+            )[1],
+            "clone": clone_actor.apply(
+                {"params": played.clone.params},
+                played.clone.init_carry(envs),
+                obs,
+                legal,
+                rollout.reset,
+            )[1],
+        }
+        np.testing.assert_allclose(
+            rollout.reference_logits[:, :, seat], logits["clone"], rtol=1e-4, atol=1e-3
+        )
+        log_prob = {name: np.asarray(jax.nn.log_softmax(x)) for name, x in logits.items()}
+        taken = {
+            name: np.take_along_axis(x, rollout.action[:, :, seat, None], -1)[..., 0]
+            for name, x in log_prob.items()
+        }
+        np.testing.assert_allclose(
+            rollout.log_prob[:, :, seat], taken["learner"], rtol=1e-4, atol=1e-3
+        )
+        learns = rollout.episode.learns[:, :, seat]
+        for name, other, held in (("learner", "clone", learns), ("clone", "learner", ~learns)):
+            nll[name][0] -= taken[name][held].sum()
+            nll[name][1] -= taken[other][held].sum()
+            entropy[name] -= (np.exp(log_prob[name]) * log_prob[name]).sum(-1)[held].sum()
+    for name in nll:
+        assert nll[name][0] == pytest.approx(entropy[name], rel=0.1)  # sampled from it
+        assert nll[name][1] > 1.5 * nll[name][0]  # and not from the other
+
+
+def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
+    """Noise in the clone's advantages, targets and log-probabilities moves no parameter; in the
+    learner's it does."""
+    ppo, experience = played.ppo, played.experience
+    actors = ppo.minibatches(jax.random.key(0), played.index)
+    env, seat = (x[0] for x in actors)
+
+    @jax.jit
+    def gradient(experience: Experience) -> Any:
+        return jax.vmap(
+            lambda e: ppo.gradient(played.params, e, env, seat)[0], axis_name="devices"
+        )(jax.tree.map(lambda x: x[None], experience))
+
+    def noisy(where: np.ndarray) -> Experience:
+        noise = jnp.asarray(np.random.default_rng(0).normal(size=where.shape) * where, jnp.float32)
+        return experience.replace(
+            advantage=experience.advantage + noise,
+            target=experience.target + noise,
+            rollout=experience.rollout.replace(log_prob=experience.rollout.log_prob + noise),
+        )
+
+    learns = np.asarray(experience.rollout.episode.learns)
+    plain = gradient(experience)
+    same, other = gradient(noisy(~learns)), gradient(noisy(learns))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), same, plain)
+    assert (
+        max(np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (other, plain)), strict=True))
+        > 1e-3
+    )
+
+
+def test_weights_count_the_learners_seats_alone() -> None:
+    rng = np.random.default_rng(0)
+    steps, envs, rows = 5, 4, 6
+    env, seat = rng.integers(envs, size=rows), rng.integers(2, size=rows)
+    decision, learns = rng.random((steps, rows)) < 0.5, rng.random((steps, envs, 2)) < 0.6
+    numbers = rng.normal(size=(steps, envs, 2)).astype(np.float32)
+    unread: Any = None
+    rollout = Rollout(
+        state=unread,
+        reset=unread,
+        episode=Episode(learns=jnp.asarray(learns)),
+        action=numbers,
+        log_prob=numbers,
+        value=numbers,
+        transition=unread,
+        reference_logits=None,
+    )
+    experience = Experience(rollout=rollout, advantage=numbers, target=numbers, carry=None)
+    held = np.stack([learns[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
+    advantage = np.stack([numbers[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
+    for average, counted in (("timesteps", held), ("decisions", held & decision)):
+        ppo: PPO = make_ppo(loss_average=average, game=Rules())
+        batch = jax.tree.map(
+            lambda x: x[0],
+            jax.vmap(lambda e, p=ppo: p.batch(e, decision, env, seat), axis_name="devices")(
+                jax.tree.map(lambda x: jnp.asarray(x)[None], experience)
+            ),
+        )
+        np.testing.assert_allclose(batch.actor_weight, (held & decision) / counted.sum(), rtol=1e-6)
+        np.testing.assert_allclose(batch.value_weight, held / held.sum(), rtol=1e-6)
+        mean, std = advantage[counted].mean(), advantage[counted].std()
+        np.testing.assert_allclose(batch.advantage, (advantage - mean) / std, rtol=1e-4, atol=1e-5)

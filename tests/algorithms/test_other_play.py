@@ -1,0 +1,186 @@
+"""Other-Play: renamed colours change nothing but names, and each seat has names of its own for a
+whole game."""
+
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.small_ppo import make_ppo
+
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.renamed import Renamed
+from hanabi_rl.algorithms.other_play import renamed_colors
+from hanabi_rl.env import Rules, current_player, legal_actions, sections
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal, permute_obs
+from hanabi_rl.learning.encoding import encode
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import Rollout, collect
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+RULES = Rules(
+    num_players=3, num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
+NETWORK = NetworkConfig(embedding=(12,), lstm=(12,), decoder=(12,), critic=(12,), dropout=0.0)
+
+
+class ColorBlind(flax.struct.PyTreeNode):
+    """Plays, discards and hints ranks by random weights on what no colour is part of; never hints a
+    colour."""
+
+    weights: jax.Array  # [O, A]
+    rules: Rules = flax.struct.field(pytree_node=False, default=RULES)
+
+    def init_carry(self, batch: int) -> Any:
+        return jnp.zeros((batch, 1))
+
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
+    ) -> Any:
+        carry = jnp.where(reset[:, None], 0.0, carry) + 1.0
+        hint = jnp.arange(RULES.num_moves) - 2 * RULES.hand_size
+        color_hint = (hint >= 0) & (hint < (RULES.num_players - 1) * RULES.num_colors)
+        return carry, jnp.where(
+            legal, obs @ self.weights + jnp.sin(carry) - 1e6 * color_hint, -1e10
+        )
+
+
+COLORLESS = (
+    "missing",
+    "deck",
+    "info_tokens",
+    "life_tokens",
+    "last_kind",
+    "last_rank",
+    "last_touched",
+    "last_slot",
+)
+
+
+def color_blind(seed: int) -> ColorBlind:
+    part = sections(RULES)
+    weights = np.random.default_rng(seed).normal(size=(RULES.obs_size, RULES.num_moves))
+    seen = np.concatenate([np.arange(part[name].start, part[name].stop) for name in COLORLESS])
+    weights[np.setdiff1d(np.arange(RULES.obs_size), seen)] = 0
+    return ColorBlind(jnp.asarray(weights, jnp.float32))
+
+
+def test_a_color_blind_bot_scores_the_same_per_deck_whatever_its_colors_are_called() -> None:
+    decks = evaluation_decks(RULES, 64, seed=0)
+    bots = tuple(color_blind(seed) for seed in range(3))
+    names = ([2, 0, 1], [1, 0, 2], [0, 2, 1])
+    renamed = tuple(
+        Renamed(bot, jnp.array(colors)) for bot, colors in zip(bots, names, strict=True)
+    )
+    plain, wrapped = play_games(bots, RULES, decks), play_games(renamed, RULES, decks)
+    np.testing.assert_array_equal(wrapped.points, plain.points)
+    np.testing.assert_array_equal(wrapped.actions, plain.actions)
+    assert plain.points.std() > 0.3
+
+
+def network_policy(seed: int) -> NetworkPolicy:
+    params = init_params(
+        Actor(NETWORK, RULES.num_moves),
+        jax.random.key(seed),
+        NETWORK,
+        RULES.obs_size,
+        RULES.num_moves,
+    )
+    return NetworkPolicy(params=jax.tree.map(lambda x: 4 * x, params), rules=RULES, network=NETWORK)
+
+
+def test_permuted_policies_play_the_same_game_in_permuted_colors() -> None:
+    decks, colors = evaluation_decks(RULES, 64, seed=1), jnp.array([1, 2, 0])
+    policies = tuple(network_policy(seed) for seed in range(3))
+    renamed = tuple(Renamed(policy, colors) for policy in policies)
+    there = play_games(policies, RULES, np.asarray(permute_decks(RULES, decks, colors)))
+    # what is colour c here is colours[c] there, and to the policies
+    here = play_games(renamed, RULES, decks)
+    np.testing.assert_array_equal(here.num_actions, there.num_actions)
+    np.testing.assert_array_equal(
+        np.asarray(permute_actions(RULES, here.actions, colors)), there.actions
+    )
+    assert (here.actions != there.actions).any()
+    own = play_games(policies, RULES, decks)
+    assert (own.actions != here.actions).any(), "the names matter to these policies"
+
+
+class Played(NamedTuple):
+    ppo: PPO
+    params: Any
+    rollout: Rollout
+
+
+@pytest.fixture(scope="module")
+def played() -> Played:
+    ppo = PPO(
+        make_ppo(game=RULES).config,
+        NETWORK,
+        draw_episode=renamed_colors(RULES),
+    )
+
+    @jax.jit
+    def play(key: jax.Array) -> Any:
+        learner, actors = ppo.init(key)
+        params = jax.tree.map(lambda x: 3 * x, learner.params)
+        draw = lambda k: ppo.draw_episode(k, jnp.zeros(()))  # noqa: E731
+        return params, collect(ppo.env, ppo.apply, params, None, actors, key, 30, draw)[1]
+
+    params, rollout = play(jax.random.key(0))
+    return Played(ppo, params, jax.tree.map(np.asarray, rollout))
+
+
+def test_names_hold_for_a_game_and_differ_between_seats(played: Played) -> None:
+    colors, begins = played.rollout.episode.colors, played.rollout.reset
+    np.testing.assert_array_equal(
+        np.sort(colors, axis=-1), np.broadcast_to(np.arange(3), colors.shape)
+    )
+    changed = (colors[1:] != colors[:-1]).any((-1, -2))
+    assert not changed[~begins[1:]].any() and changed[begins[1:]].mean() > 0.9
+    first_seat_to_others = (colors[:, :, :1] == colors[:, :, 1:]).all(-1).mean()
+    assert 0.05 < first_seat_to_others < 0.35  # 1 in 6
+    assert len(np.unique(colors.reshape(-1, 3), axis=0)) == 6
+
+
+def test_each_seat_sees_and_acts_in_its_own_colors(played: Played) -> None:
+    """The states are renamed in training; here the observations and masks are, another way to the
+    same numbers."""
+    rollout, rules = played.rollout, RULES
+    steps, envs = rollout.reset.shape
+    flat = jax.tree.map(lambda x: x.reshape(steps * envs, *x.shape[2:]), rollout.state)
+    colors = rollout.episode.colors.astype(np.int32)
+    by_game = colors.reshape(steps * envs, 3, 3)
+    obs, legal = jax.jit(
+        lambda s, c: (
+            permute_obs(rules, observe(rules, s), c),
+            permute_legal(rules, legal_actions(rules, s), c),
+        )
+    )(flat, by_game)
+    obs, legal = obs.reshape(steps, envs, 3, -1), legal.reshape(steps, envs, 3, -1)
+    module = Actor(NETWORK, rules.num_moves)
+    for seat in range(3):
+        mine = jax.jit(lambda s, p, c: encode(rules, s, p, c))(
+            rollout.state, jnp.full(envs, seat), colors[:, :, seat]
+        )
+        np.testing.assert_allclose(mine[0], obs[:, :, seat], atol=1e-6)
+        np.testing.assert_array_equal(mine[1], legal[:, :, seat])
+        carry = tuple((jnp.zeros((envs, w)), jnp.zeros((envs, w))) for w in NETWORK.lstm)
+        inputs = obs[:, :, seat], legal[:, :, seat], rollout.reset
+        _, logits = jax.jit(module.apply)({"params": played.params["actor"]}, carry, *inputs)
+        taken = jnp.take_along_axis(
+            jax.nn.log_softmax(logits), rollout.action[:, :, seat, None], -1
+        )[..., 0]
+        np.testing.assert_allclose(rollout.log_prob[:, :, seat], taken, rtol=1e-4, atol=1e-3)
+
+    mover = np.asarray(current_player(rollout.state))
+    of_mover = np.take_along_axis(rollout.action, mover[..., None], -1)[..., 0]
+    back = np.argsort(np.take_along_axis(colors, mover[..., None, None], 2)[:, :, 0], axis=-1)
+    true = np.asarray(permute_actions(rules, of_mover, back))
+    going_on = ~rollout.reset[1:]
+    np.testing.assert_array_equal(true[:-1][going_on], rollout.state.last_action[1:][going_on])
+    assert (true != of_mover).any()

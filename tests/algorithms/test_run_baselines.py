@@ -1,0 +1,125 @@
+"""Whole tiny runs of the baselines: what they write, and what they measure."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.games import TINY
+from support.runs import read_lines, read_state
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.other_play import OtherPlayConfig
+from hanabi_rl.algorithms.registry import run
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.runs.session import Stopped
+
+ENVS, STEPS, UPDATES = 16, 12, 4
+FIELDS = {
+    "num_envs": ENVS,
+    "num_steps": STEPS,
+    "total_steps": ENVS * STEPS * UPDATES,
+    "epochs": 2,
+    "num_minibatches": 2,
+    "lr": 2e-3,
+    "eval_every": 2,
+    "eval_games": 1000,
+    "save_every": 2,
+    "report_games": 1000,
+    "tensorboard": False,
+    "game": TINY,
+    "network": NetworkConfig(
+        embedding=(16,),
+        lstm=(),
+        decoder=(16,),
+        critic=(16,),
+        activation="relu",
+        layer_norm=False,
+        dropout=0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "config"), [("ippo", IPPOConfig), ("other_play", OtherPlayConfig)]
+)
+def test_a_run_from_scratch(algorithm: str, config: Any, tmp_path: Path) -> None:
+    folder = tmp_path / algorithm
+    summary = run(algorithm, config(**FIELDS, run_dir=str(folder)))
+    stored = json.loads((folder / "summary.json").read_text())
+    assert stored == {**json.loads(json.dumps(summary)), "format_version": 1}
+    low, high = stored["selfplay_ci95"]
+    assert low <= stored["selfplay_mean"] <= high and stored["env_steps"] == ENVS * STEPS * UPDATES
+    lines = read_lines(folder)
+    assert [line["step"] for line in lines] == list(range(UPDATES + 1))
+    assert all(line["first_max_log_ratio"] <= 1e-4 for line in lines[1:])
+    policy: Any = load_policy(folder)
+    assert policy.info.algorithm == algorithm and policy.network.kind == "feed_forward"
+    assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture(scope="module")
+def br_bc(bc_run: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("runs") / "br"
+    return folder, run_br_bc(br_bc_config(bc_run, run_dir=str(folder)))
+
+
+def br_bc_config(bc_run: Any, **changes: Any) -> BRBCConfig:
+    """Self-play in the first update, both line-ups in the second, and the clone in every game that
+    begins later."""
+    update = ENVS * STEPS
+    given = {
+        "bc_policy": str(bc_run[0]),
+        "bc": BCTraining(),
+        "anneal_start": 0,
+        "anneal_end": 2 * update,
+    }
+    return BRBCConfig(**(FIELDS | given | changes))
+
+
+def test_br_bc_takes_the_clone_in(br_bc: Any) -> None:
+    partners = [line["partner_seats"] for line in read_lines(br_bc[0])[1:]]
+    assert partners[0] == 0 and partners[-1] > 0.5
+
+
+def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: Any) -> None:
+    folder, summary = br_bc
+    clone = load_policy(folder / "bc-policy")
+    with_clone = evaluate_pair(load_policy(folder / "policy-latest"), clone, 1000, 0).summary
+    assert summary["crossplay_with_bc_mean"] == pytest.approx(with_clone.mean.mean)
+    evaluated = [line for line in read_lines(folder)[1:] if "crossplay_with_bc_mean" in line]
+    best = max(evaluated, key=lambda line: line["crossplay_with_bc_mean"])
+    policy: Any = load_policy(folder / "policy")
+    assert (policy.info.steps, policy.info.score) == (
+        best["env_steps"],
+        best["crossplay_with_bc_mean"],
+    )
+    assert policy.network.kind == "feed_forward" and clone.network.kind == "lstm"  # type: ignore[attr-defined]
+
+
+def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
+    br_bc: Any, bc_run: Any, interrupt_at: Any, tmp_path: Path
+) -> None:
+    interrupt_at("hanabi_rl.algorithms.loop", 3 * ENVS * STEPS)
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        run_br_bc(br_bc_config(bc_run, run_dir=str(folder)))
+    summary = run_br_bc(br_bc_config(bc_run, run_dir=str(folder), resume=True))
+    assert read_state(folder, UPDATES) == read_state(br_bc[0], UPDATES)
+    for name in ("policy", "policy-latest"):
+        assert load_policy(folder / name).identity() == load_policy(br_bc[0] / name).identity()
+        about = [(run_dir / name / "policy.json").read_text() for run_dir in (folder, br_bc[0])]
+        assert about[0] == about[1]
+    same = [key for key in summary if key not in ("wall_s", "links")]
+    assert {key: summary[key] for key in same} == {key: br_bc[1][key] for key in same}
+    assert np.isfinite(summary["crossplay_with_bc_mean"])
+
+
+def test_the_annealing_must_end_after_it_starts() -> None:
+    with pytest.raises(ValueError, match="expected 0 <= start <= end, got 5, 4"):
+        BRBCConfig(anneal_start=5, anneal_end=4)

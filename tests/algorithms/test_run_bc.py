@@ -1,0 +1,150 @@
+"""A whole BC run: what it writes, and that an interrupted one ends like one that was not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.games import TINY, taught_games
+from support.runs import RUN_FILES, read_lines, read_state
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.bc import run_bc, training_games
+from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.records import from_dict
+
+MINIBATCHES = 15  # of 3 epochs
+
+
+def without(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in record.items() if key != name} for record in records]
+
+
+def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
+    folder, summary = bc_run
+    names = {path.name for path in folder.iterdir()}
+    assert names == RUN_FILES | {"policy", "policy-accuracy"}
+    assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((folder / "summary.json").read_text()) == {
+        **json.loads(json.dumps(summary)),
+        "format_version": 1,
+    }
+    config = from_dict(BCConfig, json.loads((folder / "config.json").read_text())["config"])
+    game = TINY
+    assert config == bc_config(run_dir=str(folder), tensorboard=True, game=game)  # the data's game
+
+
+def test_the_summary_measures_both_policies(bc_run: Any) -> None:
+    _, summary = bc_run
+    assert (summary["num_players"], summary["eval_games"]) == (2, 1000)
+    for policy in ("policy", "policy_accuracy"):
+        for number in (
+            "selfplay_mean",
+            "selfplay_points_mean",
+            "val_accuracy",
+            "val_loss",
+            "val_loss_per_timestep",
+        ):
+            assert isinstance(summary[f"{policy}_{number}"], float), number
+        for interval in (
+            "selfplay_ci95",
+            "selfplay_points_ci95",
+            "val_accuracy_ci95",
+            "val_loss_ci95",
+        ):
+            low, high = summary[f"{policy}_{interval}"]
+            middle = summary.get(f"{policy}_{interval}".replace("_ci95", "_mean"))
+            middle = (
+                summary[f"{policy}_{interval}".removesuffix("_ci95")] if middle is None else middle
+            )
+            assert low <= middle <= high
+        per_timestep = summary[f"{policy}_val_loss"] / 2  # half the seat-timesteps are idle
+        assert summary[f"{policy}_val_loss_per_timestep"] == pytest.approx(per_timestep, rel=1e-6)
+
+
+def test_metrics_are_one_line_an_epoch(bc_run: Any) -> None:
+    lines = read_lines(bc_run[0])
+    assert [(line["step"], line["epoch"]) for line in lines] == [(5, 1), (10, 2), (15, 3)]
+    assert ["selfplay_mean" in line for line in lines] == [
+        False,
+        True,
+        True,
+    ]  # every second epoch, and the last
+    assert lines[-1]["learning_rate"] == pytest.approx(1e-4, rel=1e-5)
+    assert lines[-1]["train_loss"] < lines[0]["train_loss"]
+
+
+def test_the_kept_policies_are_the_best(bc_run: Any) -> None:
+    folder, lines = bc_run[0], read_lines(bc_run[0])
+    most_accurate: Any = load_policy(folder / "policy-accuracy")
+    best = max(lines, key=lambda line: line["val_accuracy"])
+    assert (most_accurate.info.steps, most_accurate.info.score) == (
+        best["step"],
+        best["val_accuracy"],
+    )
+    strongest: Any = load_policy(folder / "policy")
+    best = max(
+        (ln for ln in lines if "selfplay_mean" in ln),
+        key=lambda ln: (ln["selfplay_mean"], ln["val_accuracy"]),
+    )
+    assert (strongest.info.steps, strongest.info.score) == (best["step"], best["selfplay_mean"])
+    assert isinstance(load_policy(folder / "checkpoints" / str(MINIBATCHES)), NetworkPolicy)
+
+
+# in the middle of the first epoch, and at the end of the second
+@pytest.mark.parametrize("stop", [3, 10])
+def test_an_interrupted_run_ends_like_one_that_was_not(
+    stop: int,
+    bc_run: Any,
+    bc_config: Any,
+    interrupt_at: Any,
+    tmp_path: Path,
+) -> None:
+    interrupt_at("hanabi_rl.algorithms.bc_training", stop)
+    config: BCConfig = bc_config(run_dir=str(tmp_path / "run"))
+    with pytest.raises(Stopped, match="continue with --resume --run-dir") as stopped:
+        run_bc(config)
+    assert stopped.value.exit_code == 130
+    folder = tmp_path / "run"
+    assert read_state(folder, stop) and not (folder / "summary.json").exists()
+
+    summary = run_bc(bc_config(run_dir=str(folder), resume=True))
+    assert read_state(folder, MINIBATCHES) == read_state(bc_run[0], MINIBATCHES)
+    assert without(read_lines(folder), "wall_s") == without(read_lines(bc_run[0]), "wall_s")
+    assert without([summary], "run_dir") == without([bc_run[1]], "run_dir")
+
+
+def test_a_finished_run_is_reported_again_not_repeated(bc_run: Any, bc_config: Any) -> None:
+    folder, summary = bc_run
+    before = read_lines(folder)
+    (folder / "summary.json").unlink()
+    again = run_bc(bc_config(run_dir=str(folder), resume=True, tensorboard=True))
+    assert again == summary and read_lines(folder) == before and (folder / "summary.json").exists()
+
+
+def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> None:
+    rules = load_games(training.data[0]).rules
+    config = BCTraining(data=training.data)
+    train, validation = training_games(config, rules, seed=0)
+    assert (len(train), len(validation)) == (36, 4)
+    assert {bytes(deck) for deck in train.decks}.isdisjoint(
+        bytes(deck) for deck in validation.decks
+    )
+
+
+def test_validation_games_of_another_game_are_refused(training: BCTraining, tmp_path: Path) -> None:
+    other = tmp_path / "other.safetensors"
+    save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))
+    with pytest.raises(
+        ValueError, match=r"--val: expected games of .*num_colors=2.*, got .*num_colors=3"
+    ):
+        training_games(
+            BCTraining(data=training.data, val=(str(other),)),
+            load_games(training.data[0]).rules,
+            seed=0,
+        )

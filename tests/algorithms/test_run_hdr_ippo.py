@@ -1,0 +1,190 @@
+"""A whole HDR-IPPO run: what it writes, where its clone comes from, and that interruptions leave no
+trace."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.runs import RUN_FILES, read_lines, read_state
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.records import from_dict
+
+ENVS, STEPS, UPDATES = 16, 12, 5
+CONTRACT = {
+    *(
+        "bc_selfplay_mean",
+        "bc_selfplay_ci95",
+        "selfplay_mean",
+        "selfplay_ci95",
+        "crossplay_with_bc_mean",
+    ),
+    *(
+        "crossplay_with_bc_ci95",
+        "kl_to_bc",
+        "env_steps",
+        "wall_s",
+        "num_players",
+        "preset",
+        "eval_games",
+    ),
+    "format_version",
+}
+
+
+@pytest.fixture(scope="module")
+def config(training: BCTraining) -> Callable[..., HDRIPPOConfig]:
+    """5 updates, with evaluations after 0, 2, 4 and 5 and checkpoints after 3 and 5."""
+
+    def make(**changes: Any) -> HDRIPPOConfig:
+        fields = {
+            "bc": training,
+            "num_envs": ENVS,
+            "num_steps": STEPS,
+            "total_steps": ENVS * STEPS * UPDATES,
+            "epochs": 2,
+            "num_minibatches": 2,
+            "lr": 2e-3,
+            "eval_every": 2,
+            "eval_games": 1000,
+            "save_every": 3,
+            "report_games": 1000,
+            "tensorboard": False,
+            "seed": 3,
+        }
+        return HDRIPPOConfig(**(fields | changes))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def run(config: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder and the summary of an uninterrupted run that trains its own clone."""
+    folder = tmp_path_factory.mktemp("runs") / "hdr"
+    return folder, run_hdr_ippo(config(run_dir=str(folder), tensorboard=True))
+
+
+def test_a_run_writes_what_it_should(run: Any, config: Any) -> None:
+    folder, _ = run
+    names = {path.name for path in folder.iterdir()}
+    assert names == RUN_FILES | {"policy", "policy-latest", "bc", "bc-policy"}
+    assert {int(path.name) for path in (folder / "checkpoints").iterdir()} == {3, 5}
+    assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
+    stored = from_dict(HDRIPPOConfig, json.loads((folder / "config.json").read_text())["config"])
+    assert (
+        stored == config(run_dir=str(folder), tensorboard=True, game=stored.game)
+        and stored.game.num_colors == 2
+    )
+
+
+def test_the_summary_keeps_its_contract(run: Any) -> None:
+    folder, summary = run
+    stored = json.loads((folder / "summary.json").read_text())
+    assert stored.keys() >= CONTRACT
+    assert stored == {**json.loads(json.dumps(summary)), "format_version": 1}
+    assert (stored["env_steps"], stored["num_players"]) == (ENVS * STEPS * UPDATES, 2)
+    assert stored["eval_games"] >= 1000 and stored["kl_to_bc"] > 0 and stored["wall_s"] > 0
+    for name in ("bc_selfplay", "selfplay", "crossplay_with_bc"):
+        low, high = stored[f"{name}_ci95"]
+        assert low <= stored[f"{name}_mean"] <= high
+
+
+def test_metrics_are_one_line_an_update(run: Any) -> None:
+    lines = read_lines(run[0])
+    assert [line["step"] for line in lines] == list(range(UPDATES + 1))
+    assert [line["env_steps"] for line in lines] == [
+        ENVS * STEPS * update for update in range(UPDATES + 1)
+    ]
+    assert ["selfplay_mean" in line for line in lines] == [True, False, True, False, True, True]
+    assert all(line["first_max_log_ratio"] <= 1e-4 for line in lines[1:])
+
+
+def test_the_kept_policies(run: Any) -> None:
+    """`policy` is the best of the evaluations after an update, `policy-latest` the last; the
+    checkpoint plays too."""
+    folder, lines = run[0], read_lines(run[0])
+    evaluated = [line for line in lines[1:] if "selfplay_mean" in line]
+    best = max(evaluated, key=lambda line: line["selfplay_mean"])
+    policy: Any = load_policy(folder / "policy")
+    assert (policy.info.steps, policy.info.score) == (best["env_steps"], best["selfplay_mean"])
+    latest, checkpoint = (
+        load_policy(folder / "policy-latest"),
+        load_policy(folder / "checkpoints" / str(UPDATES)),
+    )
+    jax.tree.map(np.testing.assert_array_equal, latest.params, checkpoint.params)
+
+
+def test_the_clone_is_the_chosen_one(run: Any) -> None:
+    folder = run[0]
+    kept: Any = load_policy(folder / "bc-policy")
+    most_accurate: Any = load_policy(folder / "bc" / "policy-accuracy")
+    jax.tree.map(np.testing.assert_array_equal, kept.params, most_accurate.params)
+
+
+@pytest.mark.parametrize("stop", [1, 4])  # before the first evaluation, and after a checkpoint
+def test_an_interrupted_run_ends_like_one_that_was_not(
+    stop: int,
+    run: Any,
+    config: Any,
+    interrupt_at: Any,
+    tmp_path: Path,
+) -> None:
+    interrupt_at("hanabi_rl.algorithms.loop", stop * ENVS * STEPS)
+    folder = tmp_path / "run"
+    given = {"run_dir": str(folder), "bc_policy": str(run[0] / "bc")}
+    with pytest.raises(Stopped, match="continue with --resume --run-dir") as stopped:
+        run_hdr_ippo(config(**given))
+    assert stopped.value.exit_code == 130
+    assert read_state(folder, stop) and not (folder / "summary.json").exists()
+
+    summary = run_hdr_ippo(config(**given, resume=True))
+    assert read_state(folder, UPDATES) == read_state(run[0], UPDATES)
+    for name in ("policy", "policy-latest", "bc-policy"):
+        assert load_policy(folder / name).identity() == load_policy(run[0] / name).identity()
+        about = [(run_dir / name / "policy.json").read_text() for run_dir in (folder, run[0])]
+        assert about[0] == about[1]
+    timed = ("wall_s", "steps_per_s", "run_dir")
+    assert without(read_lines(folder), timed) == without(read_lines(run[0]), timed)
+    assert without([summary], timed) == without([run[1]], timed)
+
+
+def without(records: list[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in record.items() if key not in names} for record in records]
+
+
+def test_only_a_network_can_be_the_clone(config: Any, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match="--bc-policy: expected a cloned network policy, got .* from bot:random"
+    ):
+        run_hdr_ippo(config(run_dir=str(tmp_path / "run"), bc_policy="bot:random"))
+
+
+def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
+    config: Any, tmp_path: Path
+) -> None:
+    rules = Rules(
+        num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2, num_cards_of_rank=(2, 1, 2)
+    )
+    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,), dropout=0.0)
+    actor = Actor(network, rules.num_moves)
+    params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
+    clone = NetworkPolicy(params=params, rules=rules, network=network)
+    save_policy(tmp_path / "clone", clone, algorithm="bc", steps=0, score=None)
+    folder = tmp_path / "run"
+    given = {"bc_policy": str(tmp_path / "clone"), "run_dir": str(folder)}
+    run_hdr_ippo(config(**given, total_steps=ENVS * STEPS))
+    assert load_policy(folder / "policy-latest").rules == rules
+    stored = json.loads((folder / "config.json").read_text())["config"]
+    assert stored["game"]["num_cards_of_rank"] == [2, 1, 2]
+    assert from_dict(HDRIPPOConfig, stored).game == rules

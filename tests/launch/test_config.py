@@ -1,0 +1,350 @@
+"""Configs: dictionaries and back, presets, and the command line."""
+
+import dataclasses
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.algorithms.br_bc import BRBCConfig
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.loop import PPORunConfig
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.launch.argv import parse_args
+from hanabi_rl.launch.presets import load_preset
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.runs.folder import write_config
+from hanabi_rl.storage.records import from_dict, to_dict
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+CLASSES: dict[str, Any] = {
+    "bc": BCConfig,
+    "hdr_ippo": HDRIPPOConfig,
+    "ippo": IPPOConfig,
+    "other_play": IPPOConfig,
+    "br_bc": BRBCConfig,
+}
+PRESETS = [
+    (path.parent.name, path.stem)
+    for path in sorted(CONFIGS.glob("*/*.toml"))
+    if path.parent.name in CLASSES
+]
+
+widths = st.lists(st.integers(1, 2048), min_size=1, max_size=3).map(tuple)
+rates = st.floats(1e-8, 1.0, allow_nan=False)
+games = st.builds(Rules, num_players=st.integers(2, 5), hand_size=st.none() | st.integers(1, 5))
+networks = st.builds(
+    NetworkConfig, embedding=widths, lstm=widths, decoder=widths, dropout=st.floats(0, 0.99)
+)
+files = st.lists(st.text(max_size=5), max_size=2).map(tuple)
+training = {"data": files, "network": networks, "batch_size": st.integers(1, 512), "lr": rates}
+running = {
+    "game": games,
+    "seeds": st.lists(st.integers(), max_size=3).map(tuple),
+    "run_dir": st.none() | st.text(),
+}
+schedules = st.sampled_from(["linear", "constant"])
+optimising = {
+    "total_steps": st.integers(1, 10**11),
+    "entropy_coef": rates,
+    "lr_schedule": schedules,
+}
+cloning = st.builds(BCTraining, **training)
+configs = st.one_of(
+    games,
+    networks,
+    cloning,
+    st.builds(BCConfig, **training, **running),
+    st.builds(PPORunConfig, **optimising, **running),
+    st.builds(
+        BRBCConfig,
+        **optimising,
+        **running,
+        network=networks,
+        bc=cloning,
+        anneal_start=st.integers(0, 10**9),
+    ),
+    st.builds(HDRIPPOConfig, **optimising, **running, kl_weight=st.floats(0, 1), bc=cloning),
+)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(configs)
+def test_dictionaries_and_json_give_the_same_config_back(config: Any) -> None:
+    assert from_dict(type(config), to_dict(config)) == config
+    again = from_dict(type(config), json.loads(json.dumps(to_dict(config))))
+    assert again == config and hash(again) == hash(config)
+
+
+def test_some_fields_are_enough() -> None:
+    config = from_dict(
+        HDRIPPOConfig, {"kl_weight": 1, "bc": {"epochs": 3.0}, "game": {"num_players": 3}}
+    )
+    assert config == HDRIPPOConfig(
+        kl_weight=1.0, bc=BCTraining(epochs=3), game=Rules(num_players=3)
+    )
+    assert isinstance(config.kl_weight, float) and isinstance(config.bc.epochs, int)
+    assert from_dict(PPOConfig, {"total_steps": 1e10}).total_steps == 10**10
+    assert from_dict(BCConfig, {"epochs": 2}, default=BCConfig(lr=0.5)) == BCConfig(
+        lr=0.5, epochs=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"kl_wieght": 0.5}, r"^config: unknown field 'kl_wieght'; expected one of .*kl_weight"),
+        (
+            {"bc": {"network": {"width": 3}}},
+            r"^config\.bc\.network: unknown field 'width'; expected one of act",
+        ),
+        ({"kl_weight": "high"}, r"^config\.kl_weight: expected float, got 'high'"),
+        ({"num_envs": 2.5}, r"^config\.num_envs: expected int, got 2\.5"),
+        ({"num_envs": True}, r"^config\.num_envs: expected int, got True"),
+        ({"tensorboard": 1}, r"^config\.tensorboard: expected bool, got 1"),
+        ({"seeds": [0, "x"]}, r"^config\.seeds\[1\]: expected int, got 'x'"),
+        (
+            {"lr_schedule": "cosine"},
+            r"^config\.lr_schedule: expected one of 'linear', 'constant', got 'cosine'",
+        ),
+        ({"game": 3}, r"^config\.game: expected Rules, got 3"),
+        ({"bc": {"data": "games.safetensors"}}, r"^config\.bc\.data: expected tuple, got 'games"),
+        ({"bc_policy": 3}, r"^config\.bc_policy: expected str, got 3"),
+        ({"run_dir": None, "seed": None}, r"^config\.seed: expected int, got None"),
+    ],
+)
+def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_dict(HDRIPPOConfig, data)
+
+
+@pytest.mark.parametrize(
+    ("cls", "fields", "message"),
+    [
+        (PPOConfig, {"num_envs": 100}, "num_envs=100 must be divisible by num_blocks=8"),
+        (
+            PPOConfig,
+            {"num_envs": 8, "num_minibatches": 4},
+            "num_envs / num_blocks [*] num_players=2 must be divisible by num_minibatches=4",
+        ),
+        (PPOConfig, {"num_steps": 0}, "num_steps: expected at least 1, got 0"),
+        (HDRIPPOConfig, {"kl_weight": 1.5}, r"kl_weight: expected a weight in \[0, 1\], got 1.5"),
+        (BCTraining, {"batch_size": 0}, "batch_size: expected at least 1, got 0"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(
+    cls: Any, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        cls(**fields)
+
+
+def game_of(*args: str) -> Rules:
+    return parse(*args).game
+
+
+def test_the_standard_hand_and_cards_follow_players_and_ranks() -> None:
+    """Wherever the number is given: by a flag, a preset, or a dictionary."""
+    four = Rules(num_players=4, hand_size=4)
+    assert game_of("--num-players", "4") == game_of("--num-players=4") == four
+    assert from_dict(HDRIPPOConfig, {"game": {"num_players": 4}}).game == four
+    assert game_of("--num-players", "4", "--hand-size", "5").hand_size == 5
+    three_ranks = game_of("--num-ranks", "3")
+    assert (three_ranks.num_cards_of_rank, three_ranks.hand_size) == ((3, 2, 1), 5)
+    own = game_of("--num-cards-of-rank", "2", "1", "--num-ranks", "2", "--hand-size", "2")
+    assert own == Rules(num_ranks=2, num_cards_of_rank=(2, 1), hand_size=2)
+    assert from_dict(Rules, {"num_players": 5}, default=own) == Rules(
+        num_players=5, num_ranks=2, num_cards_of_rank=(2, 1), hand_size=2
+    )
+    assert from_dict(Rules, {"num_players": 4, "hand_size": None}) == four
+
+
+def test_a_game_that_cannot_be_dealt_is_one_clear_error() -> None:
+    with pytest.raises(ValueError, match="num_players must be 2 to 5, got 7"):
+        game_of("--num-players", "7")
+    with pytest.raises(ValueError, match=r"num_cards_of_rank must have 5 entries .*got \(3, 1\)"):
+        game_of("--num-cards-of-rank", "3", "1")
+
+
+def test_a_config_from_before_the_cards_of_each_rank_were_kept() -> None:
+    old = {"num_players": 2, "num_colors": 5, "num_ranks": 3, "hand_size": None}
+    old |= {"max_info_tokens": 4, "max_life_tokens": 1}
+    game = from_dict(HDRIPPOConfig, {"game": old}).game
+    assert game == Rules(num_ranks=3, max_info_tokens=4, max_life_tokens=1)
+    assert game.num_cards_of_rank == (3, 2, 1)
+
+
+def test_the_number_of_updates_is_at_least_one() -> None:
+    assert PPOConfig(num_envs=64, num_steps=10, total_steps=6_399).num_updates == 9
+    assert PPOConfig(num_envs=64, num_steps=10, total_steps=1).num_updates == 1
+
+
+def leaves(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in data.items():
+        flat |= (
+            leaves(value, f"{prefix}{name}.")
+            if isinstance(value, dict)
+            else {f"{prefix}{name}": value}
+        )
+    return flat
+
+
+@pytest.mark.parametrize(("algo", "name"), PRESETS)
+def test_a_preset_lists_only_what_differs_from_the_defaults_and_why(algo: str, name: str) -> None:
+    cls = CLASSES[algo]
+    config = load_preset(cls, algo, name, CONFIGS)
+    assert config.preset == name
+    assert from_dict(cls, to_dict(config)) == config
+    text = (CONFIGS / algo / f"{name}.toml").read_text()
+    assert text.startswith("# "), "a preset says why it is as it is"
+    structured = isinstance(getattr(config, "network", None), StructuredConfig)
+    kind = {"network": StructuredConfig()} if structured else {}
+    resolved = leaves(to_dict(config))
+    default = leaves(to_dict(dataclasses.replace(cls(), **kind)))
+    for field in leaves(tomllib.loads(text)):
+        if field == "bc":
+            assert config.bc != cls().bc, "bc names the default preset"
+        else:
+            chosen = field == "network.kind"
+            differs = chosen or resolved[field] != default[field]
+            assert differs, f"{field} = {resolved[field]} is the default"
+    minutes = name in ("quick-lstm", "small", "one-rank") or "structured" in resolved.values()
+    if not minutes:
+        assert resolved.get("num_envs", 1024) == 1024
+
+
+def test_an_hdr_ippo_preset_names_its_bc_preset() -> None:
+    for name in [path.stem for path in (CONFIGS / "hdr_ippo").glob("*.toml")]:
+        hdr, bc = (
+            load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS),
+            load_preset(BCConfig, "bc", name, CONFIGS),
+        )
+        assert hdr.bc == BCTraining(
+            **{f.name: getattr(bc, f.name) for f in dataclasses.fields(BCTraining)}
+        )
+        assert hdr.game == bc.game
+
+
+def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('bc = "quick"\nkl_weight = 0.4\n')
+    config = load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
+    assert (
+        config.kl_weight == 0.4
+        and config.bc == load_preset(HDRIPPOConfig, "hdr_ippo", "quick", CONFIGS).bc
+    )
+    path.write_text("kl_weigth = 0.4\n")
+    with pytest.raises(ValueError, match=r"mine\.toml: unknown field 'kl_weigth'"):
+        load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
+    path.write_text("kl_weight 0.4\n")
+    with pytest.raises(ValueError, match=r"mine\.toml: not a TOML file: "):
+        load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
+    with pytest.raises(FileNotFoundError, match=r"--preset quik: no file .*presets of bc: .*quick"):
+        load_preset(BCConfig, "bc", "quik", CONFIGS)
+
+
+def parse(*args: str) -> HDRIPPOConfig:
+    return parse_args(HDRIPPOConfig, "hdr_ippo", CONFIGS, "quick-lstm", args)
+
+
+def test_flags_come_after_the_preset() -> None:
+    quick, ablation = (
+        load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS) for name in ("quick-lstm", "ablation")
+    )
+    assert parse() == quick
+    assert parse("--preset", "ablation") == parse("--preset=ablation") == ablation
+    given = parse(
+        *(
+            "--kl-weight",
+            "0.5",
+            "--total-steps",
+            "1e10",
+            "--bc.epochs",
+            "3",
+            "--bc.network.lstm",
+            "8",
+            "9",
+        ),
+        *(
+            "--num-players",
+            "3",
+            "--seeds",
+            "0",
+            "1",
+            "2",
+            "--bc.data",
+            "a.json",
+            "--no-tensorboard",
+        ),
+    )
+    network = dataclasses.replace(quick.bc.network, lstm=(8, 9))
+    expected = dataclasses.replace(
+        quick,
+        kl_weight=0.5,
+        total_steps=10**10,
+        bc=dataclasses.replace(quick.bc, epochs=3, network=network, data=("a.json",)),
+        game=Rules(num_players=3),
+        seeds=(0, 1, 2),
+        tensorboard=False,
+    )
+    assert given == expected
+
+
+def test_unknown_flags_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse("--kl-wieght", "0.5")
+    assert stop.value.code == 2 and "kl-wieght" in capsys.readouterr().err
+
+
+@pytest.fixture
+def stored_run(tmp_path: Path) -> tuple[str, HDRIPPOConfig]:
+    config = parse("--kl-weight", "0.5", "--run-dir", str(tmp_path), "--bc.epochs", "3")
+    write_config(tmp_path, to_dict(config), algorithm="hdr_ippo", seed=config.seed)
+    return str(tmp_path), config
+
+
+def test_resuming_takes_the_config_of_the_run(stored_run: tuple[str, HDRIPPOConfig]) -> None:
+    folder, config = stored_run
+    assert parse("--resume", "--run-dir", folder) == dataclasses.replace(config, resume=True)
+    longer = parse(
+        "--resume",
+        f"--run-dir={folder}",
+        "--total-steps",
+        "2e6",
+        "--log-every",
+        "5",
+        "--kl-weight",
+        "0.5",
+    )
+    assert longer == dataclasses.replace(config, resume=True, total_steps=2_000_000, log_every=5)
+
+
+def test_resuming_changes_nothing_that_is_computed(
+    stored_run: tuple[str, HDRIPPOConfig], tmp_path: Path
+) -> None:
+    folder, _ = stored_run
+    with pytest.raises(
+        ValueError,
+        match=r"--resume continues a run as it was .*kl_weight: the run has 0.5, got 0.25",
+    ):
+        parse("--resume", "--run-dir", folder, "--kl-weight", "0.25")
+    with pytest.raises(ValueError, match=r"bc\.network\.lstm: the run has \[128\], got \[64\]"):
+        parse("--resume", "--run-dir", folder, "--bc.network.lstm", "64")
+    with pytest.raises(
+        ValueError, match="--resume: expected the run to continue in --run-dir, got none"
+    ):
+        parse("--resume")
+    with pytest.raises(
+        ValueError, match=r"expected a run's folder with a config\.json in it, got .*nowhere"
+    ):
+        parse("--resume", "--run-dir", str(tmp_path / "nowhere"))

@@ -1,0 +1,386 @@
+"""Mistakes that once passed every other test: each of these fails with one of them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY_3P, random_games
+from support.processes import run_python
+from support.small_ppo import make_ppo
+
+from hanabi_rl.algorithms import bc_training as bc_run
+from hanabi_rl.algorithms import br_bc as br_bc_run
+from hanabi_rl.algorithms import loop
+from hanabi_rl.data.games import Games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.hanabi import HanabiEnv
+from hanabi_rl.env.replay import replay
+from hanabi_rl.env.rules import current_player, legal_actions
+from hanabi_rl.learning import losses, parallel
+from hanabi_rl.learning import ppo as ppo_core
+from hanabi_rl.learning.cloning import BC, BCTraining, game_batch
+from hanabi_rl.learning.loader import BatchLoader
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import Rollout, collect, initial_actors
+from hanabi_rl.measure import prediction
+from hanabi_rl.play.episodes import _choose
+from hanabi_rl.show import report
+
+
+def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None:
+    """By hand, [T, N, P] at once: A_t = delta_t + gamma lambda A_(t+1), up to the game's end."""
+    steps, envs, players, gamma, trace = 7, 3, 2, 0.9, 0.6
+    rng = np.random.default_rng(0)
+    value, last = rng.normal(size=(steps, envs, players)), rng.normal(size=(envs, players))
+    reward, done = rng.normal(size=(steps, envs)), rng.random((steps, envs)) < 0.2
+    unread: Any = None
+    rollout = Rollout(
+        state=unread,
+        reset=unread,
+        episode=unread,
+        action=unread,
+        log_prob=unread,
+        value=jnp.asarray(value, jnp.float32),
+        transition=SimpleNamespace(reward=jnp.asarray(reward, jnp.float32), done=jnp.asarray(done)),
+        reference_logits=None,
+    )
+    ppo: PPO = make_ppo(gamma=gamma, gae_lambda=trace)
+    got = ppo.returns(rollout, jnp.asarray(last, jnp.float32), None)
+    expected, advantage = np.zeros_like(value), np.zeros((envs, players))
+    following = np.concatenate([value[1:], last[None]])
+    for t in reversed(range(steps)):
+        on = 1.0 - done[t][:, None]
+        delta = reward[t][:, None] + gamma * on * following[t] - value[t]
+        advantage = delta + gamma * trace * on * advantage
+        expected[t] = advantage
+    np.testing.assert_allclose(got.advantage, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got.target, expected + value, rtol=1e-4, atol=1e-5)
+
+
+def test_the_optimiser_is_adam_with_eps_1e_5_after_a_clip_to_half() -> None:
+    """By hand: gradients as small as eps, then one that only a clip keeps from the moments, then
+    small ones again."""
+    optimizer = make_ppo(lr=0.1).optimizer()
+    gradients = np.array([[1e-5, -2e-5], [3e-5, 1e-5], [300.0, 400.0], [1e-3, 1e-3], [0.3, -0.1]])
+    state = optimizer.init({"w": jnp.zeros(2)})
+    m, v = np.zeros(2), np.zeros(2)
+    for t, gradient in enumerate(gradients, 1):
+        change, state = optimizer.update({"w": jnp.asarray(gradient, jnp.float32)}, state, None)
+        clipped = gradient * min(1.0, 0.5 / np.linalg.norm(gradient))
+        m, v = 0.9 * m + 0.1 * clipped, 0.999 * v + 0.001 * clipped**2
+        step = -0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-5)
+        np.testing.assert_allclose(change["w"], step, rtol=1e-3, err_msg=str(t))
+
+
+def test_each_timestep_has_noise_of_its_own() -> None:
+    """From equal logits a seat hardly ever does again what it or the other just did: with one noise
+    for a rollout it would whenever it may."""
+    rules = Rules(num_players=2)
+    env = HanabiEnv(num_players=2)
+
+    def uniform(params: Any, carry: Any, obs: Any, legal: Any, reset: Any) -> Any:
+        return carry, jnp.where(legal, 0.0, -1e10), jnp.zeros(reset.shape)
+
+    @jax.jit
+    def play(key: jax.Array) -> Rollout:
+        actors = initial_actors(env, key, 32, lambda rows: ())
+        return collect(env, uniform, None, None, actors, key, 16)[1]
+
+    rollout = play(jax.random.key(0))
+    action = np.asarray(rollout.action)
+    mover = np.asarray(current_player(rollout.state))
+    moves = np.take_along_axis(action, mover[..., None], -1)[..., 0]
+    flat = jax.tree.map(lambda x: x.reshape(16 * 32, *x.shape[2:]), rollout.state)
+    legal = np.asarray(legal_actions(rules, flat)).any(1).reshape(16, 32, -1)
+    could = np.take_along_axis(legal[1:], moves[:-1, :, None], -1)[..., 0]
+    assert could.sum() > 200
+    assert (moves[1:] == moves[:-1])[could].mean() < 0.3
+
+
+def test_every_update_has_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[bytes] = []
+
+    def note(key: jax.Array) -> None:
+        keys.append(np.asarray(jax.random.key_data(key)).tobytes())
+
+    def fake_collect(*args: Any) -> Any:
+        note(args[5])
+        return None, None, None
+
+    def fake_learn(self: PPO, learner: Any, experience: Any, index: Any, key: jax.Array) -> Any:
+        note(key)
+        return learner, {}
+
+    monkeypatch.setattr(ppo_core, "collect", fake_collect)
+    monkeypatch.setattr(ppo_core, "game_metrics", lambda rollout: {})
+    monkeypatch.setattr(PPO, "learn", fake_learn)
+    for name in ("returns", "reward"):
+        monkeypatch.setattr(PPO, name, lambda *args: None)
+    actors: Any = SimpleNamespace(carry=None, index=None)
+    for update in range(3):
+        learner: Any = SimpleNamespace(update=jnp.int32(update), key=jax.random.key(0), params=None)
+        make_ppo().update(learner, actors, None, None)
+    assert len(keys) == 6 and len(set(keys)) == 6
+
+
+def test_sampled_evaluation_draws_anew_every_turn() -> None:
+    keys = jax.random.split(jax.random.key(0), 400)
+    logits = jnp.zeros((400, 10))
+    turns = [np.asarray(_choose(logits, keys, jnp.full(400, t))) for t in range(3)]
+    for one, two in ((0, 1), (1, 2), (0, 2)):
+        assert (turns[one] == turns[two]).mean() == pytest.approx(0.1, abs=0.06)
+
+
+def test_recorded_games_are_renamed_game_by_game() -> None:
+    """Decks and colour hints, by hand; every recorded move is legal in its renamed game."""
+    games: Games = random_games(TINY_3P, 24, 3)
+    batch = next(iter(BatchLoader(24, 24, seed=0).rest_of_epoch()))
+    renamed = game_batch(games, batch, jax.random.key(1), True)
+    names = np.asarray(renamed.permutation)
+    assert len({tuple(row) for row in names}) == 2  # of two colours, both orders among 24 games
+    bc = BC(config=BCTraining(), rules=TINY_3P, num_updates=1)
+    examples = jax.jit(bc.examples)(renamed)
+    action, decision = np.asarray(examples.action), np.asarray(examples.decision)
+    first_hint, after = 2 * TINY_3P.hand_size, 2 * TINY_3P.hand_size + 2 * TINY_3P.num_colors
+    hints = 0
+    for place, game in enumerate(batch.index):
+        for t in range(games.num_actions[game]):
+            expected = int(games.actions[game, t])
+            if first_hint <= expected < after:  # seat by seat, colour by colour
+                offset, color = divmod(expected - first_hint, TINY_3P.num_colors)
+                expected = first_hint + offset * TINY_3P.num_colors + names[place, color]
+                hints += names[place, 0] == 1
+            assert action[t, place, t % 3] == expected
+            assert examples.legal[t, place, t % 3, expected]
+            assert decision[t, place].tolist() == [seat == t % 3 for seat in range(3)]
+    assert hints > 20
+
+
+@pytest.fixture
+def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...], str]]:
+    """Evaluations asked for, instead of played: (which, who, the purpose of their decks)."""
+    asked: list[tuple[str, tuple[Any, ...], str]] = []
+    score = SimpleNamespace(mean=0.0)
+    summary = SimpleNamespace(mean=score, points=score)
+
+    def selfplay(policy: Any, games: int, seed: int = 0, purpose: str = "report") -> Any:
+        asked.append(("selfplay", (policy,), purpose))
+        return SimpleNamespace(summary=summary, links=list)
+
+    def pair(one: Any, others: Any, games: int, seed: int = 0, purpose: str = "report") -> Any:
+        asked.append(("pair", (one, others), purpose))
+        return SimpleNamespace(summary=summary)
+
+    def kl(reference: Any, policy: Any, games: int, seed: int = 0) -> Any:
+        asked.append(("kl", (reference, policy), "report"))
+
+    for module in (bc_run, br_bc_run, loop, report):
+        for name, fake in (
+            ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl)
+        ):  # fmt: skip
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, fake)
+    return asked
+
+
+def test_ppo_selects_on_the_selection_decks(purposes: Any) -> None:
+    config: Any = SimpleNamespace(eval_games=8, seed=0)
+    loop.selfplay_metrics("policy", config)  # type: ignore[arg-type]
+    assert purposes == [("selfplay", ("policy",), "selection")]
+
+
+def test_bc_selects_on_the_selection_decks_and_breaks_ties_by_the_best_accuracy(
+    purposes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracies = iter([0.3, 0.5, 0.4, 0.6])
+
+    def predicted(policy: Any, games: Any) -> Any:
+        number = SimpleNamespace(mean=next(accuracies))
+        return SimpleNamespace(
+            accuracy=lambda: number,
+            cross_entropy=lambda: number,
+            cross_entropy_per_timestep=lambda: number,
+        )
+
+    monkeypatch.setattr(bc_run, "predict", predicted)
+    trainer: Any = object.__new__(bc_run._GameTrainer)
+    kept: list[tuple[str, int]] = []
+    trainer.learner = SimpleNamespace(policy=lambda state: state, learning_rate=lambda step: 0.0)
+    trainer.state, trainer.validation = SimpleNamespace(step=0), None
+    trainer.config = SimpleNamespace(selfplay_every=1, epochs=4, selfplay_games=8, seed=0)
+    trainer.best_selfplay = trainer.best_accuracy = None
+    monkeypatch.setattr(parallel, "fetch", lambda tree: "policy")
+    for epoch in range(1, 5):
+        trainer.loader = SimpleNamespace(epoch=epoch)
+        trainer.keep = lambda policy, name, score, epoch=epoch: kept.append((name, epoch))
+        trainer.measure()
+    assert [e for name, e in kept if name == bc_run.BEST_POLICY] == [1, 2, 4]
+    assert purposes == [("selfplay", ("policy",), "selection")] * 4
+
+
+def test_br_bc_is_the_single_agent_selected_on_its_own_decks(
+    purposes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(br_bc_run, "score_table", lambda rows: "")
+    monkeypatch.setattr(br_bc_run, "score_figures", lambda scores: {})
+    monkeypatch.setattr(br_bc_run, "link_lines", lambda played: [])
+    config, clone = br_bc_run.BRBCConfig(game=TINY_3P), "clone"
+    br_bc_run.report(config, "response", clone)  # type: ignore[arg-type]
+    assert purposes == [
+        ("selfplay", ("response",), "report"),
+        ("selfplay", ("clone",), "report"),
+        ("pair", ("response", "clone"), "report"),
+    ]
+    purposes.clear()
+    training = br_bc_run.training(config, clone)  # type: ignore[arg-type]
+    assert training.partners == "clone" and training.reference is None
+    training.evaluate("learner", config)  # type: ignore[arg-type]
+    assert sorted(purposes) == [
+        ("pair", ("learner", "clone"), "selection"),
+        ("selfplay", ("learner",), "selection"),
+    ]
+
+
+def test_the_hdr_ippo_report_has_one_learner_among_clones_and_kl_from_the_clone(
+    purposes: Any,
+) -> None:
+    report.make_report("clone", "policy", 1000, 0)  # type: ignore[arg-type]
+    assert purposes == [
+        ("selfplay", ("clone",), "report"),
+        ("selfplay", ("policy",), "report"),
+        ("pair", ("policy", "clone"), "report"),
+        ("kl", ("clone", "policy"), "report"),
+    ]
+
+
+class Fixed(flax.struct.PyTreeNode):
+    """The same logits whatever it sees."""
+
+    logits: jax.Array  # [A]
+
+    @property
+    def rules(self) -> Rules:
+        return TINY_3P
+
+    def init_carry(self, batch: int) -> Any:
+        return ()
+
+    def identity(self) -> str:
+        return "fixed"
+
+    def step(self, carry: Any, obs: Any, legal: Any, reset: Any, key: Any = None) -> Any:
+        return carry, jnp.where(legal, self.logits, -1e10)
+
+
+def test_the_reported_kl_is_from_the_reference_along_sampled_games(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By hand over the legal actions of recorded games, which stand in for the sampled ones."""
+    games: Games = random_games(TINY_3P, 6, 1)
+    rng = np.random.default_rng(0)
+    reference, policy = (
+        Fixed(jnp.asarray(rng.normal(size=TINY_3P.num_moves), jnp.float32)) for _ in range(2)
+    )
+    lineups: list[tuple[Any, bool]] = []
+
+    def play(lineup: Any, rules: Any, decks: Any, seed: int = 0, **options: Any) -> Any:
+        lineups.append((lineup, options.get("sample", False)))
+        return games
+
+    monkeypatch.setattr(prediction, "play_games", play)
+    got = prediction.kl_between(reference, policy, 6)
+    assert lineups == [((policy,) * 3, True)]
+    played = replay(TINY_3P, jnp.asarray(games.decks), jnp.asarray(games.actions))
+    legal, decision = np.asarray(played.legal), np.asarray(played.decision)
+    expected = np.zeros(6)
+    for t, game, seat in np.argwhere(decision):
+        p, q = (
+            np.exp(np.asarray(one.logits, np.float64))[legal[t, game, seat]]
+            for one in (reference, policy)
+        )
+        p, q = p / p.sum(), q / q.sum()
+        expected[game] += (p * np.log(p / q)).sum()
+    np.testing.assert_allclose(got.kl, expected, rtol=1e-4)
+
+
+def test_a_partners_impossible_action_is_no_not_a_number() -> None:
+    """A row of weight 0 whose action the learner thinks e^200 times likelier than when it was
+    taken."""
+    logits = jnp.array([[0.0, 200.0], [0.0, 0.1]])
+    batch = losses.PPOBatch(
+        action=jnp.array([1, 0]),
+        log_prob=jnp.array([-200.0, -0.7]),
+        value=jnp.zeros(2),
+        advantage=jnp.array([-1.0, 1.0]),
+        target=jnp.zeros(2),
+        actor_weight=jnp.array([0.0, 1.0]),
+        value_weight=jnp.array([0.0, 1.0]),
+    )
+
+    def loss(logits: jax.Array) -> Any:
+        return losses.ppo_loss(
+            logits, jnp.zeros(2), batch, clip_eps=0.2, value_coef=0.5, entropy_coef=0.0
+        )
+
+    (total, terms), gradient = jax.value_and_grad(loss, has_aux=True)(logits)
+    assert all(np.isfinite(float(x)) for x in [total, *terms.values()])
+    assert np.isfinite(np.asarray(gradient)).all() and (np.asarray(gradient)[0] == 0).all()
+
+
+def test_adam_starts_anew_when_the_actor_is_released() -> None:
+    """Its first steps are of the rate, not several times that, however long the critic learnt
+    alone."""
+    ppo: PPO = make_ppo(critic_warmup_updates=3, lr=0.01)
+    optimizer = ppo.optimizer()
+    params = {"actor": jnp.zeros(1), "critic": jnp.zeros(1)}
+    state = optimizer.init(params)
+    for _ in range(100):
+        _, state = optimizer.update(
+            {"actor": jnp.zeros(1), "critic": jnp.full(1, 0.3)}, state, params
+        )
+    gradient = {"actor": jnp.full(1, 0.3), "critic": jnp.full(1, 0.3)}
+    learner = ppo_core.LearnerState(
+        params=params, opt_state=state, update=jnp.int32(3), key=jax.random.key(0)
+    )
+    for update, released in ((2, False), (3, True), (4, False)):
+        state, steps = ppo.released(learner.replace(update=jnp.int32(update))).opt_state, []
+        for _ in range(12):
+            change, state = optimizer.update(gradient, state, params)
+            steps.append(-float(change["actor"][0]))
+        assert (max(steps) < 0.0101) == released and (max(steps) > 0.015) == (not released)
+
+
+def test_no_key_of_cloning_is_used_twice() -> None:
+    """The learner splits the seed's key in two; the colours' key is neither."""
+    split = jax.random.key_data(jax.random.split(jax.random.key(5)))
+    color = jax.random.key_data(bc_run.color_key(5))
+    assert not (np.asarray(split) == np.asarray(color)).all(-1).any()
+
+
+DROPOUT = """
+import jax, jax.numpy as jnp, numpy as np
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.cloning import BC, BCTraining, GameBatch
+from hanabi_rl.nn.networks import NetworkConfig
+rules = Rules(num_players=2, num_colors=2, num_ranks=2, hand_size=2)
+network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(16,), dropout=0.5)
+bc = BC(BCTraining(network=network, batch_size=8), rules, 10)
+deck = np.array([c for c in range(4) for _ in range(rules.num_cards_of_rank[c % 2])], np.uint8)
+decks = np.stack([np.random.default_rng(i).permutation(deck) for i in range(8)])
+batch = GameBatch(decks=decks, actions=jnp.array([[0, 1, 0, 1]] * 8, jnp.int32) + 2,
+    cloned=np.ones((8, 2), bool), permutation=np.tile(np.arange(2, dtype=np.int32), (8, 1)),
+    row=jnp.arange(8))
+state = parallel.replicate(jax.jit(bc.init)(jax.random.key(0)))
+_, metrics = bc.compile_update()(state, parallel.shard(batch))
+print("LOSS", float(metrics["loss"]))
+"""
+
+
+def test_dropout_does_not_depend_on_the_number_of_devices() -> None:
+    one, two = (float(run_python(DROPOUT, devices=n).split("LOSS")[1]) for n in (1, 2))
+    assert one == pytest.approx(two, rel=1e-6)

@@ -1,0 +1,205 @@
+"""The PPO core: the ratio of a fresh minibatch, minibatches, weights, advantages, learning rate and
+critic warm-up."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from support.small_ppo import make_ppo
+
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.ppo import PPO, Experience
+from hanabi_rl.learning.rollout import Episode, Rollout, collect
+
+PLAYERS = 2
+
+
+def equal(a: Any, b: Any) -> bool:
+    return all(jax.tree.leaves(jax.tree.map(lambda x, y: np.array_equal(x, y), a, b)))
+
+
+def pairs(env: Any, seat: Any) -> list[tuple[int, int]]:
+    return [(int(e), int(s)) for e, s in zip(np.ravel(env), np.ravel(seat), strict=True)]
+
+
+def test_the_first_minibatch_of_a_chunk_has_ratio_one(small: Any, second_rollout: Any) -> None:
+    """Known fault of published trainers: chunks unrolled from the zero carry of the start of
+    training. Dropout is off too: the network has a rate of 0.5."""
+    begins = np.asarray(second_rollout.experience.rollout.reset)[0, :, 0]  # [devices, N, T]
+    assert not begins.all(), "the second rollout must start in the middle of games"
+    _, metrics = small.learn(*second_rollout, 0.25, 0)
+    assert float(metrics["first_max_log_ratio"]) <= 1e-4
+
+
+def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> None:
+    experience = second_rollout.experience
+    forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
+    _, metrics = small.learn(*second_rollout._replace(experience=forgetful), 0.25, 0)
+    assert float(metrics["first_max_log_ratio"]) > 1e-2
+
+
+def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: Any) -> None:
+    ppo: PPO = make_ppo(precision="bfloat16")
+
+    def first_ratio(learner: Any, actors: Any, clone: Any) -> Any:
+        """Of the rollout after the given state."""
+        key = jax.random.key(5)
+        _, rollout, last_value = collect(
+            ppo.env, ppo.apply, learner.params, clone, actors, key, ppo.config.num_steps
+        )
+        experience = ppo.returns(rollout, last_value, actors.carry)
+        metrics = ppo.learn(learner, experience, actors.index, key)[1]
+        forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
+        return {"kept": metrics, "zeroed": ppo.learn(learner, forgetful, actors.index, key)[1]}
+
+    learner, actors, _ = small.update(small.learner, small.actors)
+    compiled = parallel.data_parallel(lambda *args: (first_ratio(*args),), (None, 0, None), (None,))
+    (metrics,) = compiled(learner, actors, small.clone.replace(precision="bfloat16"))
+    # It rounds: were it float32, the ratio would be within 1e-5 of one.
+    assert float(metrics["kept"]["first_max_log_ratio"]) <= 2e-2
+    assert float(metrics["zeroed"]["first_max_log_ratio"]) > 5e-2
+
+
+def test_every_actor_is_in_one_minibatch_of_an_epoch(small: Any) -> None:
+    ppo: PPO = small.ppo
+    config, minibatches = ppo.config, jax.jit(ppo.minibatches)
+    index = jnp.arange(config.num_envs, dtype=jnp.int32)
+    shape = config.epochs, config.num_minibatches, 32 * PLAYERS // config.num_minibatches
+    orders = set()
+    for update in range(2):
+        every_env, every_seat = (
+            np.asarray(x).reshape(shape) for x in minibatches(jax.random.key(update), index)
+        )
+        for env, seat in zip(every_env, every_seat, strict=True):
+            assert sorted(pairs(env, seat)) == [(e, s) for e in range(32) for s in range(PLAYERS)]
+            blocks = env // (config.num_envs // config.num_blocks)
+            assert all((np.bincount(row, minlength=config.num_blocks) == 2).all() for row in blocks)
+            orders.add(env.tobytes())
+    assert config.epochs > 1 and len(orders) == 2 * config.epochs
+
+
+def test_minibatches_do_not_depend_on_how_environments_are_spread(small: Any) -> None:
+    ppo: PPO = small.ppo
+    index = jnp.arange(ppo.config.num_envs, dtype=jnp.int32)
+    minibatches = jax.jit(ppo.minibatches)
+    env, seat = minibatches(jax.random.key(3), index)
+    halves = [minibatches(jax.random.key(3), index[part]) for part in (slice(0, 16), slice(16, 32))]
+    for m in range(len(env)):
+        apart = [
+            *pairs(halves[0][0][m], halves[0][1][m]),
+            *pairs(halves[1][0][m] + 16, halves[1][1][m]),
+        ]
+        assert sorted(apart) == sorted(pairs(env[m], seat[m]))
+
+
+@pytest.mark.parametrize("loss_average", ["timesteps", "decisions"])
+def test_weights_and_advantages_are_defined_on_the_global_minibatch(loss_average: str) -> None:
+    """Two devices with different numbers of decisions: what sums to one, or has mean 0, does so
+    over both."""
+    ppo: PPO = make_ppo(loss_average=loss_average)
+    rng = np.random.default_rng(0)
+    devices, steps, envs, rows = 2, 6, 4, 5
+    env = rng.integers(envs, size=(devices, rows))
+    seat = rng.integers(PLAYERS, size=(devices, rows))
+    decision = rng.random((devices, steps, rows)) < np.array([0.2, 0.7])[:, None, None]
+
+    def numbers() -> np.ndarray:
+        return rng.normal(3.0, 2.0, size=(devices, steps, envs, PLAYERS)).astype(np.float32)
+
+    unread: Any = None
+    rollout = Rollout(
+        state=unread,
+        reset=unread,
+        episode=Episode(),
+        action=numbers(),
+        log_prob=numbers(),
+        value=numbers(),
+        transition=unread,
+        reference_logits=None,
+    )
+    experience = Experience(rollout=rollout, advantage=numbers(), target=numbers(), carry=None)
+    batch = jax.jit(jax.vmap(ppo.batch, axis_name=parallel.AXIS))(experience, decision, env, seat)
+
+    total, decisions = devices * steps * rows, decision.sum()
+    divisor = total if loss_average == "timesteps" else decisions
+    np.testing.assert_allclose(batch.actor_weight, decision / divisor, rtol=1e-6)
+    np.testing.assert_allclose(batch.value_weight, 1 / total, rtol=1e-6)
+
+    picked = np.stack([experience.advantage[d][:, env[d], seat[d]] for d in range(devices)])
+    counted = picked if loss_average == "timesteps" else picked[decision]
+    np.testing.assert_allclose(
+        batch.advantage, (picked - counted.mean()) / counted.std(), rtol=1e-4, atol=1e-5
+    )
+    for name, stored in (
+        ("action", rollout.action),
+        ("log_prob", rollout.log_prob),
+        ("value", rollout.value),
+    ):
+        np.testing.assert_array_equal(
+            getattr(batch, name), np.stack([stored[d][:, env[d], seat[d]] for d in range(devices)])
+        )
+
+
+def test_linear_rate_falls_to_zero_and_holds_within_an_update() -> None:
+    """Under a constant gradient Adam moves by the learning rate itself, whatever the gradient's
+    size."""
+    updates, minibatches = 5, 6  # 2 epochs of 3
+    fields = {"total_steps": 32 * 13 * updates, "epochs": 2, "num_minibatches": 2, "lr": 0.01}
+    for schedule, expected in (
+        ("linear", 1 - np.arange(updates) / updates),
+        ("constant", np.ones(updates)),
+    ):
+        optimizer = make_ppo(lr_schedule=schedule, **(fields | {"epochs": 3})).optimizer()
+
+        @jax.jit
+        def step(state: Any, optimizer: optax.GradientTransformation = optimizer) -> Any:
+            return optimizer.update({"w": jnp.full(3, 100.0)}, state, None)
+
+        state, moves = optimizer.init({"w": jnp.zeros(3)}), []
+        for _ in range(updates * minibatches):
+            change, state = step(state)
+            moves.append(-float(change["w"][0]))
+        # The clip to norm 0.5 makes the gradient 0.29, next to which Adam's eps of 1e-5 is 3.5e-5.
+        np.testing.assert_allclose(moves, 0.01 * np.repeat(expected, minibatches), rtol=1e-3)
+
+
+def test_critic_warmup_leaves_the_actor_alone_and_then_lets_it_go(
+    small: Any, second_rollout: Any
+) -> None:
+    # no momentum, as at the start
+    learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)
+    assert int(learner.update) == 1
+    warm, _ = small.learn(*second_rollout._replace(learner=learner), 0.25, 2)
+    assert equal(warm.params["actor"], learner.params["actor"])
+    assert not equal(warm.params["critic"], learner.params["critic"])
+    released, _ = small.learn(*second_rollout._replace(learner=warm), 0.25, 2)
+    same = jax.tree.map(lambda a, b: np.array_equal(a, b), released.params, warm.params)
+    assert not any(jax.tree.leaves(same))
+
+
+def test_a_group_of_blocks_that_devices_cannot_share_is_refused(monkeypatch: Any) -> None:
+    monkeypatch.setattr(parallel, "num_devices", lambda: 3)
+    with pytest.raises(ValueError, match="num_blocks=8 must be divisible by the 3 devices"):
+        make_ppo().compile_update()
+    with pytest.raises(ValueError, match="a leading axis of 32 must be divisible by the 3 devices"):
+        parallel.shard({"x": np.zeros((32, 2))})
+
+
+def test_a_linear_rate_keeps_its_last_value_after_its_schedule() -> None:
+    """Adam's step on an unchanging gradient is the rate: over 4 updates of 2 steps it falls by
+    quarters, and the 2 updates that a longer resumed run adds keep the last quarter."""
+    ppo = make_ppo(
+        lr_schedule="linear", lr=0.1, epochs=1, num_minibatches=2, total_steps=32 * 13 * 6
+    )
+    optimizer = dataclasses.replace(ppo, schedule_updates=4).optimizer()
+    params = {"w": jnp.zeros(1)}
+    state, steps = optimizer.init(params), []
+    for _ in range(12):
+        change, state = optimizer.update({"w": jnp.full(1, 0.2)}, state, params)
+        steps.append(-float(change["w"][0]))
+    expected = np.repeat([0.1, 0.075, 0.05, 0.025, 0.025, 0.025], 2)
+    np.testing.assert_allclose(steps, expected, rtol=1e-3)

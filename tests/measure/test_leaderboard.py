@@ -1,0 +1,80 @@
+"""AH2AC2's line-ups against lists written by hand, and its games against `play_games`."""
+
+import numpy as np
+import pytest
+from support.games import LENIENT, LENIENT_3P
+from support.policies import network_policy
+
+from hanabi_rl.measure.leaderboard import line_ups, play_leaderboard, seat_names
+from hanabi_rl.papers.ah2ac2 import LEADERBOARD
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+TWO_PLAYERS = {"C1", "C2", "1C", "2C"}
+THREE_PLAYERS = {
+    *("C11", "C12", "C21", "C22", "1C1", "1C2", "2C1", "2C2", "11C", "12C", "21C", "22C"),
+    *("CC1", "CC2", "C1C", "C2C", "1CC", "2CC"),
+}
+
+
+def names(seats):
+    return "".join("C" if who < 0 else str(who + 1) for who in seats)
+
+
+@pytest.mark.parametrize(("players", "expected"), [(2, TWO_PLAYERS), (3, THREE_PLAYERS)])
+def test_line_ups_are_those_of_the_paper(players, expected):
+    found = [names(seats) for seats in line_ups(players, 2)]
+    assert set(found) == expected and len(found) == len(expected) == {2: 4, 3: 18}[players]
+
+
+@pytest.mark.parametrize(("players", "proxies"), [(2, 1), (2, 3), (3, 1), (4, 2), (5, 3)])
+def test_line_ups_of_other_sizes_are_counted(players, proxies):
+    found = line_ups(players, proxies)
+    assert len(set(found)) == len(found) == (proxies + 1) ** players - proxies**players - 1
+
+
+def test_two_players_take_turns_in_both_seats():
+    candidate, *proxies = (network_policy(LENIENT, seed) for seed in (1, 2, 3))
+    entry = play_leaderboard(candidate, proxies, 16, seed=5)
+    decks = evaluation_decks(LENIENT, 16, 5)
+    for index, seats in enumerate(entry.line_ups):
+        at_seat = tuple(candidate if who < 0 else proxies[who] for who in seats)
+        games = np.flatnonzero(entry.line_up == index)
+        assert len(games) == 4
+        np.testing.assert_array_equal(
+            entry.points[games], play_games(at_seat, LENIENT, decks[games]).points
+        )
+    record = entry.as_dict(["p", "q"])
+    assert record["games"] == 16 and record["points_mean"] == pytest.approx(entry.points.mean())
+    assert record["median"] == np.median(entry.score)
+    assert (
+        record["line_ups"][0]["seats"] == ["candidate", "p"] and record["line_ups"][0]["games"] == 4
+    )
+    assert record["line_ups"][0]["mean"] == pytest.approx(entry.score[entry.line_up == 0].mean())
+
+
+def test_three_players_sit_in_every_line_up_equally_often():
+    candidate, *proxies = (network_policy(LENIENT_3P, seed) for seed in (1, 2, 3))
+    entry = play_leaderboard(candidate, proxies, 20, seed=5)
+    counts = np.bincount(entry.line_up)
+    assert sorted(counts) == [1] * 16 + [2] * 2
+    decks = evaluation_decks(LENIENT_3P, 20, 5)
+    for index in (1, 7, 17):  # one candidate with two different proxies, and two candidates
+        games = np.flatnonzero(entry.line_up == index)
+        at_seat = tuple(candidate if who < 0 else proxies[who] for who in entry.line_ups[index])
+        expected = play_games(at_seat, LENIENT_3P, decks[games])
+        np.testing.assert_array_equal(entry.score[games], expected.scores)
+        np.testing.assert_array_equal(entry.points[games], expected.points)
+
+
+def test_errors_say_what_was_expected():
+    candidate = network_policy(LENIENT, 1)
+    with pytest.raises(ValueError, match="at least one proxy"):
+        play_leaderboard(candidate, [], 10)
+    with pytest.raises(ValueError, match="each of the 4 line-ups at least, got 3"):
+        play_leaderboard(candidate, [candidate, candidate], 3)
+
+
+def test_the_published_table_is_complete():
+    assert {players: len(rows) for players, rows in LEADERBOARD.items()} == {2: 8, 3: 7}
+    assert seat_names((-1, 1), ["p", "q"]) == ["candidate", "q"]

@@ -1,0 +1,223 @@
+"""The cross-play matrix against single pairs, its cache, and its files."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from support.games import LENIENT, LENIENT_3P
+from support.policies import network_policy, recurrent_policy
+
+from hanabi_rl.agents.policy import PolicyInfo
+from hanabi_rl.measure import crossplay
+from hanabi_rl.measure.cells import CellCache, CellKey, CellScores
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
+from hanabi_rl.play.episodes import _play_chunk
+from hanabi_rl.show.matrix import matrix_csv, matrix_dict, matrix_table, short_labels
+from hanabi_rl.storage.files import to_json
+
+GAMES = 16
+SETTING = Setting(GAMES, seed=3)
+
+
+@pytest.fixture(scope="module")
+def agents():
+    return make_agents(
+        [network_policy(LENIENT, seed) for seed in (1, 2, 3)], ["a", "b", "c"], ["bc", "bc", "rl"]
+    )
+
+
+@pytest.fixture(scope="module")
+def matrix(agents):
+    return play_matrix(agents, SETTING)
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """The games of each call of `play_games`."""
+    calls, play_games = [], crossplay.play_games
+
+    def count(lineup, rules, decks, *args, **kwargs):
+        calls.append(len(decks))
+        return play_games(lineup, rules, decks, *args, **kwargs)
+
+    monkeypatch.setattr(crossplay, "play_games", count)
+    return calls
+
+
+def test_cells_are_pairs_on_the_same_decks(agents, matrix):
+    for i in range(3):
+        for j in range(3):
+            pair = evaluate_pair(agents[i].policy, agents[j].policy, GAMES, seed=3)
+            assert matrix.cells[i][j] == pair.summary
+    # policies that play differently
+    assert len({cell for row in matrix.cells for cell in row}) == 6
+
+
+def test_of_three_players_the_row_is_the_single_agent(played):
+    policies = [network_policy(LENIENT_3P, seed) for seed in (1, 2)]
+    matrix = play_matrix(make_agents(policies, ["a", "b"], ["bc", "bc"]), SETTING)
+    assert played == [GAMES, 3 * GAMES, 3 * GAMES, GAMES]  # every seat of the single agent
+    for i, j in ((0, 1), (1, 0)):
+        assert matrix.cells[i][j] == evaluate_pair(policies[i], policies[j], GAMES, seed=3).summary
+
+
+def test_a_new_agent_plays_only_its_row_and_column(agents, matrix, tmp_path, played):
+    cache = CellCache(tmp_path / "cells")
+    play_matrix(agents[:2], SETTING, cache=cache)
+    assert sorted(played) == [GAMES, GAMES, 2 * GAMES]
+    played.clear()
+    # in front: the order does not matter
+    larger = play_matrix((agents[2], *agents[:2]), SETTING, cache=cache)
+    assert sorted(played) == [GAMES, 2 * GAMES, 2 * GAMES]
+    assert larger.cells[1][2] == matrix.cells[0][1] and larger.cells[0][1] == matrix.cells[0][2]
+    played.clear()
+    play_matrix(agents, SETTING, cache=cache)
+    assert played == []
+
+
+@pytest.mark.parametrize("change", [{"games": 8}, {"seed": 4}, {"sample": True}])
+def test_another_setting_is_another_cell(agents, tmp_path, played, change):
+    cache = CellCache(tmp_path)
+    play_matrix(agents[:1], SETTING, cache=cache)
+    play_matrix(agents[:1], SETTING._replace(**change), cache=cache)
+    assert played == [GAMES, change.get("games", GAMES)]
+
+
+def test_an_interrupted_matrix_goes_on_to_the_same_numbers(agents, matrix, tmp_path, played):
+    def stop(done, total, was_played):
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play_matrix(agents, SETTING, cache=CellCache(tmp_path), on_cell=stop)
+    before = len(played)
+    resumed = play_matrix(agents, SETTING, cache=CellCache(tmp_path))
+    assert (before, len(played)) == (4, 6)
+    assert matrix_csv(resumed) == matrix_csv(matrix)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "other"])
+def test_a_damaged_cell_is_played_again_with_a_warning(agents, matrix, tmp_path, played, damage):
+    cache = CellCache(tmp_path)
+    play_matrix(agents[:1], SETTING, cache=cache)
+    (path,) = tmp_path.iterdir()
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    elif damage == "flipped":
+        content[len(content) // 8] ^= 255  # within the compressed scores
+    else:
+        key = CellKey(agents[0].policy.rules, agents[0].hash, agents[1].hash, GAMES, 3, False)
+        cache.save(key, CellScores(np.zeros((2, GAMES), np.int16), np.zeros((2, GAMES), np.int16)))
+        content = cache.path(key).read_bytes()
+    path.write_bytes(content)
+    with pytest.warns(UserWarning, match="played again"):
+        again = play_matrix(agents[:1], SETTING, cache=cache)
+    assert again.cells[0][0] == matrix.cells[0][0] and len(played) == 2
+    # it was repaired
+    assert play_matrix(agents[:1], SETTING, cache=cache).cells == again.cells and len(played) == 2
+
+
+def test_structures_compile_once_not_cells(matrix):
+    compiled = _play_chunk._cache_size()
+    others = make_agents(
+        [network_policy(LENIENT, seed) for seed in (5, 6)], ["d", "e"], ["bc", "bc"]
+    )
+    play_matrix(others, SETTING)
+    assert _play_chunk._cache_size() == compiled
+
+
+def test_one_policy_is_one_agent_wherever_it_came_from():
+    """`policy/`, `policy-latest/` and a checkpoint of a run differ in what they say of their
+    training only."""
+    first = network_policy(LENIENT, 1)
+    again = first.replace(info=PolicyInfo("ippo", steps=128, score=2.5, greedy=False))
+    cells = {
+        CellKey(LENIENT, policy.identity(), policy.identity(), GAMES, 3, False).digest()
+        for policy in (first, again)
+    }
+    assert len(cells) == 1
+    with pytest.raises(ValueError, match="expected policies that differ, got the same one as a"):
+        make_agents([first, again], ["a", "b"], ["bc", "ippo"])
+
+
+def test_pairs_of_kinds_come_in_one_order():
+    networks = make_agents(
+        [network_policy(LENIENT, seed) for seed in (1, 2)], ["a", "b"], ["bc", "bc"]
+    )
+    other = networks[0]._replace(policy=recurrent_policy(LENIENT, 1), label="other")
+    pairs = cell_pairs((networks[0], other, networks[1]))
+    assert sorted(pairs) == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 1),
+        (2, 1),
+        (2, 2),
+    ]  # (2, 1) as (0, 1): network, other
+
+
+def test_files_hold_every_cell(agents, matrix):
+    rows = list(csv.DictReader(io.StringIO(matrix_csv(matrix))))
+    assert [(row["row"], row["column"]) for row in rows] == [(i, j) for i in "abc" for j in "abc"]
+    cell, row = matrix.cells[0][2], rows[2]
+    assert (row["row_group"], row["column_group"], row["games"]) == ("bc", "rl", str(2 * GAMES))
+    for name, value in {
+        "mean": cell.mean.mean,
+        "ci95_low": cell.mean.low,
+        "ci95_high": cell.mean.high,
+        "std_error": cell.mean.std_error,
+        "median": cell.median,
+        "zero_share": cell.zero_share,
+        "perfect_share": cell.perfect_share,
+        "points_mean": cell.points.mean,
+    }.items():
+        assert float(row[name]) == value
+    record = json.loads(json.dumps(to_json(matrix_dict(matrix))))
+    assert [agent["hash"] for agent in record["agents"]] == [
+        agent.policy.identity() for agent in agents
+    ]
+    np.testing.assert_array_equal(record["means"], matrix.means)
+    assert [group["group"] for group in record["groups"]] == ["bc", "rl"]
+    assert record["group_means"][1][1] is None and len(record["cells"]) == 9
+    text = matrix_table(matrix)
+    assert f"{matrix.means[0, 2]:.2f}" in text and "By group" in text
+
+
+def test_labels_are_short_and_differ():
+    assert short_labels(
+        ["bot:random", "/r/bc-2p-s0-20261122T015258Z", "/r/bc-2p-s1-20261122T015259Z/policy"]
+    ) == [
+        "bot:random",
+        "bc-2p-s0",
+        "bc-2p-s1",
+    ]
+    assert short_labels(["/r/x-20261122T015258Z", "/r/x-20261122T015259Z"]) == [
+        "x-20261122T015258Z",
+        "x-20261122T015259Z",
+    ]
+    assert short_labels(["/r/a/s0", "/r/b/s0", "/r/b/s1"]) == ["a/s0", "b/s0", "s1"]
+    assert short_labels(["/r/x/policy-latest", "/r/x/checkpoints/70", "/r/x"]) == [
+        "x/policy-latest",
+        "x@70",
+        "x",
+    ]
+
+
+def test_errors_say_what_was_expected():
+    one, same, three = (
+        network_policy(LENIENT, 1),
+        network_policy(LENIENT, 1),
+        network_policy(LENIENT_3P, 1),
+    )
+    for policies, labels, message in [
+        ([], [], "at least one agent"),
+        ([one, same], ["x", "y"], "got the same one as x and as y"),
+        ([one, three], ["x", "y"], "expected agents of one game, got x for"),
+        ([one, network_policy(LENIENT, 2)], ["x", "x"], "labels that differ, got 'x' twice"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make_agents(policies, labels, ["bc"] * len(policies))

@@ -1,0 +1,186 @@
+"""Teacher forcing against a NumPy loop over games, turns and seats; KL against its definition."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from support.games import LENIENT
+from support.policies import recurrent_policy
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.table import Table
+from hanabi_rl.measure.intervals import bootstrap_ratio
+from hanabi_rl.measure.prediction import kl_between, kl_on_games, predict, predict_decisions
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+GAMES = 16
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    return LENIENT
+
+
+@pytest.fixture(scope="module")
+def records(rules):
+    policy = recurrent_policy(rules, 1)
+    return play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0), 0, sample=True)
+
+
+def as_games(records, human_seats=None):
+    return dataclasses.replace(records, human_seats=human_seats)
+
+
+def log_probabilities(policy, rules, records):
+    """log pi [T, N, P, A] of every seat at every timestep, one seat at a time, in float64 NumPy."""
+    see, step, legal_actions = (
+        jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions)
+    )
+    state = game.deal(rules, records.decks)
+    carries = [policy.init_carry(GAMES) for _ in range(2)]
+    rows = []
+    for turn in range(records.num_actions.max()):
+        obs, legal = see(rules, state), legal_actions(rules, state)
+        seats = []
+        for seat in range(2):
+            carries[seat], logits = policy.step(
+                carries[seat], obs[:, seat], legal[:, seat], np.full(GAMES, turn == 0)
+            )
+            logits = np.asarray(logits, np.float64)
+            shifted = logits - logits.max(axis=1, keepdims=True)
+            seats.append(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+        rows.append(np.stack(seats, axis=1))
+        state, _, _ = step(rules, state, records.actions[:, turn])
+    return np.stack(rows)
+
+
+def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records):
+    """Its distribution is uniform: at every decision ln(number of legal actions) nats, exactly."""
+    found = predict_decisions(load_policy("bot:random", rules), records)
+    for n in range(GAMES):
+        table = Table(rules, records.decks[n])
+        for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
+            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
+            assert found.nll[n, t] == pytest.approx(np.log(legal), abs=1e-5)
+            table.apply(action)
+
+
+def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
+    """A right guess 1 - eps + eps / A of the probability, a wrong one eps / A: of A legal
+    actions."""
+    eps = 0.1
+    bot = load_policy(f"bot:convention?smoothing={eps}", rules)
+    found = predict_decisions(bot, records)
+    right = found.guess == found.action
+    for n in range(GAMES):
+        table = Table(rules, records.decks[n])
+        for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
+            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
+            expected = -np.log(eps / legal + (1 - eps) * right[n, t])
+            assert found.nll[n, t] == pytest.approx(expected, abs=1e-5)
+            table.apply(action)
+    assert right[found.counted].any() and not right[found.counted].all()
+
+
+def test_prediction_equals_a_numpy_loop(rules, records):
+    other = recurrent_policy(rules, 2)
+    human = np.random.default_rng(0).random((GAMES, 2)) < 0.6
+    log_pi = log_probabilities(other, rules, records)
+    for seats in (None, human):
+        correct, nll, decisions, seat_timesteps = np.zeros((4, GAMES))
+        for n in range(GAMES):
+            for t in range(records.num_actions[n]):
+                for seat in range(2):
+                    if seats is not None and not seats[n, seat]:
+                        continue
+                    seat_timesteps[n] += 1
+                    if t % 2 == seat:
+                        action = records.actions[n, t]
+                        correct[n] += log_pi[t, n, seat].argmax() == action
+                        nll[n] -= log_pi[t, n, seat, action]
+                        decisions[n] += 1
+        prediction = predict(other, as_games(records, seats), chunk_size=5)
+        np.testing.assert_array_equal(prediction.correct, correct)
+        np.testing.assert_array_equal(prediction.decisions, decisions)
+        np.testing.assert_array_equal(prediction.seat_timesteps, seat_timesteps)
+        np.testing.assert_allclose(prediction.nll, nll, rtol=1e-4, atol=1e-4)
+        assert prediction.accuracy().mean == pytest.approx(correct.sum() / decisions.sum())
+        assert prediction.cross_entropy().mean == pytest.approx(
+            nll.sum() / decisions.sum(), rel=1e-4
+        )
+        assert prediction.cross_entropy_per_timestep().mean == pytest.approx(
+            nll.sum() / seat_timesteps.sum(), rel=1e-4
+        )
+
+
+def test_every_decision_has_its_guess_and_nats(rules, records):
+    other = recurrent_policy(rules, 2)
+    human = np.random.default_rng(0).random((GAMES, 2)) < 0.6
+    log_pi = log_probabilities(other, rules, records)
+    decisions = predict_decisions(other, as_games(records, human), chunk_size=5)
+    for n in range(GAMES):
+        for t in range(records.num_actions[n]):
+            assert decisions.counted[n, t] == human[n, t % 2]
+            assert decisions.guess[n, t] == log_pi[t, n, t % 2].argmax()
+            expected = -log_pi[t, n, t % 2, records.actions[n, t]]
+            assert decisions.nll[n, t] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        assert not decisions.counted[n, records.num_actions[n] :].any()
+    assert decisions.summed().accuracy_per_timestep().mean == pytest.approx(
+        1
+        - (decisions.counted & (decisions.guess != decisions.action)).sum()
+        / decisions.seat_timesteps.sum()
+    )
+
+
+def test_per_timestep_is_per_decision_over_players(rules, records):
+    prediction = predict(recurrent_policy(rules, 2), records, chunk_size=5)
+    ratio = prediction.cross_entropy().mean / prediction.cross_entropy_per_timestep().mean
+    assert ratio == pytest.approx(2)
+
+
+def test_the_policy_that_played_predicts_its_greedy_games(rules):
+    policy = recurrent_policy(rules, 1)
+    records = play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0))
+    assert predict(policy, records, chunk_size=5).accuracy().mean == 1
+
+
+def test_kl_equals_its_definition_on_the_decisions(rules, records):
+    reference, policy = recurrent_policy(rules, 2), recurrent_policy(rules, 1)
+    log_p, log_q = (log_probabilities(p, rules, records) for p in (reference, policy))
+    per_seat = (np.exp(log_p) * (log_p - log_q)).sum(axis=-1)  # [T, N, P]
+    expected = [
+        sum(per_seat[t, n, t % 2] for t in range(records.num_actions[n])) for n in range(GAMES)
+    ]
+    divergence = kl_on_games(reference, policy, records.decks, records.actions, chunk_size=5)
+    np.testing.assert_allclose(divergence.kl, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(divergence.decisions, records.num_actions)
+    assert divergence.per_decision().interval == bootstrap_ratio(divergence.kl, records.num_actions)
+    assert divergence.per_timestep().mean == pytest.approx(divergence.per_decision().mean / 2)
+
+
+def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules):
+    policy, other = recurrent_policy(rules, 1), recurrent_policy(rules, 2)
+    copy = policy.replace(weights=dict(policy.weights))
+    assert kl_between(
+        copy, policy, num_games=GAMES, chunk_size=5
+    ).per_decision().mean == pytest.approx(0, abs=1e-6)
+    forward, backward = (
+        kl_between(a, b, num_games=GAMES, chunk_size=5)
+        for a, b in ((other, policy), (policy, other))
+    )
+    assert min(forward.per_decision().interval.low, backward.per_decision().interval.low) > 0.1
+    # KL(reference || policy)
+    assert forward.per_decision().mean != pytest.approx(backward.per_decision().mean, rel=0.01)
+
+
+def test_errors_name_both_games(rules, records):
+    policy = recurrent_policy(Rules(), 1)
+    with pytest.raises(ValueError, match="expected games of Rules"):
+        predict(policy, records)
+    with pytest.raises(ValueError, match="expected a reference for Rules"):
+        kl_on_games(recurrent_policy(rules, 1), policy, records.decks, records.actions)

@@ -1,0 +1,76 @@
+"""Generated games: legal, repeatable, cached, and made again where the cache is damaged."""
+
+import numpy as np
+import pytest
+from support.games import TINY
+
+from hanabi_rl.data.validation import validate_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.play import demos
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def generated(monkeypatch):
+    """How often games were played."""
+    calls = []
+    generate = demos.generate
+    monkeypatch.setattr(demos, "generate", lambda *args: calls.append(args) or generate(*args))
+    return calls
+
+
+def test_games_are_legal_cached_and_repeatable(cache, generated):
+    games = demos.demo_games(TINY, "random", 12, seed=1)
+    validate_games(games)
+    assert len(games) == 12 and not games.unfinished.any()
+    again = demos.demo_games(TINY, "random", 12, seed=1)
+    assert len(generated) == 1
+    np.testing.assert_array_equal(again.actions, games.actions)
+    np.testing.assert_array_equal(again.decks, games.decks)
+    assert [path.parent for path in cache.rglob("*.safetensors")] == [cache / "demos"]
+    fresh = demos.generate(TINY, "random", 12, 1)
+    np.testing.assert_array_equal(fresh.actions, games.actions)
+
+
+def test_a_damaged_cache_file_is_made_again(cache, generated):
+    games = demos.demo_games(TINY, "random", 12, seed=1)
+    path = demos.demo_path(TINY, "random", 12, 1)
+    content = path.read_bytes()
+    for damaged in (content[:100], content[:-8] + b"\xff" * 8):
+        path.write_bytes(damaged)
+        with pytest.warns(
+            UserWarning, match="cached games are damaged and are generated again: .*safetensors"
+        ):
+            again = demos.demo_games(TINY, "random", 12, seed=1)
+        np.testing.assert_array_equal(again.actions, games.actions)
+        assert path.read_bytes() == content
+
+
+def test_the_key_of_the_cache(cache):
+    paths = {
+        demos.demo_path(TINY, "random", 12, 1),
+        demos.demo_path(TINY, "random", 12, 2),
+        demos.demo_path(TINY, "random", 13, 1),
+        demos.demo_path(TINY, "convention", 12, 1),
+        demos.demo_path(Rules(), "random", 12, 1),
+        demos.demo_path(Rules(num_players=3), "random", 12, 1),
+    }
+    assert len(paths) == 6
+
+
+def test_where_the_cache_is(cache, monkeypatch):
+    assert demos.cache_folder() == cache
+    monkeypatch.delenv("HANABI_RL_CACHE")
+    assert demos.cache_folder().name == "hanabi-rl"
+
+
+def test_what_is_refused(cache):
+    with pytest.raises(ValueError, match="at least one game, got num_games=0"):
+        demos.demo_games(TINY, "random", 0)
+    with pytest.raises(ValueError, match="'nobody'"):
+        demos.demo_games(TINY, "nobody", 3)

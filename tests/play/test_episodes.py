@@ -1,0 +1,284 @@
+"""Whole games: against games worked out by hand, a plain-Python table, and a loop that calls each
+seat by itself.
+
+Compiling is what takes time here, so that the tests share a few shapes: GAMES games at once, a few
+groupings of seats.
+"""
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import LENIENT, LENIENT_3P
+from support.policies import clock_policy, recurrent_policy
+
+from hanabi_rl.agents.policy import act
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.table import Table
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+GAMES = 16
+
+
+def assert_same(first, second):
+    for name in ("decks", "actions", "num_actions", "scores", "points", "lives"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
+
+
+def deck_played_in_order(cards):
+    """A 2-player deck whose cards come up in the order `cards` when both seats always play their
+    oldest card."""
+    first_hands = [
+        0,
+        5,
+        1,
+        6,
+        2,
+        7,
+        3,
+        8,
+        4,
+        9,
+    ]  # seat 0 was dealt cards 0-4, seat 1 cards 5-9; then they draw in turn
+    deck = np.zeros(50, np.uint8)
+    deck[first_hands + list(range(10, 50))] = cards
+    return deck
+
+
+def test_games_of_oldest_cards_score_what_they_do_by_hand():
+    rules = Rules()
+    ascending = list(range(25))  # R1..R5, Y1.., each exactly when it is playable
+    spare = [
+        0,
+        0,
+        1,
+        2,
+        3,
+        5,
+        5,
+        6,
+        7,
+        8,
+        10,
+        10,
+        11,
+        12,
+        13,
+        15,
+        15,
+        16,
+        17,
+        18,
+        20,
+        20,
+        21,
+        22,
+        23,
+    ]
+    perfect = deck_played_in_order(ascending + spare)
+    # R1 R2 (R1) R3 (R1) (R2)
+    bombed = deck_played_in_order([0, 1, 0, 2, 0, 1, *ascending[3:], *spare[3:]])
+    oldest = clock_policy(rules, 1)
+    records = play_games((oldest, oldest), rules, np.stack([perfect, bombed] * (GAMES // 2)))
+    np.testing.assert_array_equal(records.scores[:2], [25, 0])
+    np.testing.assert_array_equal(records.points[:2], [25, 3])
+    np.testing.assert_array_equal(records.lives[:2], [3, 0])
+    np.testing.assert_array_equal(records.num_actions[:2], [25, 6])
+    np.testing.assert_array_equal(records.actions[0], [5] * 25 + [20] * 64)
+    np.testing.assert_array_equal(records.actions[1], [5] * 6 + [20] * 83)
+
+
+def test_policies_are_stepped_on_idle_turns_too():
+    rules = Rules()
+    policy = clock_policy(rules, 3)
+    records = play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0))
+    for actions, length in zip(records.actions, records.num_actions, strict=True):
+        np.testing.assert_array_equal(actions[:length], rules.hand_size + np.arange(length) % 3)
+        assert (actions[length:] == rules.noop).all()
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_records_are_games_that_a_table_replays(sample):
+    rules = LENIENT_3P
+    lineup = tuple(recurrent_policy(rules, seed) for seed in (1, 2, 1))
+    records = play_games(lineup, rules, evaluation_decks(rules, GAMES, 1), 3, sample=sample)
+    for i, length in enumerate(records.num_actions):
+        table = Table(rules, records.decks[i])
+        for action in records.actions[i, :length]:
+            assert not table.over
+            table.apply(action)  # raises where the move is illegal
+        assert table.over
+        assert (records.actions[i, length:] == rules.noop).all()
+        assert (table.score, table.points, table.life_tokens) == (
+            records.scores[i],
+            records.points[i],
+            records.lives[i],
+        )
+
+
+def play_seat_by_seat(policies, rules, decks):
+    """The plain loop that `play_games` must equal: one call for each seat and turn, no grouping of
+    seats."""
+    see, step, legal_actions = (
+        jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions)
+    )
+    state = game.deal(rules, decks)
+    carries = [policy.init_carry(len(decks)) for policy in policies]
+    actions = []
+    for turn in range(rules.max_turns):
+        obs, legal = see(rules, state), legal_actions(rules, state)
+        reset = np.full(len(decks), turn == 0)
+        chosen = []
+        for seat, policy in enumerate(policies):
+            carries[seat], action = act(policy, carries[seat], obs[:, seat], legal[:, seat], reset)
+            chosen.append(np.asarray(action))
+        mover = np.asarray(game.current_player(state))
+        action = np.stack(chosen, axis=1)[np.arange(len(decks)), mover]
+        actions.append(np.where(np.asarray(game.finished(rules, state)), rules.noop, action))
+        state, _, _ = step(rules, state, actions[-1])
+    return np.stack(actions, axis=1), np.asarray(game.score(rules, state))
+
+
+def test_grouped_seats_equal_one_call_a_seat():
+    rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 2)
+    one, two = recurrent_policy(rules, 1), recurrent_policy(rules, 2)
+    for lineup in [(one, one, one), (one, two, one)]:
+        records = play_games(lineup, rules, decks)
+        actions, score = play_seat_by_seat(lineup, rules, decks)
+        np.testing.assert_array_equal(records.actions, actions)
+        np.testing.assert_array_equal(records.scores, score)
+        copies = tuple(policy.replace(weights=dict(policy.weights)) for policy in lineup)
+        # equal but distinct objects: three calls instead of one
+        assert_same(play_games(copies, rules, decks), records)
+
+
+def test_seating_moves_policies_between_seats():
+    rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 3)
+    one, two, three = (recurrent_policy(rules, seed) for seed in (1, 2, 3))
+    moved = play_games((one, two, three), rules, decks, seating=(2, 0, 1))
+    assert_same(moved, play_games((two, three, one), rules, decks))
+
+
+def test_every_game_may_have_a_seating_of_its_own():
+    rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 3)
+    lineup = tuple(recurrent_policy(rules, seed) for seed in (1, 2, 3))
+    seatings = np.array([(2, 0, 1), (0, 1, 2)])
+    mixed = play_games(lineup, rules, decks, seating=seatings[np.arange(GAMES) % 2])
+    for which, seating in enumerate(seatings):
+        alone = play_games(lineup, rules, decks, seating=seating)
+        np.testing.assert_array_equal(mixed.actions[which::2], alone.actions[which::2])
+
+
+def test_sampling_is_a_function_of_the_seed_and_greedy_play_of_the_decks():
+    rules, decks = LENIENT, evaluation_decks(LENIENT, GAMES, 4)
+    lineup = (recurrent_policy(rules, 1),) * 2
+    first, again, other = (play_games(lineup, rules, decks, s, sample=True) for s in (5, 5, 6))
+    assert_same(first, again)
+    assert (first.actions != other.actions).any()
+    greedy = play_games(lineup, rules, decks)
+    assert_same(greedy, play_games(lineup, rules, decks))
+    assert (first.actions != greedy.actions).any()
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_records_do_not_depend_on_the_chunk_size(sample):
+    rules, decks = LENIENT, evaluation_decks(LENIENT, GAMES, 5)
+    policy = recurrent_policy(rules, 1)
+    whole = play_games((policy, policy), rules, decks, 7, sample=sample)
+    for size in (5, 100):  # a part-filled last chunk, and fewer games than a chunk
+        again = play_games((policy, policy), rules, decks, 7, sample=sample, chunk_size=size)
+        assert_same(again, whole)
+
+
+@flax.struct.dataclass
+class Gambler:
+    """Plays slot `k`, drawn with the key that it is given: greedy play by chance."""
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch):
+        return jnp.zeros(batch)
+
+    def step(self, carry, obs, legal, reset, key=None):
+        action = jax.vmap(lambda k: jax.random.bits(k) % 2)(key) + self.rules.hand_size
+        return carry, jnp.where(legal, 5.0 * jax.nn.one_hot(action, self.rules.num_moves), -1e10)
+
+
+def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone():
+    """Each move of every game is the one that its own key says, folded here one at a time."""
+    rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 5)
+    one, two = Gambler(rules), Gambler(rules)
+    numbers = np.arange(GAMES)[::-1] + 100
+    seen = []
+    for seed in (7, 8):
+        root = jax.random.fold_in(jax.random.key(seed), 2**32 - 1)
+        records = play_games((one, two, one), rules, decks, seed, key_index=numbers)
+        for game_index, number in enumerate(numbers):
+            for turn in range(records.num_actions[game_index]):
+                key = root
+                for address in (number, turn, turn % 3):
+                    key = jax.random.fold_in(key, int(address))
+                expected = rules.hand_size + int(jax.random.bits(key)) % 2
+                assert records.actions[game_index, turn] == expected
+        seen.append(records.actions)
+        for size, lineup, seating in [
+            (5, (one, one, one), None),
+            (100, (two, one, one), (1, 0, 2)),
+        ]:
+            again = play_games(
+                lineup, rules, decks, seed, key_index=numbers, seating=seating, chunk_size=size
+            )
+            assert_same(again, records)
+    assert (seen[0] != seen[1]).any()
+
+
+def test_sampled_actions_follow_the_policy():
+    """First moves of many games on one deck come out at the policy's own probabilities."""
+    rules, policy = LENIENT, recurrent_policy(LENIENT, 1, scale=0.5)
+    decks = np.repeat(evaluation_decks(rules, 1, 6), 1600, axis=0)
+    records = play_games((policy, policy), rules, decks, 0, sample=True, chunk_size=GAMES)
+    state = game.deal(rules, decks[:1])
+    _, logits = policy.step(
+        policy.init_carry(1),
+        observe(rules, state)[:, 0],
+        game.legal_actions(rules, state)[:, 0],
+        np.array([True]),
+    )
+    counts = np.bincount(records.actions[:, 0], minlength=rules.num_moves)
+    np.testing.assert_allclose(counts / 1600, jax.nn.softmax(logits[0]), atol=0.04)
+
+
+def test_new_parameters_and_seatings_do_not_recompile():
+    rules, decks = LENIENT, evaluation_decks(LENIENT, GAMES, 7)
+    one, two = recurrent_policy(rules, 1), recurrent_policy(rules, 2)
+    play_games((one, two), rules, decks)
+    traced = len(one.traces)
+    for seed in (3, 4):
+        play_games((recurrent_policy(rules, seed), two), rules, decks, seating=(1, 0))
+    assert len(one.traces) == traced
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"policies": 1}, "expected 2 policies, one a seat, got 1"),
+        ({"seating": (0, 0)}, "permutes the 2 seats"),
+        (
+            {"seating": np.zeros((3, 2))},
+            r"expected a seating \[2\] or \[2, 2\], got shape \(3, 2\)",
+        ),
+        ({"decks": np.zeros((0, 12))}, r"expected decks \[N, 12\]"),
+        ({"rules": Rules()}, "policy 0 plays"),
+    ],
+)
+def test_errors_say_what_was_expected(arguments, message):
+    policies = (recurrent_policy(LENIENT, 1),) * arguments.get("policies", 2)
+    decks = arguments.get("decks", evaluation_decks(LENIENT, 2, 0))
+    with pytest.raises(ValueError, match=message):
+        play_games(
+            policies, arguments.get("rules", LENIENT), decks, seating=arguments.get("seating")
+        )

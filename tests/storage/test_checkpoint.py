@@ -1,0 +1,237 @@
+"""Checkpoints: what was saved comes back bit for bit, or not at all."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.states import make_state, raw
+
+from hanabi_rl.storage.checkpoint import Checkpointer, Restored
+from hanabi_rl.storage.trees import CorruptError, IncompatibleError
+
+
+def assert_same(left: Any, right: Any) -> None:
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        assert raw(one) == raw(other)
+
+
+def save_steps(directory: Path, scores: dict[int, float], keep_latest: int = 2) -> None:
+    with Checkpointer(directory, keep_latest=keep_latest) as checkpointer:
+        for step, score in scores.items():
+            checkpointer.save(
+                step, make_state(step), host_state={"epoch": step}, metrics={"score": score}
+            )
+
+
+def restore(directory: Path, step: int | None = None, template: Any = None) -> Restored:
+    with Checkpointer(directory) as checkpointer:
+        return checkpointer.restore(make_state(0) if template is None else template, step)
+
+
+def largest_file(folder: Path) -> Path:
+    return max(
+        (path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with steps 1 and 2; tests that damage it copy it first."""
+    directory = tmp_path_factory.mktemp("saved") / "checkpoints"
+    save_steps(directory, {1: 1.0, 2: 2.0})
+    return directory
+
+
+@pytest.fixture
+def damaged(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "checkpoints"))
+
+
+def test_everything_round_trips(saved: Path) -> None:
+    restored = restore(saved)
+    assert (restored.step, restored.host_state, restored.metrics) == (
+        2,
+        {"epoch": 2},
+        {"score": 2.0},
+    )
+    assert_same(restored.state, make_state(2))
+    assert isinstance(restored.state["games"], np.ndarray) and isinstance(
+        restored.state["update"], jax.Array
+    )
+    drawn = jax.random.normal(restored.state["key"], (3,))
+    np.testing.assert_array_equal(drawn, jax.random.normal(jax.random.key(2), (3,)))
+
+
+def test_a_step_can_be_named_and_the_template_be_abstract(saved: Path) -> None:
+    template = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), make_state(0)
+    )
+    template["games"] = make_state(0)["games"]
+    restored = restore(saved, step=1, template=template)
+    assert restored.step == 1
+    assert_same(restored.state, make_state(1))
+
+
+def test_missing_steps_are_named(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected a checkpoint of step 7 in .*, got \[1, 2\]"):
+        restore(saved, step=7)
+    with pytest.raises(ValueError, match=r"expected a checkpoint in .*, got \[\]"):
+        restore(tmp_path)
+
+
+def test_a_checkpoint_has_its_five_items(saved: Path) -> None:
+    items = {path.name for path in (saved / "2").iterdir() if path.is_dir()}
+    assert items == {"state", "loader", "policy", "evaluation", "manifest"}
+
+
+@pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_flipped_bit_in_the_arrays_falls_back_with_a_warning(damaged: Path, place: float) -> None:
+    path = largest_file(damaged / "2" / "state")  # the arrays' bytes, which Orbax does not check
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 4
+    path.write_bytes(content)
+    with pytest.warns(
+        RuntimeWarning, match=r"checkpoint 2 is damaged, going one back: .*leaf \S+: its SHA-256"
+    ):
+        restored = restore(damaged)
+    assert restored.step == 1
+    assert_same(restored.state, make_state(1))
+
+
+@pytest.mark.parametrize(
+    "item", ["manifest/metadata", "loader/metadata", "evaluation/metadata", "policy/metadata"]
+)
+def test_damaged_documents_fall_back_too(damaged: Path, item: str) -> None:
+    path = damaged / "2" / item
+    text = path.read_text()
+    path.write_text(text.replace("3", "4") if "3" in text else "{}")
+    with pytest.warns(RuntimeWarning, match="checkpoint 2 is damaged"):
+        assert restore(damaged).step == 1
+
+
+def test_missing_files_fall_back_and_an_exact_step_does_not(damaged: Path) -> None:
+    shutil.rmtree(damaged / "2" / "state" / "d")
+    with pytest.raises(CorruptError, match="state"):
+        restore(damaged, step=2)
+    with pytest.warns(RuntimeWarning, match="checkpoint 2 is damaged"):
+        assert restore(damaged).step == 1
+
+
+def test_nothing_intact_is_an_error(damaged: Path) -> None:
+    for step in ("1", "2"):
+        (damaged / step / "manifest" / "metadata").write_text("{")
+    with (
+        pytest.warns(RuntimeWarning, match="checkpoint 2 is damaged"),
+        pytest.raises(CorruptError, match="manifest"),
+    ):
+        restore(damaged)
+
+
+def test_an_uncommitted_step_does_not_count_and_gives_way(damaged: Path) -> None:
+    (damaged / "2" / "commit_success.txt").unlink()  # as a kill in the middle of a save leaves it
+    with pytest.warns(
+        RuntimeWarning,
+        match="checkpoint 2 was never finished, or part of it is missing: going back to 1",
+    ):
+        checkpointer = Checkpointer(damaged)
+    with checkpointer:
+        assert checkpointer.latest_step() == 1
+        checkpointer.restore(make_state(0))
+        checkpointer.save(2, make_state(5), metrics={"score": 0.0})
+        assert checkpointer.latest_step() == 2
+    assert_same(restore(damaged).state, make_state(5))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda s: s["params"]["actor"].update(bias=jnp.zeros(6)),
+            r"params/actor/bias: expected float32\[6\], stored float32\[5\]",
+        ),
+        (
+            lambda s: s["params"]["actor"].update(bias=jnp.zeros(5, jnp.bfloat16)),
+            r"bias: expected bfloat16\[5\], stored float32\[5\]",
+        ),
+        (
+            lambda s: s["params"].update(critic=jnp.zeros(2)),
+            r"params/critic \(float32\[2\]\) is not stored there",
+        ),
+        (lambda s: s.pop("done"), r"leaf done \(bool\[4\]\) is stored but not part of the model"),
+        (
+            lambda s: s.update(key=jax.random.key(0, impl="rbg")),
+            r"leaf key: expected key<rbg>\[\], stored key<fry>\[\]",
+        ),
+        (
+            lambda s: s.update(deck=jnp.zeros((4, 9), jnp.uint32)),
+            r"leaf deck: expected uint32\[4,9\], stored uint32\[4,0\]",
+        ),
+    ],
+)
+def test_another_model_is_an_error_that_names_the_leaf(
+    saved: Path, change: Any, message: str
+) -> None:
+    template = make_state(0)
+    change(template)
+    with pytest.raises(IncompatibleError, match=message):
+        restore(saved, template=template)
+
+
+def test_the_latest_and_the_best_are_kept_and_nan_does_not_evict(tmp_path: Path) -> None:
+    save_steps(tmp_path, {1: 3.0, 2: 9.0, 3: 5.0, 4: math.nan, 5: math.inf, 6: 4.0})
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.steps() == [2, 5, 6]
+    assert restore(tmp_path, step=5).metrics == {"score": None}
+
+
+def test_saving_a_step_twice_does_nothing(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, make_state(1))
+        checkpointer.save(1, make_state(9))
+        assert_same(checkpointer.restore(make_state(0)).state, make_state(1))
+
+
+def test_a_restored_run_replaces_the_steps_of_its_abandoned_future(damaged: Path) -> None:
+    with Checkpointer(damaged) as checkpointer:
+        checkpointer.restore(make_state(0), step=1)
+        checkpointer.save(2, make_state(7))
+        assert checkpointer.steps() == [1, 2]
+    assert_same(restore(damaged).state, make_state(7))
+
+
+def test_checkpoints_nobody_restored_from_are_not_overwritten(damaged: Path) -> None:
+    with (
+        Checkpointer(damaged) as checkpointer,
+        pytest.raises(ValueError, match="already holds step 2, saving step 1"),
+    ):
+        checkpointer.save(1, make_state(7))
+    assert restore(damaged).step == 2
+
+
+def test_a_leaf_that_is_no_array_is_named(tmp_path: Path) -> None:
+    with (
+        Checkpointer(tmp_path) as checkpointer,
+        pytest.raises(ValueError, match="leaf train/step: expected an array, got int"),
+    ):
+        checkpointer.save(1, {"train": {"step": 3}})
+
+
+def test_another_format_is_an_error_not_damage(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hanabi_rl.storage.checkpoint.FORMAT_VERSION", 3)
+    with pytest.raises(IncompatibleError, match="expected checkpoint format 3, got 2"):
+        restore(damaged)
+
+
+def test_the_manifest_is_plain_json(saved: Path) -> None:
+    leaves = json.loads((saved / "2" / "manifest" / "metadata").read_text())["leaves"]
+    entry = leaves["params/actor/kernel"]
+    assert (entry["dtype"], entry["shape"], len(entry["sha256"])) == ("float32", [96, 64], 64)

@@ -1,0 +1,99 @@
+"""Games to test with: the tiny game, random and taught games of any rules, and recorded ones where
+they are at hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.env.actions import Move, encode_action
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table, full_deck
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+TINY = Rules(
+    num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
+)
+"""What tests play where the game does not matter."""
+TINY_3P = dataclasses.replace(TINY, num_players=3)
+LENIENT = dataclasses.replace(TINY, max_life_tokens=5)
+"""Random players get further."""
+LENIENT_3P = dataclasses.replace(LENIENT, num_players=3)
+
+
+def shared_data(name: str) -> Path:
+    """The path of a file of recorded games; the test skips where it is not at hand."""
+    path = SHARED_DATA / name
+    if not path.exists():
+        pytest.skip(f"needs recorded games that are not part of the repository: {path}")
+    return path
+
+
+def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
+    """Random legal games; every second one stops after 9 moves, unfinished, unless it is over by
+    then."""
+    rng = np.random.default_rng(seed)
+    tables, moves = [], []
+    for game in range(num_games):
+        table, played = Table(rules, rng.permutation(full_deck(rules))), []
+        while not table.over and (game % 2 == 0 or len(played) < 9):
+            legal = [
+                action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+            ]
+            played.append(int(rng.choice(legal)))
+            table.apply(played[-1])
+        tables.append(table)
+        moves.append(np.array(played, np.int32))
+    return as_games(rules, tables, moves, first_id=100)
+
+
+def as_games(
+    rules: Rules, tables: list[Table], moves: list[np.ndarray], first_id: int = 0
+) -> Games:
+    """The games played at `tables`, with ids that count from `first_id`."""
+    return Games(
+        rules=rules,
+        decks=np.array([table.deck for table in tables], np.uint8),
+        actions=pad_moves(rules, moves),
+        num_actions=np.array([len(played) for played in moves], np.int32),
+        scores=np.array([table.score for table in tables], np.int32),
+        game_ids=np.arange(first_id, first_id + len(tables), dtype=np.int32),
+        unfinished=np.array([not table.over for table in tables]),
+    )
+
+
+def taught_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
+    """Two-player games on random decks in which everyone plays the first card they were just told
+    about, else tells of a playable card, else discards their oldest card: simple, clonable."""
+    rng = np.random.default_rng(seed)
+    tables, moves = [], []
+    for _ in range(num_games):
+        table, played, told = Table(rules, rng.permutation(full_deck(rules))), [], []
+        while not table.over:
+            action, told = taught_action(table, told)
+            played.append(action)
+            table.apply(action)
+        tables.append(table)
+        moves.append(np.array(played, np.int32))
+    return as_games(rules, tables, moves)
+
+
+def taught_action(table: Table, told: list[int]) -> tuple[int, list[int]]:
+    """The teacher's move after a hint about its slots `told`, and the slots that its own move tells
+    about."""
+    rules = table.rules
+    if told:
+        return encode_action(rules, Move("play", slot=told[0])), []
+    other = [divmod(table.deck[order], rules.num_ranks) for order in table.hands[1 - table.player]]
+    playable = [slot for slot, (color, rank) in enumerate(other) if table.fireworks[color] == rank]
+    must_tell = table.info_tokens == rules.max_info_tokens
+    if table.info_tokens > 0 and (playable or must_tell):
+        move = Move("rank", offset=1, value=other[playable[0] if playable else 0][1])
+        return encode_action(rules, move), table.touched(move)
+    return encode_action(rules, Move("discard", slot=0)), []

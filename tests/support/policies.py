@@ -1,0 +1,77 @@
+"""Small policies with memory, for tests that need play but no training."""
+
+from typing import Any, ClassVar
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+
+
+@flax.struct.dataclass
+class RecurrentPolicy:
+    """Random weights and a hidden state that every observation since the game's start has moved."""
+
+    weights: dict[str, jax.Array]
+    rules: Rules = flax.struct.field(pytree_node=False)
+    traces: ClassVar[list[str]] = []  # one entry each time jit traces `step`
+
+    def init_carry(self, batch: int) -> jax.Array:
+        return jnp.zeros((batch, 16))
+
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
+    ) -> tuple[Any, jax.Array]:
+        self.traces.append("step")
+        carry = jnp.where(reset[:, None], 0, carry)
+        carry = jnp.tanh(carry @ self.weights["hidden"] + obs @ self.weights["obs"])
+        return carry, jnp.where(legal, carry @ self.weights["logits"], -1e10)
+
+
+@flax.struct.dataclass
+class ClockPolicy:
+    """Plays slot `t % period` at timestep t by its own clock, right only if idle turns step it
+    too."""
+
+    period: jax.Array
+    rules: Rules = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch: int) -> jax.Array:
+        return jnp.full((batch,), 99)
+
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
+    ) -> tuple[Any, jax.Array]:
+        clock = jnp.where(reset, 0, carry)
+        play = self.rules.hand_size + clock % self.period
+        return clock + 1, jnp.where(legal, 5.0 * jax.nn.one_hot(play, self.rules.num_moves), -1e10)
+
+
+def recurrent_policy(rules: Rules, seed: int, scale: float = 2.0) -> RecurrentPolicy:
+    hidden_key, obs_key, logits_key = jax.random.split(jax.random.key(seed), 3)
+    weights = {
+        "hidden": jax.random.normal(hidden_key, (16, 16)) / 4,
+        "obs": jax.random.normal(obs_key, (rules.obs_size, 16)) / 4,
+        "logits": scale * jax.random.normal(logits_key, (16, rules.num_moves)),
+    }
+    return RecurrentPolicy(weights=weights, rules=rules)
+
+
+def clock_policy(rules: Rules, period: int) -> ClockPolicy:
+    return ClockPolicy(period=jnp.int32(period), rules=rules)
+
+
+def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPolicy:
+    """It has an identity."""
+    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
+    init = jax.jit(
+        lambda key: init_params(
+            Actor(network, rules.num_moves), key, network, rules.obs_size, rules.num_moves
+        )
+    )
+    # larger than initialised: moves vary
+    params = jax.tree.map(lambda leaf: 3 * leaf, init(jax.random.key(seed)))
+    return NetworkPolicy(params=params, rules=rules, network=network, info=PolicyInfo(algorithm))

@@ -1,0 +1,34 @@
+"""What a run folder holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RUN_FILES = {
+    ".lock",
+    "config.json",
+    "metrics.jsonl",
+    "tensorboard",
+    "checkpoints",
+    "summary.json",
+    "learning-curve.png",
+}
+"""In every finished run's folder, beside its policies."""
+
+
+def read_lines(run_dir: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def read_state(run_dir: Path, step: int) -> dict[str, Any]:
+    """Path, dtype, shape and SHA-256 of every leaf of a checkpoint, its loader position and its
+    metrics."""
+    folder = run_dir / "checkpoints" / str(step)
+    manifest = json.loads((folder / "manifest" / "metadata").read_text())
+    return {
+        "leaves": manifest["leaves"],
+        "loader": json.loads((folder / "loader" / "metadata").read_text()),
+        "metrics": json.loads((folder / "evaluation" / "metadata").read_text()),
+    }

@@ -1,0 +1,183 @@
+"""A small game, a small network, and one compiled PPO update in two halves that the learner tests
+share.
+
+Whatever a test varies (KL weight, critic warm-up, carries, parameters) is an argument here, so
+nothing compiles twice.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from support.games import TINY
+
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.hdr_ippo import hdr_objective, init_from_bc
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.ppo import PPO, Experience, LearnerState, game_metrics
+from hanabi_rl.learning.rollout import ActorState, collect
+from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.storage.checkpoint import Checkpointer
+
+# Dropout must do nothing in RL; where it did, the ratio test would fail.
+NETWORK = NetworkConfig(embedding=(16,), lstm=(16, 12), decoder=(16,), critic=(16,), dropout=0.5)
+
+
+def make_ppo(**changes: Any) -> PPO:
+    """32 environments of the small game, rollouts of a length that ends in the middle of games."""
+    fields = {
+        "game": TINY,
+        "num_envs": 32,
+        "num_steps": 13,
+        "total_steps": 32 * 13 * 20,
+        "lr": 3e-3,
+        "epochs": 2,
+        "num_minibatches": 4,
+        "num_blocks": 8,
+        "lr_schedule": "constant",
+        "precision": "float32",
+    }
+    return PPO(
+        config=PPOConfig(**(fields | changes)), network=NETWORK, objective=hdr_objective(0.25)
+    )
+
+
+def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
+    """A random policy; a large `scale` makes its actions, and what it remembers, matter."""
+    rules = TINY
+    params = init_params(
+        Actor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves
+    )
+    return NetworkPolicy(
+        params=jax.tree.map(lambda x: scale * x, params), rules=rules, network=NETWORK
+    )
+
+
+class SmallPPO(NamedTuple):
+    """A learner that starts as a copy of its clone, and `PPO.update` in its two halves, over all
+    devices.
+
+    collect(learner, actors, clone) -> (next actors, experience, key of the epochs, metrics)
+    learn(learner, experience, index, key, kl_weight, critic_warmup_updates) -> (learner, metrics)
+    """
+
+    ppo: PPO
+    clone: NetworkPolicy
+    learner: LearnerState
+    actors: ActorState
+    collect: Callable[..., tuple[ActorState, Experience, jax.Array, dict[str, jax.Array]]]
+    learn: Callable[..., tuple[LearnerState, dict[str, jax.Array]]]
+
+    def update(
+        self, learner: LearnerState, actors: ActorState, kl_weight: float = 0.25
+    ) -> tuple[LearnerState, ActorState, dict[str, jax.Array]]:
+        """One whole update."""
+        following, experience, key, played = self.collect(learner, actors, self.clone)
+        learner, metrics = self.learn(learner, experience, actors.index, key, kl_weight, 0)
+        return learner, following, metrics | played
+
+
+def build_small_ppo() -> SmallPPO:
+    """Also used in a process of its own, where there are four devices."""
+    ppo = make_ppo()
+
+    def collect_half(
+        learner: LearnerState, actors: ActorState, clone: NetworkPolicy
+    ) -> tuple[Any, ...]:
+        collect_key, epoch_key = jax.random.split(jax.random.fold_in(learner.key, learner.update))
+        following, rollout, last_value = collect(
+            ppo.env, ppo.apply, learner.params, clone, actors, collect_key, ppo.config.num_steps
+        )
+        # Only a leading axis can be sharded: time goes second here, and back in `learn_half`.
+        experience = swap_time(ppo.returns(rollout, last_value, actors.carry))
+        return following, experience, epoch_key, game_metrics(rollout)
+
+    def learn_half(
+        learner: LearnerState,
+        experience: Experience,
+        index: jax.Array,
+        key: jax.Array,
+        kl_weight: jax.Array,
+        critic_warmup_updates: jax.Array,
+    ) -> tuple[LearnerState, dict[str, jax.Array]]:
+        config = dataclasses.replace(ppo.config, critic_warmup_updates=critic_warmup_updates)
+        varied = dataclasses.replace(ppo, config=config, objective=hdr_objective(kl_weight))
+        return varied.learn(learner, swap_time(experience), index, key)
+
+    @jax.jit
+    def start(key: jax.Array) -> tuple[NetworkPolicy, LearnerState, ActorState]:
+        clone_key, learner_key = jax.random.split(key)
+        clone = make_clone(clone_key, 2.0)
+        return clone, *init_from_bc(ppo, learner_key, clone)
+
+    clone, learner, actors = start(jax.random.key(0))
+    return SmallPPO(
+        ppo=ppo,
+        clone=parallel.replicate(clone),
+        learner=parallel.replicate(learner),
+        actors=parallel.shard(actors),
+        collect=parallel.data_parallel(collect_half, (None, 0, None), (0, 0, None, None)),
+        learn=parallel.data_parallel(learn_half, (None, 0, 0, None, None, None), (None, None)),
+    )
+
+
+def swap_time(experience: Experience) -> Experience:
+    """[T, N, ...] <-> [N, T, ...] for everything but the carry, which has no time axis."""
+    swapped = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience.replace(carry=None))
+    return swapped.replace(carry=experience.carry)
+
+
+class Chunk(NamedTuple):
+    """The first arguments of `SmallPPO.learn`."""
+
+    learner: LearnerState
+    experience: Experience
+    index: jax.Array
+    key: jax.Array
+
+
+def spread_run(
+    small: SmallPPO, stored: list[np.ndarray] | None, folder: Path
+) -> dict[str, np.ndarray]:
+    """What an update computes on however many devices there are, as arrays of the global batch.
+
+    Args:
+        stored: the leaves of an experience of the global batch to learn from; None: that of the
+            first rollout.
+        folder: where a checkpoint of the state after two updates goes.
+    """
+    _, experience, key, _ = small.collect(small.learner, small.actors, small.clone)
+    first = parallel.unshard(experience)
+    leaves, structure = jax.tree.flatten(first)
+    stored = leaves if stored is None else stored
+    experience = parallel.shard(
+        jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stored])
+    )
+    learnt, metrics = small.learn(small.learner, experience, small.actors.index, key, 0.25, 0)
+
+    learner, actors = small.learner, small.actors
+    for update in range(3):
+        if update == 2:
+            with Checkpointer(folder) as checkpoints:
+                checkpoints.save(2, (learner, parallel.unshard(actors)))
+        learner, actors, _ = small.update(learner, actors)
+    last = parallel.unshard(actors)
+    results = {
+        "action": first.rollout.action,
+        "stored": stored,
+        "learnt": learnt.params,
+        "metrics": metrics,
+        "later": learner.params,
+        "reset": last.reset,
+        "turn": last.env.game.turn,
+    }
+    paths = jax.tree_util.tree_flatten_with_path(results)[0]
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
+        for path, leaf in paths
+    }

@@ -1,0 +1,149 @@
+"""Real training processes to interrupt: the scripts' own body on tiny games and networks, and what
+they leave."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import jax
+
+PRESETS = Path(__file__).parents[1] / "reliability" / "presets"
+PATIENCE_S = 300.0  # for a machine under load; no test depends on how long anything takes
+
+# The server imports the package once; each run is a process forked from it, before JAX has started
+# any thread.
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["hanabi_rl.launch.script"])
+
+
+class Run:
+    """One run folder, and the process at work in it."""
+
+    def __init__(self, algo: str, folder: Path, *flags: str) -> None:
+        self.algo, self.folder, self.flags = algo, folder, flags
+        self.log = folder.with_name(f"{folder.name}.log")
+        self.process: BaseProcess | None = None
+
+    def start(self, *flags: str, devices: int = 1) -> BaseProcess:
+        """Starts the run, or resumes what there is of it, with more `flags`; waits until it holds
+        its folder."""
+        resume = (self.folder / "config.json").exists()
+        given = (
+            ["--resume"]
+            if resume
+            else ["--preset", str(PRESETS / f"{self.algo}.toml"), *self.flags]
+        )
+        args = (
+            self.algo,
+            [*given, "--run-dir", str(self.folder), *flags],
+            self.log,
+            _cache(),
+            devices,
+        )
+        process = _context.Process(target=_train, args=args)
+        process.start()
+        self.process = process
+        lock, holder = self.folder / ".lock", f"process {process.pid} on"
+        wait_for(
+            lambda: (
+                not process.is_alive() or (lock.exists() and lock.read_text().startswith(holder))
+            )
+        )
+        return process
+
+    def finish(self, *flags: str, devices: int = 1) -> int | None:
+        """Runs it to its end; returns the exit code."""
+        process = self.start(*flags, devices=devices)
+        process.join()
+        return process.exitcode
+
+    def steps(self) -> list[int]:
+        """The committed checkpoints, rising."""
+        folders = (self.folder / "checkpoints").glob("*/commit_success.txt")
+        return sorted(int(path.parent.name) for path in folders)
+
+    def logged(self) -> int:
+        """The last update that a complete line of `metrics.jsonl` reports; 0 where there is
+        none."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return int(json.loads(lines[-1])["step"]) if lines else 0
+
+    def result(self) -> dict[str, Any]:
+        """All that a finished run decides: the last state's digests, positions and metrics,
+        policies, and summary."""
+        last = self.folder / "checkpoints" / str(self.steps()[-1])
+        items = ("manifest/metadata", "loader/metadata", "evaluation/metadata")
+        policies = sorted(self.folder.glob("policy*/*.json"))
+        lines = [
+            json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()
+        ]
+        return {
+            "checkpoint": {item: json.loads((last / item).read_text()) for item in items},
+            "policies": {
+                str(path.relative_to(self.folder)): json.loads(path.read_text())
+                for path in policies
+            },
+            "metrics": [_untimed(line) for line in lines],
+            "summary": _untimed(json.loads((self.folder / "summary.json").read_text())),
+        }
+
+    def leftovers(self) -> list[str]:
+        """What atomic writes leave beside their place when they are cut short, and steps that were
+        never committed."""
+        unfinished = [
+            step
+            for step in (self.folder / "checkpoints").glob("*")
+            if not (step / "commit_success.txt").exists()
+        ]
+        names = [
+            path
+            for path in self.folder.rglob("*")
+            if path.suffix in (".tmp", ".old") or "orbax-check" in path.name
+        ]
+        return [str(path.relative_to(self.folder)) for path in (*unfinished, *names)]
+
+    def output(self) -> str:
+        """What its processes printed."""
+        return self.log.read_text() if self.log.exists() else ""
+
+
+def wait_for(condition: Any) -> None:
+    """Polls `condition`; fails after `PATIENCE_S`."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"nothing happened in {PATIENCE_S:g} s"
+        time.sleep(0.01)
+
+
+def _untimed(record: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in record.items()
+        if key not in ("wall_s", "steps_per_s", "run_dir")
+    }
+
+
+def _cache() -> str | None:
+    return jax.config.jax_compilation_cache_dir
+
+
+def _train(algo: str, args: list[str], log: Path, cache: str | None, devices: int) -> None:
+    """The child: `python train/<algo>.py <args>`."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    from hanabi_rl.launch.script import main
+
+    sys.argv = [f"train/{algo}.py", *args]
+    main(algo)
