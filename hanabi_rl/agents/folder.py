@@ -141,7 +141,7 @@ def _version(folder: Path) -> tuple[int, int] | None:
 
 def _read_policy(folder: Path) -> NetworkPolicy:
     description = read_json(folder / "policy.json")
-    rules, network, info = _parse(description, where=folder / "policy.json")
+    rules, network, info = parse_description(description, where=folder / "policy.json")
     try:
         manifest = read_json(folder / "manifest.json")
         leaves, digest = manifest["leaves"], manifest["sha256"]
@@ -154,7 +154,7 @@ def _read_policy(folder: Path) -> NetworkPolicy:
             f"{folder}: policy.json or manifest.json is not what was saved: the folder is damaged "
             "or was edited"
         )
-    template = _params_template(rules, network)
+    template = params_template(rules, network)
     trees.check_structure(leaves, template, where=str(folder))
     params = trees.like(template, trees.read_leaves(folder / "params", leaves, leaves))
     return NetworkPolicy(params=params, rules=rules, network=network, info=info)
@@ -167,10 +167,12 @@ def _read_checkpoint(folder: Path) -> NetworkPolicy:
             f"{folder}: this checkpoint does not say which policy it holds; name a policy folder "
             "instead"
         )
-    rules, network, info = _parse(documents.policy["description"], where=folder / "policy")
+    rules, network, info = parse_description(
+        documents.policy["description"], where=folder / "policy"
+    )
     prefix = documents.policy["params_path"] + "/"
     inside = {path: entry for path, entry in documents.leaves.items() if path.startswith(prefix)}
-    template = _params_template(rules, network)
+    template = params_template(rules, network)
     trees.check_structure(
         {path.removeprefix(prefix): entry for path, entry in inside.items()},
         template,
@@ -190,9 +192,15 @@ def _read_checkpoint(folder: Path) -> NetworkPolicy:
     return NetworkPolicy(params=params, rules=rules, network=network, info=info)
 
 
-def _parse(
+def parse_description(
     description: Mapping[str, Any], *, where: Path
 ) -> tuple[Rules, NetworkConfig | StructuredConfig, PolicyInfo]:
+    """What `describe` wrote.
+
+    Raises:
+        ValueError: naming `where`, the key, what was expected and got.
+    """
+
     def expect(name: str, expected: Any, got: Any) -> None:
         if got != expected:
             raise ValueError(f"{where}: expected {name} {expected!r}, got {got!r}")
@@ -232,7 +240,8 @@ def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
     return changed | {"format_version": FORMAT_VERSION}
 
 
-def _params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
+def params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
+    """The shapes and dtypes of the parameters of such a policy."""
     if isinstance(network, StructuredConfig):
         from hanabi_rl.agents.structured.acting import init_params as init
 

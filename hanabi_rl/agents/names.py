@@ -1,8 +1,10 @@
 """Agents by name: the one parser that every command, the matrix and the cache use.
 
     bot:NAME                     a bot of `agents/bots/`; ?parameter=value&... sets its parameters
+    agent:NAME                   a trained agent that comes with the package
     ah2ac2:FILE, obl:FILE        published weights
     FOLDER                       a policy folder, a run's folder or a checkpoints/<step>
+    FILE.safetensors             a policy that `hanabi-rl export` wrote
 
 Every agent takes options, `AGENT?option=value&...`, which wrap it in the order given: `OPTIONS`.
 """
@@ -17,6 +19,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, make_bot
 from hanabi_rl.agents.folder import read_folder
+from hanabi_rl.agents.one_file import SUFFIX, load_shipped, read_card, read_file, shipped
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
 from hanabi_rl.agents.renamed import Renamed
@@ -25,7 +28,12 @@ from hanabi_rl.agents.values import read_value
 from hanabi_rl.env.game import Rules
 
 BOT = "bot"
-STORED: dict[str, Callable[[str], Policy]] = {"ah2ac2": load_published, "obl": load_published}
+SHIPPED = "agent"
+STORED: dict[str, Callable[[str], Policy]] = {
+    SHIPPED: load_shipped,
+    "ah2ac2": load_published,
+    "obl": load_published,
+}
 """What stands before the colon of an agent that plays one game -> its loader, given the name up to
 the options."""
 
@@ -158,12 +166,12 @@ def _settings(parameters: Mapping[str, Any]) -> str:
 
 def _in_folder(place: str) -> Policy:
     folder = Path(place)
-    policy = read_folder(folder)
+    policy = read_file(folder) if folder.suffix == SUFFIX else read_folder(folder)
     if policy is None:
-        named = " or ".join(f"{source}:FILE" for source in STORED)
         raise ValueError(
-            "expected an agent: bot:NAME, a policy folder (with a policy.json), a run's folder "
-            f"(with a policy/), a checkpoints/<step>, {named}; got "
+            "expected an agent: bot:NAME, agent:NAME, a policy folder (with a policy.json), a "
+            "run's folder (with a policy/), a checkpoints/<step>, a file that `hanabi-rl export` "
+            "wrote, ah2ac2:FILE or obl:FILE; got "
             f"{place}{'' if folder.exists() else ', which does not exist'}"
         )
     return policy
@@ -221,11 +229,13 @@ def known_agents() -> dict[str, Any]:
         }
         for name, bot in BOTS.items()
     ]
+    agents += [{"name": f"{SHIPPED}:{name}", **read_card(path)} for name, path in shipped().items()]
     agents += [
-        {"name": f"{source}:FILE", "about": "published weights, a .safetensors file"}
-        for source in STORED
+        {"name": "ah2ac2:FILE", "about": "published weights, a .safetensors file"},
+        {"name": "obl:FILE", "about": "published weights, a .safetensors file"},
+        {"name": "FOLDER", "about": "a policy folder, a run or one checkpoints/<step>"},
+        {"name": "FILE.safetensors", "about": "a policy that `hanabi-rl export` wrote"},
     ]
-    agents.append({"name": "FOLDER", "about": "a policy folder, a run or one checkpoints/<step>"})
     return {
         "agents": agents,
         "options": {name: option.about for name, option in OPTIONS.items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -33,25 +33,58 @@ def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
     return names.load_agents(agents, players)
 
 
-def list_agents(json: Flag = False) -> None:
+def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> None:
     """List the agents that can be named, their parameters, and the options that every agent takes:
-    AGENT?option=value&...
+    AGENT?option=value&... With a name, the card of that agent alone.
 
     Args:
+        name: agent:NAME.
         json: print one line of JSON.
     """
     from hanabi_rl.agents.names import known_agents
 
     known = known_agents()
+    if name:
+        known = _one(known, name)
     if json:
         print(json_format.dumps(known))
-        return
+    else:
+        print(_card(known) if name else _table(known))
+
+
+def _one(known: dict[str, Any], name: str) -> dict[str, Any]:
+    found = {agent["name"]: agent for agent in known["agents"]}
+    if name not in found:
+        raise ValueError(f"expected one of {', '.join(found)}, got {name}")
+    return dict(found[name])
+
+
+def _card(agent: dict[str, Any]) -> str:
+    width = max(len(key) for key in agent)
+    return "\n".join(f"{key:<{width}}  {value}" for key, value in agent.items())
+
+
+def _table(known: dict[str, Any]) -> str:
     width = max(len(agent["name"]) for agent in known["agents"])
+    lines = []
     for agent in known["agents"]:
         version = f" (version {agent['version']})" if "version" in agent else ""
-        print(f"{agent['name']:<{width}}  {agent['about']}{version}")
+        lines.append(f"{agent['name']:<{width}}  {agent['about']}{version}")
+        if "selfplay" in agent:
+            lines.append(f"{'':<{width}}  {_figures(agent)}")
         for name, parameter in agent.get("parameters", {}).items():
-            print(f"{'':<{width}}  ?{name}={parameter['default']} ({parameter['type']})")
-    print("options of every agent")
-    for about in known["options"].values():
-        print(f"{'':<{width}}  ?{about}")
+            lines.append(f"{'':<{width}}  ?{name}={parameter['default']} ({parameter['type']})")
+    lines.append("options of every agent")
+    lines += [f"{'':<{width}}  ?{about}" for about in known["options"].values()]
+    return "\n".join(lines)
+
+
+def _figures(agent: dict[str, Any]) -> str:
+    low, high = agent["selfplay"]["ci95"]
+    text = (
+        f"{agent['players']} players, {agent['algorithm']}, {agent['tier']}; data: {agent['data']};"
+        f" self-play {agent['selfplay']['mean']:.2f} [{low:.2f}, {high:.2f}]"
+    )
+    if agent["prediction"] is None:
+        return text
+    return f"{text}, predicts {agent['prediction']['accuracy']:.3f} of people's moves"

@@ -12,6 +12,7 @@ from hanabi_rl.cli.behaviour import behaviour
 from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
+from hanabi_rl.cli.export import export
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
@@ -61,6 +62,7 @@ def _app() -> SubcommandApp:
     app.command(name="behaviour")(behaviour)
     app.command(name="play")(play)
     app.command(name="agents")(list_agents)
+    app.command(name="export")(export)
     for name, command in DATA_COMMANDS.items():
         data.command(name=name)(command)
     app.command(

@@ -1,0 +1,96 @@
+"""`hanabi-rl export`: a trained policy as one small file with a model card."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from hanabi_rl.cli.agents import Agent
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import NetworkPolicy
+
+
+def export(
+    agent: Agent,
+    out: tyro.conf.Positional[Path],
+    about: str,
+    data: str = "none",
+    command: str = "",
+    predict: Path | None = None,
+    games: int = 5000,
+    seed: int = 1,
+) -> None:
+    """Write a trained policy to one file, in half precision, with a model card in its header. Any
+    command takes the file as an agent; the card's figures are those of the file.
+
+    Args:
+        agent: a policy folder, a run's folder or a checkpoints/<step>.
+        out: the file, *.safetensors.
+        about: what the agent is, in a sentence.
+        data: what it learnt from, for the card.
+        command: what trained it, for the card.
+        predict: games on which to measure how well it predicts people, for the card.
+        games: of greedy self-play, for the card.
+        seed: of their decks: none that the training selected or reported on, if it was another
+            seed's.
+    """
+    from hanabi_rl.agents.names import load_policy
+    from hanabi_rl.agents.one_file import rounded, write_file
+    from hanabi_rl.agents.policy import NetworkPolicy
+    from hanabi_rl.storage.files import to_json
+
+    policy = load_policy(agent)
+    if not isinstance(policy, NetworkPolicy):
+        raise ValueError(f"{agent}: expected a trained policy without options to export")
+    policy = rounded(policy)
+    card = {
+        "about": about,
+        "players": policy.rules.num_players,
+        "algorithm": policy.info.algorithm,
+        "tier": getattr(policy.network, "level", policy.network.kind),
+        "data": data,
+        "steps": policy.info.steps,
+        "unit": policy.info.unit,
+        "selfplay": _selfplay(policy, games, seed),
+        "prediction": _prediction(policy, predict),
+        "command": command,
+        "measured": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} on {platform.machine()}",
+    }
+    write_file(out, policy, to_json(card))
+    print(f"Written: {out} ({out.stat().st_size:,} bytes)", file=sys.stderr)
+
+
+def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:
+    from hanabi_rl.measure.selfplay import evaluate_selfplay
+
+    summary = evaluate_selfplay(policy, games, seed).summary
+    return {
+        "mean": round(summary.mean.mean, 3),
+        "ci95": [round(bound, 3) for bound in summary.mean.bounds],
+        "zero_share": round(summary.zero_share, 4),
+        "games": games,
+        "seed": seed,
+    }
+
+
+def _prediction(policy: NetworkPolicy, file: Path | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
+    from hanabi_rl.data.files import load_games
+    from hanabi_rl.measure.prediction import predict
+
+    prediction = predict(policy, load_games(file))
+    accuracy, nats = prediction.accuracy().interval, prediction.cross_entropy().interval
+    return {
+        "file": file.name,
+        "accuracy": round(accuracy.mean, 4),
+        "accuracy_ci95": [round(bound, 4) for bound in accuracy.bounds],
+        "nats": round(nats.mean, 4),
+        "nats_ci95": [round(bound, 4) for bound in nats.bounds],
+    }
