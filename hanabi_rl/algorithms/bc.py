@@ -31,21 +31,22 @@ VALIDATION_SHARE = 0.1
 def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
     """The games to clone and those to validate on.
 
-    Without data, the games are our own convention bot's, generated once and cached. Without
-    validation files, a tenth of the games, split by deck, is held out.
+    Without data, the games are a bot's, generated once and cached. Without validation files, a
+    tenth of the games, split by deck, is held out.
 
     Raises:
         GameDataError: a file's games are not what they should be.
-        ValueError: files of different games.
+        ValueError: files of different games, no such bot, or one whose rules the network is shown.
     """
     if config.data:
         games = join_games([load_games(path) for path in config.data])
     else:
         print(
-            f"No --data: cloning {config.demo_games:,} games of our own convention bot.",
+            f"No --data: cloning {config.demo_games:,} games of {config.demo_bot}.",
             file=sys.stderr,
         )
-        games = demo_games(rules, "convention", config.demo_games, seed=0)
+        check_level(getattr(config.network, "level", None), config.demo_bot)
+        games = demo_games(rules, config.demo_bot, config.demo_games, seed=0)
     if config.val:
         validation = join_games([load_games(path) for path in config.val])
         if validation.rules != games.rules:
@@ -53,6 +54,20 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         return games, validation
     train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
     return train, validation
+
+
+def check_level(level: str | None, bot: str) -> None:
+    """The reading is what `bot:convention` itself infers: a clone of it that is shown the reading
+    copies a rule and learns nothing.
+
+    Raises:
+        ValueError: the two together.
+    """
+    if level == "reading" and "convention" in bot:
+        raise ValueError(
+            "network.level: expected facts or learnt for a clone of bot:convention, whose own "
+            "rules `reading` shows, got reading"
+        )
 
 
 def run_bc(config: BCConfig) -> dict[str, Any]:

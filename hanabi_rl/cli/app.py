@@ -9,6 +9,7 @@ from tyro.extras import SubcommandApp
 
 from hanabi_rl.cli.agents import list_agents
 from hanabi_rl.cli.behaviour import behaviour
+from hanabi_rl.cli.challenge import challenge
 from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
@@ -58,6 +59,7 @@ def _app() -> SubcommandApp:
     app.command(name="evaluate")(evaluate)
     app.command(name="cross-play")(cross_play)
     app.command(name="leaderboard")(leaderboard)
+    app.command(name="challenge")(challenge)
     app.command(name="predict")(predict)
     app.command(name="behaviour")(behaviour)
     app.command(name="play")(play)

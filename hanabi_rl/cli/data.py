@@ -122,13 +122,14 @@ def demos(
     bot: str = "convention",
     out: Path | None = None,
 ) -> None:
-    """Generate games of one of our bots with itself, or take them from the cache.
+    """Generate games of agents with themselves or each other, or take them from the cache.
 
     Args:
         players: 2 to 5.
         games: how many.
         seed: of the decks.
-        bot: convention or random.
+        bot: a bot (convention, simple, ...), any agent (agent:NAME, a folder), or A+B for tables
+            where they take turns around the seats.
         out: the file to write (.safetensors, .json or .jsonl); without it the games are only
             cached.
     """

@@ -45,6 +45,8 @@ class BCTraining:
     """Game files for validation. None: a tenth of the games, split by deck."""
     demo_games: int = 1000
     """How many bot games to clone when no data is given."""
+    demo_bot: str = "convention"
+    """Whose: a bot, any agent, or A+B for mixed tables."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
     batch_size: int = 32
     """Games in a minibatch (each gives one trajectory per player); decisions, where the network is

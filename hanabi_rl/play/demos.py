@@ -1,5 +1,5 @@
-"""Games of our own bots with themselves, generated once, then cached: what is cloned where no data
-is at hand."""
+"""Games of agents with themselves or each other, generated once, then cached: what is cloned where
+no data is at hand."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import os
 import warnings
 from pathlib import Path
 
+import numpy as np
 import platformdirs
 
-from hanabi_rl.agents.bots.registry import bot_version, make_bot
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import Policy
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games, pad_moves
 from hanabi_rl.env.game import Rules
@@ -23,9 +25,9 @@ from hanabi_rl.play.episodes import play_games
 def demo_games(
     rules: Rules, bot: str = "convention", num_games: int = 1000, seed: int = 0
 ) -> Games:
-    """`num_games` games of `bot:<bot>` with itself, from the cache where it has them.
+    """`num_games` games of `bot` (see `demonstrators`), from the cache where it has them.
 
-    Raises ValueError for an unknown bot or fewer than one game.
+    Raises ValueError for an unknown agent or fewer than one game.
     """
     path = demo_path(rules, bot, num_games, seed)
     if path.exists():
@@ -40,12 +42,36 @@ def demo_games(
     return games
 
 
+def demonstrators(rules: Rules, bot: str) -> tuple[Policy, ...]:
+    """Who plays: one agent at every seat, or several.
+
+    Args:
+        rules: of the game.
+        bot: a bot's name (`convention`, `simple`, ...) or that of any agent (`agent:NAME`, a
+            folder); `A+B` for tables where they take turns around the seats.
+
+    Raises:
+        ValueError: there is no such agent, or there are more of them than seats.
+    """
+    names = bot.split("+")
+    if len(names) > rules.num_players:
+        raise ValueError(f"{bot}: expected at most {rules.num_players} agents, got {len(names)}")
+    chosen = [load_policy(_agent_name(name), rules) for name in names]
+    return tuple(chosen[seat % len(chosen)] for seat in range(rules.num_players))
+
+
+def _agent_name(name: str) -> str:
+    return name if ":" in name or Path(name).exists() else f"bot:{name}"
+
+
 def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
-    """Where the cache keeps these games, by bot, its version, players, games, seed and a hash of
-    the rules."""
-    as_json = json.dumps(dataclasses.asdict(rules), sort_keys=True)
-    rules_hash = hashlib.sha256(as_json.encode()).hexdigest()[:8]
-    name = f"{bot_version(bot)}-{rules.num_players}p-{num_games}-s{seed}-{rules_hash}.safetensors"
+    """Where the cache keeps these games, by players, games, seed, and a hash of the rules and of
+    who plays."""
+    who = [policy.identity() for policy in demonstrators(rules, bot)]
+    content = json.dumps([dataclasses.asdict(rules), who], sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+    plain = "".join(c if c.isalnum() or c in "-+." else "_" for c in bot)[-40:]
+    name = f"{plain}-{rules.num_players}p-{num_games}-s{seed}-{digest}.safetensors"
     return cache_folder() / "demos" / name
 
 
@@ -57,9 +83,10 @@ def cache_folder() -> Path:
 
 def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
     """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with
-    the shorter one."""
+    the shorter one. Several agents move on by one seat from game to game."""
     decks = evaluation_decks(rules, num_games, seed, "demos")
-    line_up = (make_bot(bot, rules),) * rules.num_players
-    games = play_games(line_up, rules, decks, seed)
+    players = rules.num_players
+    seating = (np.arange(players) + np.arange(num_games)[:, None]) % players
+    games = play_games(demonstrators(rules, bot), rules, decks, seed, seating=seating)
     moves = [games.moves(game) for game in range(num_games)]
     return dataclasses.replace(games, actions=pad_moves(rules, moves))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.bots.registry import BOTS, bot_version, make_bot
+from hanabi_rl.agents.bots.registry import BOTS, make_bot
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.actions import Move, decode_action, encode_action
@@ -95,7 +95,6 @@ def assert_legal(games: Trace) -> None:
 
 def test_names_and_versions() -> None:
     assert type(make_bot("bot:random", SMALL)) is type(make_bot("random", SMALL)) is BOTS["random"]
-    assert bot_version("bot:convention").startswith("convention-v")
     with pytest.raises(ValueError, match="bot:convention, .*got 'bot:humn'"):
         make_bot("bot:humn", SMALL)
 

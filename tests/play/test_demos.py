@@ -72,5 +72,5 @@ def test_where_the_cache_is(cache, monkeypatch):
 def test_what_is_refused(cache):
     with pytest.raises(ValueError, match="at least one game, got num_games=0"):
         demos.demo_games(TINY, "random", 0)
-    with pytest.raises(ValueError, match="'nobody'"):
+    with pytest.raises(ValueError, match="got 'bot:nobody'"):
         demos.demo_games(TINY, "nobody", 3)

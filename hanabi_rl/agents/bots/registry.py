@@ -87,12 +87,6 @@ def bot_parameters(name: str) -> dict[str, Parameter]:
     }
 
 
-def bot_version(name: str) -> str:
-    """``NAME-vVERSION``, which changes whenever the bot's play does; raises ValueError as
-    `make_bot`."""
-    return f"{name.removeprefix('bot:')}-v{_find(name).version}"
-
-
 def _find(name: str) -> type[Bot]:
     bare = name.removeprefix("bot:")
     if bare not in BOTS:

@@ -1,0 +1,63 @@
+"""`hanabi-rl challenge`: AH2AC2's data-limited challenge with any partner."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+
+from hanabi_rl.cli.agents import Flag
+
+
+def challenge(
+    partner: str = "convention",
+    games: int = 1000,
+    players: int = 2,
+    methods: tuple[str, ...] = (),
+    level: str = "facts",
+    total_steps: int = 800_000,
+    kl_weight: float = 0.1,
+    held_out: int = 200,
+    decks: int = 1000,
+    seed: int = 0,
+    out: Path | None = None,
+    json: Flag = False,
+) -> None:
+    """Generate games of a partner, train each method on them within a budget, and play each with
+    that partner: AH2AC2's challenge with any partner. The same command goes on where it stopped.
+
+    Args:
+        partner: whose games: a bot, any agent, or A+B for tables where they take turns.
+        games: how many there are to learn from.
+        players: 2 to 5.
+        methods: some of bc, hdr_ippo, br_bc, ippo (default: all).
+        level: what the networks are shown: facts, learnt or reading.
+        total_steps: environment steps of each method that plays.
+        kl_weight: of HDR-IPPO.
+        held_out: games to predict.
+        decks: on which each method plays with the partner, in every seating.
+        seed: of the runs and the decks.
+        out: where the runs and challenge.json go; default runs/challenge-PARTNER-GAMES-sSEED.
+        json: print one line of JSON on stdout and the table on stderr.
+    """
+    from hanabi_rl.launch.challenge import METHODS, Challenge, challenge_table, run_challenge
+    from hanabi_rl.runs.session import Stopped
+    from hanabi_rl.storage.files import to_json
+
+    name = partner.removeprefix("bot:")
+    chosen = Challenge(
+        name, games, held_out, players, methods or METHODS,
+        level,  # type: ignore[arg-type]  # the network says what it expects
+        total_steps, kl_weight, decks, seed,
+    )  # fmt: skip
+    plain = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)
+    folder = out or Path("runs") / f"challenge-{plain}-{players}p-{level}-{games}-s{seed}"
+    try:
+        record = run_challenge(chosen, folder)
+    except Stopped as stopped:
+        print(f"Stopped in {folder}; the same command goes on.", file=sys.stderr)
+        sys.exit(stopped.exit_code)
+    print(challenge_table(record), file=sys.stderr if json else sys.stdout)
+    print(f"Results: {folder}", file=sys.stderr)
+    if json:
+        print(json_format.dumps(to_json(record)))

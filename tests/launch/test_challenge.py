@@ -1,0 +1,116 @@
+"""The challenge at home: what is trained on what, who plays with whom, and that it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.cli import main
+from hanabi_rl.data.files import load_games
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.launch import challenge as challenges
+from hanabi_rl.launch.challenge import Challenge, challenge_table, cloning_epochs, run_challenge
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.prediction import predict_decisions
+from hanabi_rl.play.demos import demo_games, demonstrators
+
+SHORT = Challenge("simple", games=24, held_out=8, methods=("bc",), decks=64, seed=3)
+
+
+def test_epochs_grow_as_games_shrink() -> None:
+    assert [cloning_epochs(games) for games in (10, 180, 1000, 2000, 100_000)] == [
+        40,
+        20,
+        12,
+        10,
+        6,
+    ]
+
+
+def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> None:
+    challenge = dataclasses.replace(SHORT, total_steps=12_345, kl_weight=0.2, level="learnt")
+    configs: dict[str, Any] = {
+        name: challenges._config(name, challenge, tmp_path) for name in challenges.METHODS
+    }
+    assert configs["bc"].data == (str(tmp_path / "games.safetensors"),)
+    assert configs["bc"].val == () and configs["bc"].epochs == cloning_epochs(24)
+    assert not hasattr(configs["ippo"], "bc_policy")
+    for name in ("hdr_ippo", "br_bc"):
+        assert configs[name].bc_policy == str(tmp_path / "bc")
+    assert configs["hdr_ippo"].kl_weight == 0.2
+    for name in ("hdr_ippo", "br_bc", "ippo"):
+        assert configs[name].total_steps == 12_345
+    for name in ("bc", "br_bc", "ippo"):
+        assert configs[name].network.level == "learnt"
+    assert all(config.seed == 3 for config in configs.values())
+
+
+@pytest.mark.slow
+def test_the_clone_plays_with_the_partner_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = run_challenge(SHORT, tmp_path / "c")
+    capsys.readouterr()
+    (row,) = record["methods"]
+    policy, partner = load_policy(row["run_dir"]), load_policy("bot:simple")
+    expected = evaluate_pair(policy, partner, 64, 3).summary
+    assert row["with_partner"]["mean"] == pytest.approx(expected.mean.mean)
+    assert row["with_partner"]["games"] == 128  # both seatings
+    train = load_games(tmp_path / "c" / "games.safetensors")
+    held_out = demo_games(train.rules, "simple", 8, 1)
+    decks = {deck.tobytes() for deck in train.decks}
+    assert len(train) == 24 and not decks & {deck.tobytes() for deck in held_out.decks}
+    assert 0 < row["accuracy"] < 1 and row["nats"] > 0
+    assert record["partner_with_itself"]["mean"] > 14
+    assert "with the partner" in challenge_table(record)
+    with pytest.raises(ValueError, match="another games: expected 24, got 25"):
+        run_challenge(dataclasses.replace(SHORT, games=25), tmp_path / "c")
+    again = run_challenge(SHORT, tmp_path / "c")  # finished runs are not repeated
+    assert again == record
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"games": 0}, "--games: expected at least 1"),
+        ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
+        ({"partner": "convention", "level": "reading"}, "expected facts or learnt for a clone of"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SHORT, **changes)
+
+
+def test_an_unknown_partner_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["challenge", "--partner", "nobody", "--out", str(tmp_path / "x")])
+    assert "bot:simple" in capsys.readouterr().err
+
+
+def test_mixed_tables_take_turns_around_the_seats() -> None:
+    """Each move is the greedy one of the bot whose seat it is."""
+    games = demo_games(Rules(3), "simple+value", 6)
+    first, second, third = demonstrators(games.rules, "simple+value")
+    assert first is third
+    turns = np.arange(games.actions.shape[1])
+    played = turns < games.num_actions[:, None]
+    position = (turns % 3 - np.arange(6)[:, None]) % 3  # of the line-up, at the mover's seat
+    for policy, mine in ((first, position != 1), (second, position == 1)):
+        guess = predict_decisions(policy, games).guess
+        assert (guess == games.actions)[played & mine].all()
+    assert (predict_decisions(first, games).guess != games.actions)[played & (position == 1)].any()
+    with pytest.raises(ValueError, match="expected at most 2 agents, got 3"):
+        demonstrators(Rules(2), "simple+value+smart")
+
+
+def test_the_record_is_json(tmp_path: Path) -> None:
+    run_challenge(dataclasses.replace(SHORT, methods=()), tmp_path)
+    record = json.loads((tmp_path / "challenge.json").read_text())
+    assert record["partner"] == "simple" and record["methods"] == []
