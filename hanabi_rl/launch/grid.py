@@ -6,7 +6,7 @@ import itertools
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tyro
 
@@ -19,7 +19,37 @@ from hanabi_rl.storage.trees import nested
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepConfig:
+class SlurmConfig:
+    """What --launcher slurm asks of the cluster for each run."""
+
+    slurm_partition: str | None = None
+    slurm_time: int = 1440
+    """Minutes. A run saves before they are over and is queued again."""
+    slurm_gpus: int = 1
+    slurm_cpus: int = 8
+    slurm_mem: str | None = None
+    """As sbatch takes it: 32G."""
+    slurm_setup: tuple[str, ...] = ()
+    """Shell lines before the run: 'module load cuda'."""
+    slurm_extra: tuple[str, ...] = ()
+    """Other options of sbatch, each OPTION=VALUE: account=lab qos=high."""
+    slurm_at_once: int = 256
+    """Runs of the array at once."""
+    slurm_requeues: int = 10
+    """How often a run that its time ended is queued again; the same command goes on after that."""
+
+    def __post_init__(self) -> None:
+        for name, least in dict(time=1, gpus=0, cpus=1, at_once=1, requeues=0).items():
+            if (value := getattr(self, f"slurm_{name}")) < least:
+                flag = f"--slurm-{name.replace('_', '-')}"
+                raise ValueError(f"{flag}: expected at least {least}, got {value}")
+        for option in self.slurm_extra:
+            if not all(option.partition("=")):
+                raise ValueError(f"--slurm-extra: expected OPTION=VALUE, got {option!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepConfig(SlurmConfig):
     """train/sweep.py; every other flag is the algorithm's, such as --num-envs 128. What an
     algorithm sweeps over without --grid may be given as a flag too: --kl-weights 0.1 0.5."""
 
@@ -38,8 +68,12 @@ class SweepConfig:
     memory)."""
     matrix_games: int = 1000
     """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
+    launcher: Literal["local", "slurm"] | None = None
+    """Runs as jobs of submitit (pip install 'hanabi-rl[cluster]'): processes of this machine,
+    --jobs at once, or a Slurm array, whose finished runs the same command collects."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.seeds:
             raise ValueError("--seeds: expected at least one seed, got none")
         if self.jobs < 1:
