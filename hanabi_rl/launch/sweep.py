@@ -8,6 +8,7 @@ of one axis.
 
 import csv
 import dataclasses
+import itertools
 import multiprocessing
 import os
 import sys
@@ -19,7 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hanabi_rl.algorithms.base import Algorithm, Sweep
+from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
@@ -34,13 +35,24 @@ from hanabi_rl.storage.files import read_json
 _MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}
 
 
+class Unfinished(Exception):  # noqa: N818 - a cluster is at work, which is no error
+    """Runs of the sweep wait or run on a cluster."""
+
+
 def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
-    """Trains what is missing and writes `sweep.csv`; returns the sweep's folder. Raises `Stopped`
-    as a run does."""
+    """Trains what is missing and writes `sweep.csv`; returns the sweep's folder.
+
+    Raises:
+        Stopped: as a run does.
+        Unfinished: runs were handed to Slurm; `sweep.csv` and the table are of those that are
+            finished.
+        ValueError: as runs and launchers do.
+    """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
     base = dataclasses.replace(base, game=algorithm.game(base), seeds=(), run_dir=None)
     if (shared := algorithm.shared(base, folder)) is not None:
-        run_once(shared.algorithm, shared.config)
+        if sweep.launcher is None:
+            run_once(shared.algorithm, shared.config)
         base = dataclasses.replace(base, **shared.then)
     places = [point.values | {"seed": seed} for point in points for seed in sweep.seeds]
     configs = [
@@ -52,7 +64,11 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         for point in points
         for seed in sweep.seeds
     ]
-    summaries = run_all(algorithm.name, configs, sweep.jobs)
+    if sweep.launcher is None:
+        summaries = run_all(algorithm.name, configs, sweep.jobs)
+    else:
+        _launch(sweep, shared, algorithm.name, configs)
+        summaries = _collected(sweep, algorithm, points, places, configs)
     _write_csv(folder / "sweep.csv", places, summaries)
     print("\n" + table(points, sweep.seeds, summaries, algorithm.shown))
     if algorithm.after_sweep is not None:
@@ -61,6 +77,63 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         if text := algorithm.after_sweep(done):
             print("\n" + text)
     return folder
+
+
+def _launch(
+    sweep: SweepConfig, shared: SharedRun | None, algorithm: str, configs: Sequence[RunConfig]
+) -> None:
+    """Hands what is not finished to the sweep's launcher: first what all runs need, then them."""
+    from hanabi_rl.launch import cluster
+
+    cluster.check_installed()
+    runs = [(algorithm, configs)]
+    if shared is not None:
+        runs.insert(0, (shared.algorithm, [shared.config]))
+    stages = [
+        [cluster.Job(run_once, name, config) for config in stage if _summary(name, config) is None]
+        for name, stage in runs
+    ]
+    folder = Path(sweep.run_dir or "")
+    if sweep.launcher == "slurm":
+        cluster.submit_slurm(folder, sweep, stages)
+        return
+    for stage in stages:
+        cluster.run_local(folder, stage, _core_shares(sweep.jobs))
+
+
+def _collected(
+    sweep: SweepConfig,
+    algorithm: Algorithm,
+    points: Sequence[Point],
+    places: Sequence[dict[str, Any]],
+    configs: Sequence[RunConfig],
+) -> list[dict[str, Any]]:
+    """The summaries of all runs; or `sweep.csv` of those that are finished and the table of the
+    points whose seeds all are, and `Unfinished`."""
+    found = [_summary(algorithm.name, config) for config in configs]
+    summaries = [summary for summary in found if summary is not None]
+    if len(summaries) == len(found):
+        return summaries
+    finished = [summary is not None for summary in found]
+    if summaries:
+        _write_csv(
+            Path(sweep.run_dir or "") / "sweep.csv",
+            list(itertools.compress(places, finished)),
+            summaries,
+        )
+    seeds = len(sweep.seeds)
+    whole = [all(finished[i * seeds : (i + 1) * seeds]) for i in range(len(points))]
+    if any(whole):
+        of_whole = itertools.compress(found, (of for of in whole for _ in sweep.seeds))
+        ready = [summary for summary in of_whole if summary is not None]
+        print(
+            "\n"
+            + table(list(itertools.compress(points, whole)), sweep.seeds, ready, algorithm.shown)
+        )
+    raise Unfinished(
+        f"{len(summaries)} of {len(found)} runs are finished in {sweep.run_dir}; the same command "
+        "collects the others when they are, and sends those again that failed."
+    )
 
 
 def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
@@ -109,6 +182,13 @@ def run_once(algorithm: str, config: RunConfig) -> dict[str, Any]:
     return parallel.on_first_host(lambda: read_json(folder / "summary.json"))
 
 
+def _summary(algorithm: str, config: RunConfig) -> dict[str, Any] | None:
+    """The summary of a run that is finished. Raises ValueError as `run_once`."""
+    folder = Path(config.run_dir or "")
+    finished = _progress(algorithm, config, folder)[1]
+    return read_json(folder / "summary.json") if finished else None
+
+
 def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bool]:
     """Whether the folder holds the beginning of this run, and whether all of it."""
     if not (folder / "config.json").exists():
@@ -123,11 +203,10 @@ def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bo
 def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> list[dict[str, Any]]:
     """Every run in a process of its own, `jobs` at a time; what a run prints is in its
     `log.txt`."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     context = multiprocessing.get_context("spawn")
     shares = context.Queue()
-    for job in range(jobs):
-        shares.put(cores[job * len(cores) // jobs : (job + 1) * len(cores) // jobs] or cores)
+    for cores in _core_shares(jobs):
+        shares.put(cores)
     with ProcessPoolExecutor(
         jobs, mp_context=context, initializer=_take_share, initargs=(shares, jobs)
     ) as pool:
@@ -142,6 +221,15 @@ def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> lis
             future.result()
             print("finished", file=sys.stderr)
     return [future.result() for future in futures]
+
+
+def _core_shares(jobs: int) -> list[list[int]]:
+    """The cores of each of `jobs` processes; empty where the system does not say."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return [
+        cores[job * len(cores) // jobs : (job + 1) * len(cores) // jobs] or cores
+        for job in range(jobs)
+    ]
 
 
 def _take_share(shares: Any, jobs: int) -> None:
@@ -238,5 +326,8 @@ def sweep_command(args: Sequence[str]) -> int:
     except (Stopped, KeyboardInterrupt) as stopped:
         print(f"Stopped in {sweep.run_dir}; the same command goes on.", file=sys.stderr)
         return stopped.exit_code if isinstance(stopped, Stopped) else 130
+    except Unfinished as unfinished:
+        print(unfinished, file=sys.stderr)
+        return 0
     print(f"\nResults: {folder} (sweep.csv and what it is made of)")
     return 0

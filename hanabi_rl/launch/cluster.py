@@ -1,0 +1,280 @@
+"""The runs of a sweep as jobs of submitit: processes of this machine, or an array of Slurm.
+
+Imported where --launcher is given; submitit is the optional extra `cluster`. A job is one run, made
+or resumed in its folder as a sweep without a launcher does it. A job that is told to stop saves
+first: at the end of its Slurm time submitit queues it again, and it goes on. What the jobs print,
+and submitit's own files, are in `<sweep>/jobs/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hanabi_rl.launch.grid import SlurmConfig
+from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.files import read_json, write_json
+
+if TYPE_CHECKING:
+    import submitit
+    from submitit.core.utils import DelayedSubmission
+
+FOLDER = "jobs"
+"""Of a sweep's folder: where submitit's files are."""
+_SUBMITTED = "submitted.json"  # run folder -> its newest Slurm job
+_NO_LIMIT = 60 * 24 * 365  # minutes; submitit ends a local job after two unless told otherwise
+_POLL_S, _ASK_AGAIN_S = 0.2, 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One run, as submitit pickles and calls it in a process of its own."""
+
+    run: Callable[[str, Any], Mapping[str, Any]]
+    """(algorithm, config) -> summary; resumes what there is of the run."""
+    algorithm: str
+    config: RunConfig
+    environment: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    """Variables set (None: unset) before JAX looks at the machine."""
+    cores: tuple[int, ...] = ()
+    """Cores it may use; none given: all."""
+
+    @property
+    def run_dir(self) -> str:
+        """The run's folder, which names the job."""
+        return str(self.config.run_dir)
+
+    def __call__(self) -> Mapping[str, Any]:
+        """The run's summary. Ends the process with the run's exit code where a signal stopped it;
+        after the signal that Slurm sends before the time is over, submitit queues the job again
+        first. Raises as the run does."""
+        self._take_share()
+        print(f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}: the same run")
+        with _signals_save_first() as hand_over:
+            try:
+                return self.run(self.algorithm, self.config)
+            except (Stopped, SystemExit) as stopped:
+                hand_over()
+                sys.exit(stopped.exit_code if isinstance(stopped, Stopped) else stopped.code)
+
+    def checkpoint(self) -> DelayedSubmission:
+        """What submitit queues in this job's place: itself, for the run's state is in its
+        folder."""
+        import submitit
+
+        return submitit.helpers.DelayedSubmission(self)
+
+    def _take_share(self) -> None:
+        for name, value in self.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        if self.cores:
+            os.sched_setaffinity(0, self.cores)
+
+
+@contextlib.contextmanager
+def _signals_save_first() -> Iterator[Callable[[], None]]:
+    """SIGTERM and submitit's own signal stop a run as Ctrl-C does: in a training loop after saving,
+    elsewhere at once. Yields what then hands submitit its signal, if that was it."""
+    import submitit
+
+    number = signal.Signals[f"SIG{submitit.JobEnvironment.USR_SIG}"]
+    of_submitit, came = signal.getsignal(number), []
+
+    def save_first(number: int, frame: Any) -> None:
+        came.append(number)
+        signal.raise_signal(signal.SIGTERM)
+
+    def hand_over() -> None:
+        if came and callable(of_submitit):
+            of_submitit(number, None)  # queues the job again and ends the process
+
+    before = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number)),
+        number: signal.signal(number, save_first),
+    }
+    try:
+        yield hand_over
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)
+
+
+def run_local(folder: Path, jobs: Sequence[Job], shares: Sequence[Sequence[int]]) -> None:
+    """Runs jobs in processes of this machine, one in each of `shares` (cores) at a time; returns
+    when all have ended. A signal, or Ctrl-C, is passed on to them, and they save.
+
+    Raises:
+        ValueError: runs that failed, when the others have ended; or submitit is not installed.
+    """
+    check_installed()
+    import submitit
+
+    executor = submitit.LocalExecutor(folder=folder / FOLDER)
+    executor.update_parameters(timeout_min=_NO_LIMIT)
+    environment = _share_of_accelerators(len(shares))
+    waiting, failed = list(jobs), list[str]()
+    running: dict[int, tuple[Job, submitit.Job[Any]]] = {}
+    try:
+        while waiting or running:
+            for slot, cores in enumerate(shares):
+                if waiting and slot not in running:
+                    job = dataclasses.replace(
+                        waiting.pop(0), environment=environment, cores=tuple(cores)
+                    )
+                    with _children_ignore_interrupts():
+                        running[slot] = job, executor.submit(job)
+            for slot, (job, handle) in list(running.items()):
+                if handle.done():
+                    del running[slot]
+                    failure = _failure(handle)
+                    told = f"{job.run_dir}: {failure or 'finished'}"
+                    print(told, file=sys.stderr)
+                    if failure:
+                        failed.append(told)
+            time.sleep(_POLL_S)
+    finally:
+        _stop([handle for _, handle in running.values()])
+    if failed:
+        raise ValueError(
+            f"{len(failed)} of {len(jobs)} runs failed, and the same command goes on with them: "
+            + "; ".join(failed)
+        )
+
+
+def _share_of_accelerators(jobs: int) -> dict[str, str | None]:
+    """Every job sees this process's accelerators (submitit hides them) and has its part of their
+    memory."""
+    fraction = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+    return {
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        fraction: os.environ.get(fraction, f"{0.9 / jobs:.3f}"),
+    }
+
+
+@contextlib.contextmanager
+def _children_ignore_interrupts() -> Iterator[None]:
+    """Processes started here leave Ctrl-C to this one: submitit's would kill their run while it
+    saves. (A training loop takes Ctrl-C up again.)"""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(handles: Sequence[submitit.Job[Any]]) -> None:
+    """Asks local jobs to save and end, until they have: one that is just starting may not hear."""
+    asked = float("-inf")
+    while still := [handle for handle in handles if not handle.done()]:
+        if time.monotonic() - asked > _ASK_AGAIN_S:
+            asked = time.monotonic()
+            for handle in still:
+                os.kill(int(handle.job_id), signal.SIGTERM)  # submitit passes it on to the run
+        time.sleep(_POLL_S)
+
+
+def submit_slurm(folder: Path, config: SlurmConfig, stages: Sequence[Sequence[Job]]) -> None:
+    """Hands jobs to Slurm, an array for each stage that starts when the one before has succeeded.
+    Jobs of an earlier call that still wait or run are left to it; of those that ended without a
+    result it is told why, and they are submitted again.
+
+    Raises:
+        ValueError: no Slurm here, it refuses the jobs, or submitit is not installed.
+    """
+    check_installed()
+    submitted = folder / FOLDER / _SUBMITTED
+    ids: dict[str, str] = read_json(submitted) if submitted.exists() else {}
+    active = _active_slurm_jobs() if ids else set()
+    after: list[str] = []
+    for stage in stages:
+        new = [job for job in stage if ids.get(job.run_dir) not in active]
+        for job in new:
+            if job.run_dir in ids:
+                print(f"{job.run_dir}: {_slurm_failure(folder, ids[job.run_dir])}", file=sys.stderr)
+        if new:
+            sent = _submit_array(folder, config, new, after)
+            ids |= {job.run_dir: job_id for job, job_id in zip(new, sent, strict=True)}
+            write_json(submitted, ids)
+            where = f"job {sent[0].split('_')[0]}; logs: {submitted.parent}"
+            print(f"{len(new)} runs sent to Slurm as {where}", file=sys.stderr)
+        after = [ids[job.run_dir] for job in stage]
+
+
+def _submit_array(
+    folder: Path, config: SlurmConfig, jobs: Sequence[Job], after: Sequence[str]
+) -> list[str]:
+    """The ids of new Slurm jobs, which start when those of `after` have succeeded."""
+    import submitit
+
+    parameters: dict[str, Any] = {
+        "job_name": folder.name,
+        "partition": config.slurm_partition,
+        "time": config.slurm_time,
+        "gpus_per_node": config.slurm_gpus or None,
+        "cpus_per_task": config.slurm_cpus,
+        "mem": config.slurm_mem,
+        "setup": list(config.slurm_setup) or None,
+        "array_parallelism": config.slurm_at_once,
+        "additional_parameters": dict(text.split("=", 1) for text in config.slurm_extra),
+    }
+    if after:
+        parameters["dependency"] = f"afterok:{':'.join(after)}"
+        parameters["additional_parameters"]["kill-on-invalid-dep"] = "yes"
+    try:
+        executor = submitit.SlurmExecutor(folder / FOLDER, max_num_timeout=config.slurm_requeues)
+        executor.update_parameters(**parameters)
+        return [handle.job_id for handle in executor.submit_array(jobs)]
+    except (RuntimeError, OSError) as error:  # no srun or sbatch, or it refuses the job
+        raise ValueError(f"--launcher slurm: Slurm does not take the jobs: {error}") from error
+
+
+def _active_slurm_jobs() -> set[str]:
+    """The ids of this user's jobs that wait or run. Raises ValueError where Slurm does not say."""
+    command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or error
+        raise ValueError(f"--launcher slurm: {' '.join(command)}: {said}") from error
+    return set(done.stdout.split())
+
+
+def _slurm_failure(folder: Path, job_id: str) -> str:
+    from submitit.slurm.slurm import SlurmJob
+
+    handle = SlurmJob[Any](folder / FOLDER, job_id)
+    return f"{_failure(handle) or 'ended, but its run is not finished'}; sent again"
+
+
+def _failure(handle: submitit.Job[Any]) -> str | None:
+    """Why a job that has ended did not succeed, and where its log is; None where it did."""
+    log = f"(log: {handle.paths.stderr})"
+    if not handle.paths.result_pickle.exists():
+        return f"job {handle.job_id} was stopped before its run was finished {log}"
+    if (error := handle.exception()) is None:
+        return None
+    # submitit's text: the traceback between two lines of dashes
+    lines = str(error).partition("\n---")[2].rpartition("\n---")[0].splitlines()
+    return f"job {handle.job_id} failed: {(lines or [str(error)])[-1]} {log}"
+
+
+def check_installed() -> None:
+    """Raises ValueError where submitit is not installed."""
+    try:
+        import submitit  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            "--launcher needs the submitit package: pip install 'hanabi-rl[cluster]'"
+        ) from error
