@@ -32,6 +32,7 @@ FOLDER = "jobs"
 """Of a sweep's folder: where submitit's files are."""
 _SUBMITTED = "submitted.json"  # run folder -> its newest Slurm job
 _NO_LIMIT = 60 * 24 * 365  # minutes; submitit ends a local job after two unless told otherwise
+_LOG_LEVEL = "SUBMITIT_LOG_LEVEL"
 _POLL_S, _ASK_AGAIN_S = 0.2, 5.0
 
 
@@ -58,7 +59,8 @@ class Job:
         after the signal that Slurm sends before the time is over, submitit queues the job again
         first. Raises as the run does."""
         self._take_share()
-        print(f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}: the same run")
+        by_hand = f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}"
+        print(f"The run of this job; once begun, it goes on by hand with {by_hand}", flush=True)
         with _signals_save_first() as hand_over:
             try:
                 return self.run(self.algorithm, self.config)
@@ -271,10 +273,17 @@ def _failure(handle: submitit.Job[Any]) -> str | None:
 
 
 def check_installed() -> None:
-    """Raises ValueError where submitit is not installed."""
+    """Imports submitit. Raises ValueError where it is not installed."""
+    # Else its import closes every handler of logging that there is, and absl's their streams.
+    given = os.environ.get(_LOG_LEVEL)
+    os.environ[_LOG_LEVEL] = "NOCONFIG"
     try:
         import submitit  # noqa: F401
     except ImportError as error:
         raise ValueError(
             "--launcher needs the submitit package: pip install 'hanabi-rl[cluster]'"
         ) from error
+    finally:
+        del os.environ[_LOG_LEVEL]
+        if given is not None:
+            os.environ[_LOG_LEVEL] = given

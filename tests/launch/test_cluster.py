@@ -1,0 +1,417 @@
+"""Sweeps as jobs of submitit: on this machine, and on a Slurm whose commands are made up."""
+
+import csv
+import dataclasses
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.env.game import Rules
+from hanabi_rl.launch import cluster
+from hanabi_rl.launch.grid import Point, SweepConfig
+from hanabi_rl.launch.sweep import Unfinished, run_once, run_sweep, sweep_command
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.runs.folder import locked
+from hanabi_rl.runs.session import Stopped
+
+ENVS, STEPS, UPDATES = 16, 12, 3
+POINTS = [Point(f"lr={lr}", {"lr": lr}) for lr in (1e-3, 1e-2)]
+RUNS = [f"{point.name}/s0" for point in POINTS]
+
+
+@pytest.fixture(scope="module")
+def base() -> IPPOConfig:
+    """3 updates on a small game, evaluated at the end."""
+    return IPPOConfig(
+        game=Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2),
+        network=NetworkConfig(embedding=(16,), lstm=(), decoder=(16,), critic=(16,)),
+        num_envs=ENVS,
+        num_steps=STEPS,
+        epochs=1,
+        num_minibatches=2,
+        total_steps=ENVS * STEPS * UPDATES,
+        eval_every=9,
+        eval_games=1000,
+        save_every=1,
+        report_games=1000,
+        tensorboard=False,
+        report_policy="final",
+    )
+
+
+def small_sweep(folder: Path, **changes: Any) -> SweepConfig:
+    return SweepConfig(algorithm="ippo", preset="test", run_dir=str(folder), **changes)
+
+
+@pytest.fixture(scope="module")
+def swept(base: IPPOConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sweep without a launcher."""
+    return run_sweep(small_sweep(tmp_path_factory.mktemp("sweep")), base, POINTS)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    """What `sweep.csv` says, but for the time and the place."""
+    with (folder / "sweep.csv").open() as file:
+        return [
+            {key: value for key, value in row.items() if key not in ("wall_s", "run_dir")}
+            for row in csv.DictReader(file)
+        ]
+
+
+def job(folder: Path, run: Callable[[str, Any], Mapping[str, Any]]) -> cluster.Job:
+    """A job that calls `run`, which must be a local function: those are pickled whole."""
+    return cluster.Job(run, "ippo", IPPOConfig(run_dir=str(folder)))
+
+
+def test_local_jobs_give_the_table_of_the_sweep_without_a_launcher(
+    swept: Path,
+    base: IPPOConfig,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    interrupt_at: Any,
+) -> None:
+    """The first run is stopped after its second update beforehand: its job resumes it."""
+    interrupt_at("hanabi_rl.algorithms.loop", 2 * ENVS * STEPS)
+    with pytest.raises(Stopped):
+        run_sweep(small_sweep(tmp_path), base, POINTS)
+    assert not (tmp_path / RUNS[0] / "summary.json").exists()
+    run_sweep(small_sweep(tmp_path, launcher="local"), base, POINTS)
+    assert rows(tmp_path) == rows(swept) and len(rows(swept)) == 2
+    captured = capsys.readouterr()
+    assert [f"{tmp_path}/{run}: finished" in captured.err for run in RUNS] == [True, True]
+    steps = [
+        json.loads(line)["step"]
+        for line in (tmp_path / RUNS[0] / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert steps == sorted(set(steps))
+    logs = [path.read_text() for path in (tmp_path / "jobs").glob("*_0_log.out")]
+    assert len(logs) == 2
+    assert sum(f"train ippo --resume --run-dir {tmp_path}/{RUNS[0]}" in log for log in logs) == 1
+    run_sweep(small_sweep(tmp_path, launcher="local"), base, POINTS)  # nothing is left to run
+    assert len(list((tmp_path / "jobs").glob("*_0_log.out"))) == 2
+
+
+def test_at_most_so_many_local_jobs_at_once_each_with_its_cores(tmp_path: Path) -> None:
+    def run(algorithm: str, config: Any) -> dict[str, Any]:
+        begun = time.time()
+        time.sleep(1)
+        cores = sorted(os.sched_getaffinity(0))
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        fraction = os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"]
+        record = [begun, time.time(), cores, hidden, fraction]
+        Path(config.run_dir).write_text(json.dumps(record))
+        return {}
+
+    core = min(os.sched_getaffinity(0))
+    jobs = [job(tmp_path / str(number), run) for number in range(3)]
+    cluster.run_local(tmp_path, jobs, [[core], [core]])
+    records = [json.loads((tmp_path / str(number)).read_text()) for number in range(3)]
+    begun = [record[0] for record in records]
+    assert max(sum(b <= at < e for b, e, *_ in records) for at in begun) <= 2
+    assert [record[2:] for record in records] == [
+        [[core], os.environ.get("CUDA_VISIBLE_DEVICES"), "0.450"]
+    ] * 3
+
+
+def test_a_failed_job_is_told_with_its_folder_and_log_after_the_others_have_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(algorithm: str, config: Any) -> dict[str, Any]:
+        if config.run_dir.endswith("bad"):
+            raise FloatingPointError("expected a finite loss, got nan")
+        Path(config.run_dir).touch()
+        return {}
+
+    jobs = [job(tmp_path / name, run) for name in ("bad", "good")]
+    failure = r"bad: job \d+ failed: FloatingPointError: expected a finite loss, got nan "
+    with pytest.raises(ValueError, match=f"1 of 2 runs failed.*{failure}") as error:
+        cluster.run_local(tmp_path, jobs, [[]])
+    assert (tmp_path / "good").exists()
+    assert f"{tmp_path}/good: finished" in capsys.readouterr().err
+    log = re.search(r"\(log: (.*)\)", str(error.value))
+    assert log and Path(log[1]).parent == tmp_path / "jobs"
+    assert "expected a finite loss, got nan" in Path(log[1]).read_text()
+
+
+def test_a_killed_job_is_told(tmp_path: Path) -> None:
+    def run(algorithm: str, config: Any) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    with pytest.raises(ValueError, match=r"a: job \d+ was stopped before its run was finished"):
+        cluster.run_local(tmp_path, [job(tmp_path / "a", run)], [[]])
+
+
+def test_the_signal_before_a_jobs_time_is_over_saves_and_queues_it_again(tmp_path: Path) -> None:
+    def run(algorithm: str, config: Any) -> dict[str, Any]:
+        from hanabi_rl.runs.folder import GracefulStop
+
+        saved = Path(config.run_dir)
+        if saved.exists():
+            saved.write_text("resumed")
+            return {}
+        with GracefulStop() as stop:
+            signal.raise_signal(signal.SIGUSR2)
+            saved.write_text("saved")
+        raise Stopped(saved, stop.exit_code)
+
+    cluster.run_local(tmp_path, [job(tmp_path / "run", run)], [[]])
+    assert (tmp_path / "run").read_text() == "resumed"
+    (log,) = (tmp_path / "jobs").glob("*_log.err")
+    assert "Requeued job" in log.read_text()
+
+
+def test_a_stopped_sweep_stops_its_local_jobs_which_save(base: IPPOConfig, tmp_path: Path) -> None:
+    """SIGTERM to a sweep with a run of no end: the run saves, the sweep ends with 143, and nothing
+    is left at work in the run's folder."""
+    forever = dataclasses.replace(base, total_steps=10**9, eval_every=10**6, save_every=10**6)
+    code = (
+        "import pickle, signal, sys\n"
+        "from hanabi_rl.launch.sweep import run_sweep\n"
+        "signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))\n"
+        "run_sweep(*pickle.load(sys.stdin.buffer))\n"
+    )
+    sweep = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    assert sweep.stdin is not None
+    with sweep.stdin as stdin:
+        pickle.dump((small_sweep(tmp_path, launcher="local"), forever, POINTS[:1]), stdin)
+    metrics = tmp_path / RUNS[0] / "metrics.jsonl"
+    while not (metrics.exists() and metrics.read_text()) and sweep.poll() is None:
+        time.sleep(0.2)
+    sweep.send_signal(signal.SIGTERM)
+    assert sweep.wait(timeout=120) == 143
+    assert [path.name for path in (tmp_path / RUNS[0] / "checkpoints").iterdir()] != []
+    with locked(tmp_path / RUNS[0]):
+        pass
+
+
+SBATCH = """#!/bin/bash
+echo "$1" >> "$SLURM_FAKE/submitted"
+echo "Submitted batch job $((100 * $(wc -l < "$SLURM_FAKE/submitted")))"
+"""
+SRUN = """#!/bin/bash
+out=/dev/null; err=/dev/null
+while [[ $1 == --* ]]; do
+    case $1 in --output) out=$2; shift 2;; --error) err=$2; shift 2;; *) shift;; esac
+done
+id=$SLURM_ARRAY_JOB_ID
+fill() { local path=${1//%A/$id}; path=${path//%a/$SLURM_ARRAY_TASK_ID}; echo "${path//%t/0}"; }
+exec "$@" >> "$(fill "$out")" 2>> "$(fill "$err")"
+"""
+SQUEUE = """#!/bin/bash
+cat "$SLURM_FAKE/queue"
+"""
+
+
+class FakeSlurm:
+    """Programs on PATH that keep what is submitted; `run` runs a job as Slurm would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name, text in {"sbatch": SBATCH, "srun": SRUN, "squeue": SQUEUE}.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        self.queue()
+
+    def queue(self, *ids: str) -> None:
+        """What squeue says is waiting or running."""
+        (self.folder / "queue").write_text("".join(f"{job_id}\n" for job_id in ids))
+
+    @property
+    def scripts(self) -> list[Path]:
+        """What sbatch was given, in order; ids count in hundreds."""
+        file = self.folder / "submitted"
+        return [Path(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def run(self, script: Path, job: int, task: int | None = None) -> int:
+        environment = os.environ | {"SLURM_JOB_ID": str(job if task is None else job + task)}
+        if task is not None:
+            environment |= {"SLURM_ARRAY_JOB_ID": str(job), "SLURM_ARRAY_TASK_ID": str(task)}
+        return subprocess.run(["bash", str(script)], env=environment, timeout=300).returncode
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_FAKE", str(folder))
+    return FakeSlurm(folder)
+
+
+def script_of(sbatch: Path, job: int) -> Path:
+    """Where submitit keeps the script once it knows the job's id."""
+    return sbatch if sbatch.exists() else sbatch.parent / f"{job}_submission.sh"
+
+
+def test_slurm_gets_an_array_and_the_same_command_collects_it(
+    swept: Path,
+    base: IPPOConfig,
+    slurm: FakeSlurm,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sweep = small_sweep(
+        tmp_path / "sweep-a",
+        launcher="slurm",
+        slurm_partition="gpu",
+        slurm_time=90,
+        slurm_gpus=2,
+        slurm_cpus=6,
+        slurm_mem="24G",
+        slurm_setup=("export SET_UP=1", "echo ready"),
+        slurm_extra=("account=lab", "qos=high"),
+        slurm_at_once=8,
+    )
+    with pytest.raises(Unfinished, match="0 of 2 runs are finished"):
+        run_sweep(sweep, base, POINTS)
+    script = script_of(slurm.scripts[0], 100)
+    jobs = tmp_path / "sweep-a" / "jobs"
+    lines = script.read_text().splitlines()
+    for option in (
+        "partition=gpu",
+        "time=90",
+        "gpus-per-node=2",
+        "cpus-per-task=6",
+        "mem=24G",
+        "account=lab",
+        "qos=high",
+        "array=0-1%2",
+        "job-name=sweep-a",
+        f"output={jobs}/%A_%a_0_log.out",
+    ):
+        assert f"#SBATCH --{option}" in lines
+    assert lines.index("export SET_UP=1") + 1 == lines.index("echo ready")
+    assert lines[-1].startswith("srun ") and f"{sys.executable} -u -m submitit" in lines[-1]
+    assert lines[-1].endswith(f"-m submitit.core._submit {jobs}")
+    from submitit.core.utils import DelayedSubmission
+
+    for task, (run, point) in enumerate(zip(RUNS, POINTS, strict=True)):
+        asked = DelayedSubmission.load(jobs / f"100_{task}_submitted.pkl").function
+        assert (asked.run, asked.algorithm) == (run_once, "ippo")
+        assert asked.config == dataclasses.replace(
+            base, **point.values, run_dir=str(tmp_path / "sweep-a" / run)
+        )
+
+    slurm.queue("100_0", "100_1")  # both still wait: nothing is submitted again
+    with pytest.raises(Unfinished, match="0 of 2 runs are finished"):
+        run_sweep(sweep, base, POINTS)
+    assert len(slurm.scripts) == 1
+
+    assert slurm.run(script, 100, 0) == 0
+    log = (jobs / "100_0_0_log.out").read_text()
+    assert f"train ippo --resume --run-dir {tmp_path}/sweep-a/{RUNS[0]}" in log
+    slurm.queue("100_1")
+    capsys.readouterr()
+    with pytest.raises(Unfinished, match="1 of 2 runs are finished"):
+        run_sweep(sweep, base, POINTS)
+    assert len(slurm.scripts) == 1
+    assert rows(tmp_path / "sweep-a") == rows(swept)[:1]
+    shown = capsys.readouterr().out
+    assert POINTS[0].name in shown and POINTS[1].name not in shown
+
+    slurm.queue()  # the other was cancelled: it is told of and goes in again, alone
+    with pytest.raises(Unfinished):
+        run_sweep(sweep, base, POINTS)
+    told = capsys.readouterr().err
+    assert f"{RUNS[1]}: job 100_1 was stopped before its run was finished" in told
+    assert f"(log: {jobs}/100_1_0_log.err); sent again" in told
+    again = script_of(slurm.scripts[1], 200)
+    assert "--array" not in again.read_text()
+    assert slurm.run(again, 200) == 0
+    run_sweep(sweep, base, POINTS)
+    assert rows(tmp_path / "sweep-a") == rows(swept) and len(slurm.scripts) == 2
+
+
+def test_what_the_runs_share_is_a_job_that_the_array_waits_for(
+    slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    def run(algorithm: str, config: Any) -> dict[str, Any]:
+        return {}
+
+    stages = [[job(tmp_path / "bc", run)], [job(tmp_path / name, run) for name in "abc"]]
+    cluster.submit_slurm(tmp_path, SweepConfig(slurm_gpus=0), stages)
+    first, second = (
+        script_of(path, 100 * number).read_text() for number, path in enumerate(slurm.scripts, 1)
+    )
+    assert "dependency" not in first and "--array" not in first and "gpus" not in first
+    assert "#SBATCH --dependency=afterok:100" in second
+    assert "#SBATCH --kill-on-invalid-dep=yes" in second and "#SBATCH --array=0-2%3" in second
+    slurm.queue(
+        "100", "200_0", "200_2"
+    )  # one of the array has ended, and waits for the clone again
+    cluster.submit_slurm(tmp_path, SweepConfig(), stages)
+    assert "#SBATCH --dependency=afterok:100" in script_of(slurm.scripts[2], 300).read_text()
+    assert len(slurm.scripts) == 3
+
+
+def test_a_job_that_failed_on_slurm_is_told_of(
+    slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(algorithm: str, config: Any) -> dict[str, Any]:
+        raise ValueError("no such clone")
+
+    stages = [[job(tmp_path / name, run) for name in "ab"]]
+    cluster.submit_slurm(tmp_path, SweepConfig(), stages)
+    assert slurm.run(script_of(slurm.scripts[0], 100), 100, 1) != 0
+    slurm.queue("100_0")
+    cluster.submit_slurm(tmp_path, SweepConfig(), stages)
+    told = capsys.readouterr().err
+    assert f"{tmp_path}/b: job 100_1 failed: ValueError: no such clone (log: {tmp_path}" in told
+
+
+def test_without_slurm_and_where_it_refuses(
+    slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = [[job(tmp_path / "a", lambda algorithm, config: {})]]
+    (slurm.folder / "sbatch").write_text(
+        "#!/bin/bash\necho 'invalid partition: gpux' >&2; exit 1\n"
+    )
+    with pytest.raises(ValueError, match="--launcher slurm: .*invalid partition: gpux"):
+        cluster.submit_slurm(tmp_path, SweepConfig(), stages)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="--launcher slurm: .*srun"):
+        cluster.submit_slurm(tmp_path, SweepConfig(), stages)
+
+
+@pytest.mark.parametrize("launcher", ["local", "slurm"])
+def test_without_submitit_the_extra_is_named_before_anything_runs(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    args = ["--algorithm", "ippo", "--preset", "one-rank", "--grid", "lr=[1e-3]"]
+    with pytest.raises(ValueError, match=r"pip install 'hanabi-rl\[cluster\]'"):
+        sweep_command([*args, "--launcher", launcher, "--run-dir", str(tmp_path / "sweep")])
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_sweep_without_a_launcher_imports_no_submitit(run_python: Any) -> None:
+    run_python(
+        "import sys\n"
+        "import hanabi_rl.launch.sweep, hanabi_rl.algorithms.ippo\n"
+        "assert not {'submitit', 'hanabi_rl.launch.cluster'} & sys.modules.keys()\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("slurm_time", 0, "--slurm-time: expected at least 1, got 0"),
+        ("slurm_at_once", 0, "--slurm-at-once: expected at least 1, got 0"),
+        ("slurm_extra", ("account",), "--slurm-extra: expected OPTION=VALUE, got 'account'"),
+    ],
+)
+def test_what_slurm_is_asked_for_is_checked(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SweepConfig(**{field: value})
