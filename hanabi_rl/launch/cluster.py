@@ -33,7 +33,7 @@ FOLDER = "jobs"
 _SUBMITTED = "submitted.json"  # run folder -> its newest Slurm job
 _NO_LIMIT = 60 * 24 * 365  # minutes; submitit ends a local job after two unless told otherwise
 _LOG_LEVEL = "SUBMITIT_LOG_LEVEL"
-_POLL_S, _ASK_AGAIN_S = 0.2, 5.0
+_POLL_S, _ASK_AGAIN_S = 0.2, 15.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +178,8 @@ def _children_ignore_interrupts() -> Iterator[None]:
 
 def _stop(handles: Sequence[submitit.Job[Any]]) -> None:
     """Asks local jobs to save and end, until they have: one that is just starting may not hear."""
+    if handles:
+        print("Stopping the jobs; each saves first.", file=sys.stderr)
     asked = float("-inf")
     while still := [handle for handle in handles if not handle.done()]:
         if time.monotonic() - asked > _ASK_AGAIN_S:

@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.env.game import Rules
 from hanabi_rl.launch import cluster
 from hanabi_rl.launch.grid import Point, SweepConfig
 from hanabi_rl.launch.sweep import Unfinished, run_once, run_sweep, sweep_command
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.folder import locked
 from hanabi_rl.runs.session import Stopped
+from support.games import TINY
+from support.processes import run_python
 
 ENVS, STEPS, UPDATES = 16, 12, 3
 POINTS = [Point(f"lr={lr}", {"lr": lr}) for lr in (1e-3, 1e-2)]
@@ -34,7 +35,7 @@ RUNS = [f"{point.name}/s0" for point in POINTS]
 def base() -> IPPOConfig:
     """3 updates on a small game, evaluated at the end."""
     return IPPOConfig(
-        game=Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2),
+        game=TINY,
         network=NetworkConfig(embedding=(16,), lstm=(), decoder=(16,), critic=(16,)),
         num_envs=ENVS,
         num_steps=STEPS,
@@ -396,7 +397,7 @@ def test_without_submitit_the_extra_is_named_before_anything_runs(
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_sweep_without_a_launcher_imports_no_submitit(run_python: Any) -> None:
+def test_a_sweep_without_a_launcher_imports_no_submitit() -> None:
     run_python(
         "import sys\n"
         "import hanabi_rl.launch.sweep, hanabi_rl.algorithms.ippo\n"
