@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.games import TINY
+from support.processes import run_python
 
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.launch import cluster
@@ -23,8 +25,6 @@ from hanabi_rl.launch.sweep import Unfinished, run_once, run_sweep, sweep_comman
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.folder import locked
 from hanabi_rl.runs.session import Stopped
-from support.games import TINY
-from support.processes import run_python
 
 ENVS, STEPS, UPDATES = 16, 12, 3
 POINTS = [Point(f"lr={lr}", {"lr": lr}) for lr in (1e-3, 1e-2)]
