@@ -14,16 +14,16 @@ def test_help_lists_the_commands_and_imports_no_accelerator_library():
     out = run_python(
         "import sys\n"
         "from hanabi_rl.cli import main\n"
-        "commands = (['evaluate'], ['cross-play'], ['leaderboard'], ['predict'], ['behaviour'], "
-        "['play'], ['agents'], ['data'], ['replay'])\n"
+        "commands = (['evaluate'], ['cross-play'], ['leaderboard'], ['challenge'], "
+        "['predict'], ['behaviour'], ['play'], ['agents'], ['export'], ['data'], ['replay'])\n"
         "for args in (['--help'], *([*command, '--help'] for command in commands)):\n"
         "    try: main(args)\n"
         "    except SystemExit as stop: assert stop.code == 0\n"
         "print([name for name in ('jax', 'jaxmarl', 'distrax', 'flax', 'matplotlib') if name in "
         "sys.modules])\n"
     )
-    commands = "train,sweep,evaluate,cross-play,leaderboard,predict,behaviour,play,agents,data"
-    assert f"{{{commands},replay}}" in out
+    commands = "train,sweep,evaluate,cross-play,leaderboard,challenge,predict,behaviour,play"
+    assert f"{{{commands},agents,export,data,replay}}" in out
     assert "{info,convert,split,download,demos}" in out
     assert out.splitlines()[-1] == "[]"
 
