@@ -14,8 +14,9 @@ from hanabi_rl.learning import losses
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, LearnerState, Objective
 from hanabi_rl.learning.rollout import ActorState
+from hanabi_rl.measure.beside_clone import make_report
 from hanabi_rl.papers import ah2ac2
-from hanabi_rl.show.report import make_report, report_figures, report_table
+from hanabi_rl.show.report import report_figures, report_table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,9 +26,8 @@ from hanabi_rl.learning.cloning import BC, BCTraining, game_batch
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Rollout, collect, initial_actors
-from hanabi_rl.measure import prediction
+from hanabi_rl.measure import beside_clone, prediction
 from hanabi_rl.play.episodes import _choose
-from hanabi_rl.show import report
 
 
 def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None:
@@ -178,7 +177,7 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
     def kl(reference: Any, policy: Any, games: int, seed: int = 0) -> Any:
         asked.append(("kl", (reference, policy), "report"))
 
-    for module in (bc_run, br_bc_run, loop, report):
+    for module in (bc_run, br_bc_run, loop, beside_clone):
         for name, fake in (
             ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl)
         ):  # fmt: skip
@@ -248,7 +247,7 @@ def test_br_bc_is_the_single_agent_selected_on_its_own_decks(
 def test_the_hdr_ippo_report_has_one_learner_among_clones_and_kl_from_the_clone(
     purposes: Any,
 ) -> None:
-    report.make_report("clone", "policy", 1000, 0)  # type: ignore[arg-type]
+    beside_clone.make_report("clone", "policy", 1000, 0)  # type: ignore[arg-type]
     assert purposes == [
         ("selfplay", ("clone",), "report"),
         ("selfplay", ("policy",), "report"),

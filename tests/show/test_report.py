@@ -7,9 +7,10 @@ import pytest
 from support.games import LENIENT
 from support.policies import recurrent_policy
 
+from hanabi_rl.measure.beside_clone import make_report
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.show.report import make_report, report_figures, report_table, score_table
+from hanabi_rl.show.report import report_figures, report_table, score_table
 from hanabi_rl.storage.files import to_json
 
 
