@@ -116,6 +116,40 @@ def bootstrap_ratio(
     return _percentile_interval(estimate, ratios, level, num_resamples, seed)
 
 
+def bootstrap_correlation(
+    first: np.ndarray,
+    second: np.ndarray,
+    level: float = 0.95,
+    num_resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap interval for Pearson's r of `first` and `second`, float[N], one of each
+    a game.
+
+    Resamples in which one of them does not vary are left out. Raises ValueError when lengths differ
+    or one does not vary at all.
+    """
+    first, second = _games(first, "first"), _games(second, "second")
+    if len(first) != len(second) or not first.std() * second.std() > 0:
+        raise ValueError(
+            "expected two numbers a game that vary over games, got standard deviations "
+            f"{first.std():.3g} of {len(first)} and {second.std():.3g} of {len(second)}"
+        )
+    first, second = first - first.mean(), second - second.mean()
+    count = len(first)
+    products = np.stack([first, second, first**2, second**2, first * second], axis=1)
+
+    def correlations(rng: np.random.Generator, size: int) -> np.ndarray:
+        times_drawn = rng.multinomial(count, np.full(count, 1 / count), size=size)
+        x, y, xx, yy, xy = (times_drawn @ products / count).T
+        spread = np.sqrt(np.maximum(xx - x**2, 0) * np.maximum(yy - y**2, 0))
+        varied = spread > 1e-12 * first.std() * second.std()
+        return (xy - x * y)[varied] / spread[varied]
+
+    estimate = float((first * second).mean() / (first.std() * second.std()))
+    return _percentile_interval(estimate, correlations, level, num_resamples, seed)
+
+
 def _percentile_interval(
     estimate: float,
     resample: Callable[[np.random.Generator, int], np.ndarray],

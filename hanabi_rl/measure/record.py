@@ -7,9 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hanabi_rl.measure.behaviour import Turns, read_turns
+from hanabi_rl.measure.interdependence import Links, read_links
 from hanabi_rl.measure.prediction import Decisions, Prediction, predict_decisions
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
 
@@ -23,6 +26,7 @@ class Record:
 
     games: Games
     policy: Policy | None = None
+    counted_links: Links | None = None  # those that count; else `links` reads every one
 
     @cached_property
     def turns(self) -> Turns:
@@ -40,3 +44,13 @@ class Record:
     def prediction(self) -> Prediction:
         """The sums of `decisions` for each game."""
         return self.decisions.summed()
+
+    @cached_property
+    def links(self) -> Links:
+        """Who gave what to whom."""
+        return read_links(self.games) if self.counted_links is None else self.counted_links
+
+    def between(self, givers: np.ndarray, receivers: np.ndarray) -> Record:
+        """The same games, of whose links only those from the seats `givers` to the seats
+        `receivers` count, bool[N, P] each."""
+        return Record(self.games, self.policy, self.links.between(givers, receivers))

@@ -7,14 +7,15 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from hanabi_rl.measure import behaviour, prediction, selfplay
+from hanabi_rl.measure import behaviour, interdependence, prediction, selfplay
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.record import Record
 from hanabi_rl.papers import ah2ac2
 
-Group = Literal["behaviour", "prediction", "scores"]
+Group = Literal["behaviour", "prediction", "scores", "interdependence", "team"]
 CANAAN = "Canaan et al. (arXiv 2004.13710), as in AH2AC2's Table 10"
 AH2AC2 = "AH2AC2 (arXiv 2506.21490)"
+BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links of Hanabi; no figures of it'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +98,136 @@ _ALL = (
     ),
     Measure("zero_share", "scores", "games of score 0", "share of games", selfplay.zero_share),
     Measure("perfect_share", "scores", "perfect games", "share of games", selfplay.perfect_share),
+    Measure(
+        "constructive",
+        "interdependence",
+        "constructive links: a hinted card scored",
+        "links a game",
+        interdependence.constructive,
+        BISWAS,
+    ),
+    Measure(
+        "constructive_kept",
+        "interdependence",
+        "  of games that kept a life",
+        "links a game",
+        interdependence.constructive_kept,
+    ),
+    Measure(
+        "misplays",
+        "interdependence",
+        "hinted card misplayed",
+        "links a game",
+        interdependence.misplays,
+        BISWAS,
+    ),
+    Measure(
+        "useful_discards",
+        "interdependence",
+        "hinted card discarded, still useful",
+        "links a game",
+        interdependence.useful_discards,
+        BISWAS,
+    ),
+    Measure(
+        "useless_discards",
+        "interdependence",
+        "hinted card discarded, useless (tidying up)",
+        "links a game",
+        interdependence.useless_discards,
+        BISWAS,
+    ),
+    Measure(
+        "loops",
+        "interdependence",
+        "hinted card scored, the hint told nothing new",
+        "links a game",
+        interdependence.loops,
+        BISWAS,
+    ),
+    Measure(
+        "firework_links",
+        "interdependence",
+        "card on top of the other's",
+        "links a game",
+        interdependence.firework,
+        BISWAS,
+    ),
+    Measure(
+        "token_links",
+        "interdependence",
+        "hint with a token the other gained",
+        "links a game",
+        interdependence.token,
+        BISWAS,
+    ),
+    Measure(
+        "triggers",
+        "interdependence",
+        "hints per turn of the giver",
+        "hints a turn",
+        interdependence.triggers,
+        BISWAS,
+    ),
+    Measure(
+        "triggers_with_token",
+        "interdependence",
+        "  with a token to spend",
+        "hints a turn with an information token",
+        interdependence.triggers_with_token,
+    ),
+    Measure(
+        "not_accepted",
+        "interdependence",
+        "hints of which no card is used (A0)",
+        "share of hints",
+        interdependence.not_accepted,
+        BISWAS,
+    ),
+    Measure(
+        "not_prompt",
+        "interdependence",
+        "  nor on the very next turn (A1)",
+        "share of hints",
+        interdependence.not_prompt,
+    ),
+    Measure(
+        "not_helpful",
+        "interdependence",
+        "hints that lead to nothing constructive (A2)",
+        "share of hints",
+        interdependence.not_helpful,
+    ),
+    Measure(
+        "hinted_points",
+        "interdependence",
+        "points from hinted cards",
+        "share of points",
+        interdependence.hinted_points,
+    ),
+    Measure(
+        "crossing",
+        "interdependence",
+        "cards on top of another's card, of all on a card",
+        "share of cards that scored",
+        interdependence.crossing,
+    ),
+    Measure(
+        "linked_turns",
+        "team",
+        "turns in any link",
+        "share of turns",
+        interdependence.linked_turns,
+        BISWAS,
+    ),
+    Measure(
+        "reciprocal",
+        "team",
+        "games with help in both directions",
+        "share of games",
+        interdependence.reciprocal,
+        BISWAS,
+    ),
 )
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in _ALL}
 
