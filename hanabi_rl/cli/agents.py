@@ -18,6 +18,15 @@ Agents = Annotated[
 ]
 File = tyro.conf.Positional[Path]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
+_GAME_FILES = (".safetensors", ".json", ".jsonl")
+
+
+def names_games(source: str) -> bool:
+    """Whether an argument names a file of games, else an agent."""
+    from hanabi_rl.agents.names import parse_name
+
+    return Path(source).suffix in _GAME_FILES and not parse_name(source).source
 
 
 def load_agent(agent: str, players: int | None) -> Policy:

@@ -14,6 +14,7 @@ from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.export import export
+from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
@@ -62,6 +63,7 @@ def _app() -> SubcommandApp:
     app.command(name="challenge")(challenge)
     app.command(name="predict")(predict)
     app.command(name="behaviour")(behaviour)
+    app.command(name="interdependence")(interdependence)
     app.command(name="play")(play)
     app.command(name="agents")(list_agents)
     app.command(name="export")(export)

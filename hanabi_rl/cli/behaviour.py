@@ -5,15 +5,9 @@ from __future__ import annotations
 
 import json as json_format
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
-from hanabi_rl.cli.agents import Flag, load_agent
-
-AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
-_GAME_FILES = (".safetensors", ".json", ".jsonl")
+from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agent, names_games
 
 
 def behaviour(
@@ -36,7 +30,6 @@ def behaviour(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.agents.names import parse_name
     from hanabi_rl.data.files import load_games
     from hanabi_rl.measure.record import Record
     from hanabi_rl.measure.registry import behaviour_figures
@@ -45,7 +38,7 @@ def behaviour(
     from hanabi_rl.storage.files import to_json
 
     about: dict[str, Any]
-    if Path(source).suffix in _GAME_FILES and not parse_name(source).source:
+    if names_games(source):
         recorded = load_games(source)
         rules, record = recorded.rules, Record(recorded)
         seats = "every seat" if recorded.human_seats is None else "human seats"

@@ -230,11 +230,11 @@ def reciprocal(record: Record) -> Ratio:
     """Games in which two seats helped each other: constructive links in both directions."""
     given = record.links.outcome("constructive") > 0
     both = given & given.swapaxes(1, 2)
-    return Ratio(both.any(axis=(1, 2)).astype(np.float64), record.links.games.astype(np.float64))
+    return Ratio(_sums(both).clip(max=1), _sums(record.links.games))
 
 
 def _a_game(links: Links, counts: np.ndarray) -> Ratio:
-    return Ratio(_sums(counts), links.games.astype(np.float64))
+    return Ratio(_sums(counts), _sums(links.games))
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> Ratio:
@@ -243,4 +243,4 @@ def _share(part: np.ndarray, whole: np.ndarray) -> Ratio:
 
 def _sums(counts: np.ndarray) -> np.ndarray:
     """float64[N]: the counts [N, ...] of each game."""
-    return counts.reshape(len(counts), -1).sum(axis=1, dtype=np.float64)
+    return np.asarray(counts.reshape(len(counts), -1).sum(axis=1), np.float64)

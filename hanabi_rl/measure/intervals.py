@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +94,33 @@ def bootstrap_ratio(
     `denominators` are float[N], one entry a game. Raises ValueError when lengths differ or the
     denominators sum to 0.
     """
+    return bootstrap_ratios([(numerators, denominators)], level, num_resamples, seed)[0]
+
+
+def bootstrap_ratios(
+    ratios: Sequence[tuple[np.ndarray, np.ndarray]],
+    level: float = 0.95,
+    num_resamples: int = 2000,
+    seed: int = 0,
+) -> list[Interval]:
+    """`bootstrap_ratio` of each (numerators, denominators) of the same N games. They share their
+    resamples, which take most of the time; each interval is what it would be alone."""
+    games = [_checked_ratio(*ratio) for ratio in ratios]
+    resampled: list[list[np.ndarray]] = [[] for _ in games]
+    for rng, size in _blocks(num_resamples, seed) if games else ():
+        times_drawn = _draw(rng, size, len(games[0][0]))
+        for (numerators, denominators), found in zip(games, resampled, strict=True):
+            drawn = times_drawn @ denominators
+            found.append((times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0])
+    return [
+        _interval(float(numerators.sum() / denominators.sum()), np.concatenate(found), level)
+        for (numerators, denominators), found in zip(games, resampled, strict=True)
+    ]
+
+
+def _checked_ratio(
+    numerators: np.ndarray, denominators: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     numerators, denominators = (
         _games(numerators, "numerators"),
         _games(denominators, "denominators"),
@@ -105,15 +132,12 @@ def bootstrap_ratio(
         )
     if not denominators.sum() > 0:
         raise ValueError("expected denominators with a positive sum, got no decision in any game")
-    count = len(numerators)
+    return numerators, denominators
 
-    def ratios(rng: np.random.Generator, size: int) -> np.ndarray:
-        times_drawn = rng.multinomial(count, np.full(count, 1 / count), size=size)
-        drawn = times_drawn @ denominators
-        return (times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0]
 
-    estimate = float(numerators.sum() / denominators.sum())
-    return _percentile_interval(estimate, ratios, level, num_resamples, seed)
+def _draw(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
+    """float64[size, count]: how often each of `count` games is in each of `size` resamples."""
+    return rng.multinomial(count, np.full(count, 1 / count), size=size).astype(np.float64)
 
 
 def bootstrap_correlation(
@@ -136,12 +160,10 @@ def bootstrap_correlation(
             f"{first.std():.3g} of {len(first)} and {second.std():.3g} of {len(second)}"
         )
     first, second = first - first.mean(), second - second.mean()
-    count = len(first)
     products = np.stack([first, second, first**2, second**2, first * second], axis=1)
 
     def correlations(rng: np.random.Generator, size: int) -> np.ndarray:
-        times_drawn = rng.multinomial(count, np.full(count, 1 / count), size=size)
-        x, y, xx, yy, xy = (times_drawn @ products / count).T
+        x, y, xx, yy, xy = (_draw(rng, size, len(first)) @ products / len(first)).T
         spread = np.sqrt(np.maximum(xx - x**2, 0) * np.maximum(yy - y**2, 0))
         varied = spread > 1e-12 * first.std() * second.std()
         return (xy - x * y)[varied] / spread[varied]
@@ -159,12 +181,19 @@ def _percentile_interval(
 ) -> Interval:
     """The percentile bootstrap around an estimate; `resample(rng, size)` gives it for up to `size`
     resamples."""
-    tail = 1 - _upper_tail(level)
+    blocks = [resample(rng, size) for rng, size in _blocks(num_resamples, seed)]
+    return _interval(estimate, np.concatenate(blocks), level)
+
+
+def _blocks(num_resamples: int, seed: int) -> Iterator[tuple[np.random.Generator, int]]:
+    """The resamples in parts, as (generator, how many)."""
     rng = np.random.default_rng(seed)
-    firsts = range(0, num_resamples, _RESAMPLES_AT_ONCE)
-    resampled = np.concatenate(
-        [resample(rng, min(_RESAMPLES_AT_ONCE, num_resamples - first)) for first in firsts]
-    )
+    for first in range(0, num_resamples, _RESAMPLES_AT_ONCE):
+        yield rng, min(_RESAMPLES_AT_ONCE, num_resamples - first)
+
+
+def _interval(estimate: float, resampled: np.ndarray, level: float) -> Interval:
+    tail = 1 - _upper_tail(level)
     low, high = np.quantile(resampled, [tail, 1 - tail])
     return Interval(
         mean=estimate, low=float(low), high=float(high), std_error=float(resampled.std(ddof=1))

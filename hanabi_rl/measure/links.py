@@ -206,7 +206,7 @@ def token_links(read: Read) -> Pairs:
     gained = gains[game, turn]
     height = read.tokens[game, turn] + gained
     order = np.lexsort((turn, height, game))
-    game, turn, height, gained = (field[order] for field in (game, turn, height, gained))
+    game, turn, height, gained = game[order], turn[order], height[order], gained[order]
     same = (game[1:] == game[:-1]) & (height[1:] == height[:-1])
     spent = np.flatnonzero(same & gained[:-1] & ~gained[1:])
     return _between_seats(read.rules, game[spent], turn[spent], turn[spent + 1])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from hanabi_rl.measure import behaviour, interdependence, prediction, selfplay
+from hanabi_rl.measure.intervals import bootstrap_ratios
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.record import Record
 from hanabi_rl.papers import ah2ac2
@@ -240,11 +241,14 @@ def measures_of(group: Group) -> tuple[Measure, ...]:
 def measure_figures(record: Record, measures: Iterable[Measure]) -> dict[str, Any]:
     """JSON-ready figures: `name` and `name_ci95` of each measure, None where nothing was
     counted."""
+    ratios = {measure.name: measure.of(record) for measure in measures}
+    counted = {name: ratio for name, ratio in ratios.items() if ratio.defined}
+    intervals = bootstrap_ratios([(r.numerator, r.denominator) for r in counted.values()])
+    found = dict(zip(counted, intervals, strict=True))
     figures: dict[str, Any] = {}
-    for measure in measures:
-        ratio = measure.of(record)
-        figures[measure.name] = ratio.mean if ratio.defined else None
-        figures[f"{measure.name}_ci95"] = ratio.bounds if ratio.defined else None
+    for name in ratios:
+        figures[name] = found[name].mean if name in found else None
+        figures[f"{name}_ci95"] = found[name].bounds if name in found else None
     return figures
 
 

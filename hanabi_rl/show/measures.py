@@ -10,23 +10,32 @@ from hanabi_rl.measure.registry import Measure, measures_of
 
 
 def measure_table(
-    figures: Mapping[str, Any], measures: Iterable[Measure], rules: Rules
+    figures: Mapping[str, Any],
+    measures: Iterable[Measure],
+    rules: Rules,
+    beside: Mapping[str, Mapping[str, float | None]] | None = None,
 ) -> tuple[str, bool]:
     """A line a measure: its mean and interval, and what was published of the same game.
+
+    Args:
+        beside: who -> measure -> figure, columns for others that were measured.
 
     Returns:
         the table, and whether anything published stands in it.
     """
-    measures = tuple(measures)
+    measures, beside = tuple(measures), beside or {}
     published = {
         measure.name: measure.published.get(rules.num_players, {}) if rules.is_standard else {}
         for measure in measures
     }
     names = list(dict.fromkeys(who for rows in published.values() for who in rows))
     header = f"{'':<47} {'mean':>6} {'95% interval':<16}"
-    lines = [header + "".join(f" {who:>11}" for who in names)]
+    lines = [
+        header + "".join(f" {who:>14}" for who in beside) + "".join(f" {who:>11}" for who in names)
+    ]
     for measure in measures:
         mean, bounds = figures[measure.name], figures[f"{measure.name}_ci95"]
+        others = "".join(f" {_number(row[measure.name]):>14}" for row in beside.values())
         theirs = "".join(
             f" {published[measure.name][who]:11.2f}" if who in published[measure.name] else " " * 12
             for who in names
@@ -36,8 +45,12 @@ def measure_table(
             if mean is None
             else f"{mean:6.3f} {f'[{bounds[0]:.3f}, {bounds[1]:.3f}]':<16}"
         )
-        lines.append(f"{measure.label:<47} {ours}{theirs}".rstrip())
+        lines.append(f"{measure.label:<47} {ours}{others}{theirs}".rstrip())
     return "\n".join(lines), bool(names)
+
+
+def _number(figure: float | None) -> str:
+    return "none" if figure is None else f"{figure:.3f}"
 
 
 def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:

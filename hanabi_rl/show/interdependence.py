@@ -1,0 +1,63 @@
+"""Who helps whom, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.registry import measures_of
+from hanabi_rl.show.measures import measure_table
+
+_SHARES = ("triggers", "not_accepted", "not_prompt", "not_helpful", "hinted_points", "crossing")
+
+
+def interdependence_table(
+    figures: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]], rules: Rules
+) -> str:
+    """`interdependence_figures` as text, beside `reference_figures` (empty: none)."""
+    measures = (*measures_of("interdependence"), *measures_of("team"))
+    table, _ = measure_table(figures, measures, rules, references)
+    lines = [
+        table,
+        _correlation_line(figures),
+        "",
+        *_pair_lines(figures["pairs"]),
+        "",
+        f"{figures['games']:,} games of {rules.num_players} players, {figures['turns']:,} turns, "
+        f"{figures['hints']:,} hints. Intervals are 95%, over games. Links are causal, not meant: "
+        "luck counts, too, so read them beside those of bot:random.",
+    ]
+    return "\n".join(lines)
+
+
+def _correlation_line(figures: Mapping[str, Any]) -> str:
+    texts = []
+    for name in ("correlation", "correlation_kept"):
+        r, bounds = figures[name], figures[f"{name}_ci95"]
+        texts.append("none" if r is None else f"{r:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]")
+    return (
+        f"Pearson's r of points with constructive links over games: {texts[0]}; of games that kept "
+        f"a life: {texts[1]}"
+    )
+
+
+def _pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
+    """A line an ordered pair of roles: what the giver's hints led to."""
+    header = (
+        f"{'giver -> receiver':<20} {'hints':>8} {'a turn':>7} {'not used':>9} {'not next':>9} "
+        f"{'to nothing':>11} {'95% interval':<14} {'constructive':>12} {'points':>7} {'on cards':>9}"
+    )
+    return [header, *(_pair_line(pair) for pair in pairs)]
+
+
+def _pair_line(pair: dict[str, Any]) -> str:
+    shares = {name: "none" if pair[name] is None else f"{pair[name]:.1%}" for name in _SHARES}
+    bounds = pair["not_helpful_ci95"]
+    interval = "" if bounds is None else f"[{bounds[0]:.1%}, {bounds[1]:.1%}]"
+    return (
+        f"{pair['giver'] + ' -> ' + pair['receiver']:<20} {pair['hints']:>8,} "
+        f"{shares['triggers']:>7} {shares['not_accepted']:>9} {shares['not_prompt']:>9} "
+        f"{shares['not_helpful']:>11} {interval:<14} {pair['constructive']:>12.2f} "
+        f"{shares['hinted_points']:>7} {shares['crossing']:>9}"
+    )
