@@ -149,7 +149,7 @@ _ALL = (
     Measure(
         "firework_links",
         "interdependence",
-        "card on top of the other's",
+        "card that scored on another seat's",
         "links a game",
         interdependence.firework,
         BISWAS,
@@ -157,7 +157,7 @@ _ALL = (
     Measure(
         "token_links",
         "interdependence",
-        "hint with a token the other gained",
+        "hint with a token another seat gained",
         "links a game",
         interdependence.token,
         BISWAS,
@@ -188,7 +188,7 @@ _ALL = (
     Measure(
         "not_prompt",
         "interdependence",
-        "  nor on the very next turn (A1)",
+        "  none on the very next turn (A1)",
         "share of hints",
         interdependence.not_prompt,
     ),
@@ -209,7 +209,7 @@ _ALL = (
     Measure(
         "crossing",
         "interdependence",
-        "cards on top of another's card, of all on a card",
+        "cards on another seat's, of all on a card",
         "share of cards that scored",
         interdependence.crossing,
     ),

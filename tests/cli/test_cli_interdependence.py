@@ -1,0 +1,55 @@
+"""`hanabi-rl interdependence`, as a user types it."""
+
+import json
+
+import pytest
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.cli import main
+from hanabi_rl.data.files import load_games
+from hanabi_rl.measure.interdependence import constructive, not_helpful
+from hanabi_rl.measure.record import Record
+
+
+def test_links_of_a_file(small_file, capsys):
+    main(["interdependence", str(small_file), "--references", "0", "--json"])
+    out, err = capsys.readouterr()
+    record, found = json.loads(out), Record(load_games(small_file))
+    assert (record["file"], record["players"], record["games"]) == (str(small_file), 2, 12)
+    assert record["constructive"] == constructive(found).mean > 0
+    assert record["not_helpful_ci95"] == not_helpful(found).bounds
+    assert [pair["giver"] for pair in record["pairs"]] == ["seat 0", "seat 1"]
+    assert sum(pair["constructive"] for pair in record["pairs"]) == record["constructive"]
+    assert record["references"] == {} and "bot:random" not in err.splitlines()[1]
+    assert "giver -> receiver" in err and "seat 1 -> seat 0" in err
+
+
+def test_an_agent_and_a_partner_beside_bots_on_the_same_decks(policy_folder, capsys):
+    args = ["interdependence", "bot:convention", str(policy_folder), "--games", "6", "--json"]
+    main(args)
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert (record["agent"], record["partner"]) == ("bot:convention", str(policy_folder))
+    assert record["partner_hash"] == load_policy(policy_folder).identity()
+    names = [(pair["giver"], pair["receiver"]) for pair in record["pairs"]]
+    assert names == [("agent", "partner"), ("partner", "agent")]
+    beside = record["references"]
+    assert list(beside) == ["bot:random", "bot:convention"]
+    assert beside["bot:random"]["not_helpful"] > beside["bot:convention"]["not_helpful"]
+    assert "bot:random bot:convention" in err.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nowhere.safetensors"], "expected a file of games"),
+        (["nowhere"], "expected an agent"),
+        (["FILE", "bot:random"], "expected no partner for the recorded games"),
+        (["bot:random", "--references", "-1"], "expected --references 0 or more"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(small_file, capsys, args, message):
+    with pytest.raises(SystemExit) as caught:
+        main(["interdependence", *[str(small_file) if arg == "FILE" else arg for arg in args]])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""`reference`: links over lists of events (preconditions, effects) of any game, in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+
+Proposition = tuple  # (name, object, ...): anything hashable
+
+
+class Event(NamedTuple):
+    """One agent's action: what must hold before it, and what it makes true and false."""
+
+    agent: int
+    time: int
+    pre: frozenset[Proposition]
+    add: frozenset[Proposition]
+    delete: frozenset[Proposition] = frozenset()
+
+
+class Link(NamedTuple):
+    """A giving event, a receiving one of another agent, and what the one made true and the other
+    rests on."""
+
+    giver: Event
+    receiver: Event
+    given: Proposition
+
+    @property
+    def object(self) -> object:
+        return self.given[1]
+
+
+def links_of(events: list[Event]) -> list[Link]:
+    """Every link of a play in the order of time. All that made a proposition true since it was last
+    false give it, if another agent's action rests on it."""
+    links = []
+    for now, receiver in enumerate(events):
+        for proposition in receiver.pre:
+            for giver in reversed(events[:now]):
+                if proposition in giver.add and giver.agent != receiver.agent:
+                    links.append(Link(giver, receiver, proposition))
+                if proposition in giver.delete:
+                    break
+    return links
+
+
+def triggers(
+    events: list[Event], agents: Collection[int], needed: Callable[[int, Proposition], bool]
+) -> list[Event]:
+    """The events that make something true on which another agent's action could rest;
+    `needed(agent, proposition)` says whether that agent's could."""
+    return [
+        event
+        for event in events
+        if any(needed(agent, p) for p in event.add for agent in agents if agent != event.agent)
+    ]
+
+
+def accepts(event: Event, links: list[Link]) -> list[Link]:
+    """The links that an event gives: empty where the trigger was not accepted."""
+    return [link for link in links if link.giver == event]
+
+
+def is_constructive(link: Link, events: list[Event], goals: Collection[Proposition]) -> bool:
+    """Whether the object ends in a goal and did not go in a circle."""
+    true: set[Proposition] = set()
+    for event in events:
+        true = (true - event.delete) | event.add
+    reached = any(p[1] == link.object for p in true & set(goals))
+    return reached and not goes_in_a_circle(link, events)
+
+
+def goes_in_a_circle(link: Link, events: list[Event]) -> bool:
+    """Whether the giver has the object back later, as before it gave it, or the receiver had had it
+    before, as now."""
+
+    def of_object(propositions: Collection[Proposition], agent: int) -> set[Proposition]:
+        return {p for p in propositions if p[1] == link.object and agent in p[2:]}
+
+    def made_true(propositions: set[Proposition], times: range) -> bool:
+        return any(propositions & event.add for event in events if event.time in times)
+
+    giver, receiver, _ = link
+    later = range(receiver.time + 1, events[-1].time + 1)
+    had = of_object(giver.pre, giver.agent)
+    gives = of_object(giver.add, receiver.agent)
+    takes = of_object(receiver.add, receiver.agent)
+    return (
+        made_true(had, later)
+        or made_true(gives, range(giver.time))
+        or made_true(takes, range(receiver.time))
+    )
+
+
+@pytest.fixture(scope="session")
+def reference() -> SimpleNamespace:
+    return SimpleNamespace(
+        Event=Event,
+        links_of=links_of,
+        triggers=triggers,
+        accepts=accepts,
+        is_constructive=is_constructive,
+        goes_in_a_circle=goes_in_a_circle,
+    )

@@ -1,0 +1,48 @@
+"""Who sits where, and figures by ordered pair of roles."""
+
+import dataclasses
+
+import numpy as np
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.teams import interdependence_figures, play_team, roles_of
+
+RULES = Rules(num_players=3, num_colors=2, num_ranks=2, hand_size=2)
+
+
+def test_every_seat_is_a_role_of_its_own_unless_people_are_marked(make_games):
+    games = make_games(Rules(num_players=3), 2)
+    assert roles_of(games).pairs() == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
+    everyone = dataclasses.replace(games, human_seats=np.ones((2, 3), bool))
+    assert roles_of(everyone).names == ("seat 0", "seat 1", "seat 2")
+    one = dataclasses.replace(games, human_seats=np.array([[1, 0, 0], [0, 0, 1]], bool))
+    roles = roles_of(one)
+    assert roles.names == ("person", "other")
+    assert roles.seats.tolist() == [[0, 1, 1], [1, 1, 0]]
+    assert roles.pairs() == [(0, 1), (1, 0), (1, 1)]  # there is one person a game
+
+
+def test_an_agent_moves_from_seat_to_seat():
+    agents = [load_policy(name, RULES) for name in ("bot:convention", "bot:random")]
+    games, roles = play_team(*agents, num_games=7, seed=3)
+    assert roles.seats.tolist() == [
+        [int(seat != game % 3) for seat in range(3)] for game in range(7)
+    ]
+    again, _ = play_team(*agents, num_games=4, seed=3)
+    np.testing.assert_array_equal(again.actions, games.actions[:4])
+    figures = interdependence_figures(Record(games), roles)
+    pairs = [(pair["giver"], pair["receiver"]) for pair in figures["pairs"]]
+    assert pairs == [("agent", "partner"), ("partner", "agent"), ("partner", "partner")]
+    assert sum(pair["hints"] for pair in figures["pairs"]) == figures["hints"]
+
+
+def test_what_was_not_counted_is_none_not_a_number(make_games):
+    games = make_games(RULES, 1)
+    nothing = np.full_like(games.actions, RULES.noop)
+    nothing[:, 0] = RULES.hand_size  # one card played
+    games = dataclasses.replace(games, actions=nothing, num_actions=np.ones(1, np.int32))
+    figures = interdependence_figures(Record(games), roles_of(games))
+    assert figures["not_helpful"] is None and figures["correlation"] is None
+    assert figures["constructive"] == 0.0
