@@ -25,8 +25,9 @@ def interdependence_table(
         *_pair_lines(figures["pairs"]),
         "",
         f"{figures['games']:,} games of {rules.num_players} players, {figures['turns']:,} turns, "
-        f"{figures['hints']:,} hints. Intervals are 95%, over games. Links are causal, not meant: "
-        "luck counts, too, so read them beside those of bot:random.",
+        f"{figures['hints']:,} hints. Intervals are 95%, over games.",
+        "A link says what rested on what, not what was meant: luck counts. Read it beside "
+        "bot:random's.",
     ]
     return "\n".join(lines)
 
@@ -46,7 +47,7 @@ def _pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
     """A line an ordered pair of roles: what the giver's hints led to."""
     header = (
         f"{'giver -> receiver':<20} {'hints':>8} {'a turn':>7} {'not used':>9} {'not next':>9} "
-        f"{'to nothing':>11} {'95% interval':<14} {'constructive':>12} {'points':>7} {'on cards':>9}"
+        f"{'to nothing':>11} {'95% interval':<14} {'constructive':>12} {'points':>7} {'on card':>8}"
     )
     return [header, *(_pair_line(pair) for pair in pairs)]
 
@@ -59,5 +60,5 @@ def _pair_line(pair: dict[str, Any]) -> str:
         f"{pair['giver'] + ' -> ' + pair['receiver']:<20} {pair['hints']:>8,} "
         f"{shares['triggers']:>7} {shares['not_accepted']:>9} {shares['not_prompt']:>9} "
         f"{shares['not_helpful']:>11} {interval:<14} {pair['constructive']:>12.2f} "
-        f"{shares['hinted_points']:>7} {shares['crossing']:>9}"
+        f"{shares['hinted_points']:>7} {shares['crossing']:>8}"
     )
