@@ -1,5 +1,5 @@
 """Links of Hanabi: by hand, against the totals of recorded games that another implementation
-counted, and against the reference that knows no domain (`conftest.py`)."""
+counted, and against the reference that knows no domain (`support/links.py`)."""
 
 import collections
 import dataclasses
@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from support.games import random_games, shared_data
+from support.links import Event, accepts, is_constructive, links_of
+from support.links import triggers as find_triggers
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.data.files import load_games
@@ -170,7 +173,7 @@ def totals_of(games):
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_totals_of_recorded_games(shared_data, name):
+def test_the_totals_of_recorded_games(name):
     games = load_games(shared_data(f"{name}.safetensors"), validate=False)
     *counts, correlation = RECORDED[name].split()
     found = totals_of(games)
@@ -178,7 +181,7 @@ def test_the_totals_of_recorded_games(shared_data, name):
     assert found.correlation == pytest.approx(float(correlation), abs=5e-4)
 
 
-def test_people_and_an_ai_by_direction(shared_data):
+def test_people_and_an_ai_by_direction():
     games = load_games(shared_data("2p_human_with_ai.safetensors"), validate=False)
     figures = interdependence_figures(Record(games), roles_of(games))
     person, ai = figures["pairs"]
@@ -202,7 +205,7 @@ def test_people_and_an_ai_by_direction(shared_data):
     assert low < person["not_helpful"] < high < ai["not_helpful_ci95"][0]
 
 
-def events_of(reference, rules, deck, moves):
+def events_of(rules, deck, moves):
     """One game as events, and what the move of each turn was for its card."""
     table, told, events, did = Table(rules, deck), collections.defaultdict(set), [], []
     for turn, action in enumerate(moves.tolist()):
@@ -233,7 +236,7 @@ def events_of(reference, rules, deck, moves):
         table.apply(action)
         if table.info_tokens > tokens:
             add.add(("token", tokens + 1))
-        events.append(reference.Event(seat, turn, *map(frozenset, (pre, add, delete))))
+        events.append(Event(seat, turn, *map(frozenset, (pre, add, delete))))
         did.append(outcome)
     return events, did
 
@@ -247,18 +250,18 @@ def can_score(table, color, rank):
     return height <= rank and not any(gone)
 
 
-def check_game(reference, games, game):
+def check_game(games, game):
     """One game's links, triggers and counts, against those of the reference."""
     rules, players = games.rules, range(games.rules.num_players)
-    events, did = events_of(reference, rules, games.decks[game], games.moves(game))
-    links = reference.links_of(events)
+    events, did = events_of(rules, games.decks[game], games.moves(game))
+    links = links_of(events)
     goals = {("goal", order) for order in range(rules.deck_size)}
     expected = collections.defaultdict(set)
     constructive = []
     for link in links:
         kind, turns = link.given[0], (link.giver.time, link.receiver.time)
         outcome = did[link.receiver.time]
-        if kind == "told" and reference.is_constructive(link, events, goals):
+        if kind == "told" and is_constructive(link, events, goals):
             assert outcome == "score"
             constructive.append(link)
             outcome = "constructive"
@@ -273,17 +276,17 @@ def check_game(reference, games, game):
     assert pairs_of(token_links(read), game) == expected["token"]
 
     information = [link for link in links if link.given[0] == "told"]
-    triggers = reference.triggers(events, players, lambda seat, p: p[0] == "told" and p[-1] == seat)
+    triggers = find_triggers(events, players, lambda seat, p: p[0] == "told" and p[-1] == seat)
     given = {name: np.zeros((len(players),) * 2, int) for name in ("hints", "accepted", "prompt")}
     given["helpful"], given["hinted_points"] = (np.zeros_like(given["hints"]) for _ in range(2))
     for trigger in triggers:
         owner = next(p[-1] for p in trigger.add if p[0] == "told")
-        accepted = reference.accepts(trigger, information)
+        accepted = accepts(trigger, information)
         soon = [link for link in accepted if link.receiver.time - trigger.time < len(players)]
         given["hints"][trigger.agent, owner] += 1
         given["accepted"][trigger.agent, owner] += bool(accepted)
         given["prompt"][trigger.agent, owner] += bool(soon)
-        given["helpful"][trigger.agent, owner] += bool(reference.accepts(trigger, constructive))
+        given["helpful"][trigger.agent, owner] += bool(accepts(trigger, constructive))
     by_time = sorted(constructive, key=lambda link: link.giver.time, reverse=True)
     first = {link.object: link for link in by_time}  # the earliest stays
     for link in first.values():
@@ -300,10 +303,10 @@ def check_game(reference, games, game):
     [SMALL, ONE_RANK, CROWD, Rules(), Rules(num_players=4, max_life_tokens=30)],
     ids=["small", "one-rank", "crowd", "standard", "4 players"],
 )
-def test_random_games_equal_the_reference(reference, make_games, rules):
-    games = make_games(rules, 12)
+def test_random_games_equal_the_reference(rules):
+    games = random_games(rules, 12)
     for game in range(len(games)):
-        check_game(reference, games, game)
+        check_game(games, game)
 
 
 @pytest.mark.parametrize(
@@ -315,16 +318,16 @@ def test_random_games_equal_the_reference(reference, make_games, rules):
     ],
     ids=["convention", "iggi, 3 players", "convention, small"],
 )
-def test_games_of_bots_equal_the_reference(reference, bot, rules):
+def test_games_of_bots_equal_the_reference(bot, rules):
     games = evaluate_selfplay(load_policy(bot, rules), 8, seed=1).records
-    found = [check_game(reference, games, game) for game in range(len(games))]
+    found = [check_game(games, game) for game in range(len(games))]
     kinds = {kind for links in found for kind, turns in links.items() if turns}
     assert {("told", "constructive"), "firework", "token"} <= kinds
 
 
-def test_the_names_of_colours_do_not_matter(make_games):
+def test_the_names_of_colours_do_not_matter():
     rules = Rules(num_colors=3, num_ranks=4, hand_size=4)
-    games, colors = make_games(rules, 20), np.array([2, 0, 1])
+    games, colors = random_games(rules, 20), np.array([2, 0, 1])
     moves = decode(rules, games.actions)
     value = np.where(moves.is_color_hint, colors[moves.value % 3], moves.value).astype(np.uint32)
     color, rank = np.divmod(games.decks, rules.num_ranks)
@@ -337,8 +340,8 @@ def test_the_names_of_colours_do_not_matter(make_games):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_pairs_of_roles_add_up_to_the_whole(make_games):
-    games = make_games(CROWD, 30)
+def test_pairs_of_roles_add_up_to_the_whole():
+    games = random_games(CROWD, 30)
     whole = Record(games)
     masks = np.random.default_rng(0).random((30, 5)) < 0.5
     parts = [whole.between(g, r).links for g in (masks, ~masks) for r in (masks, ~masks)]
@@ -363,8 +366,8 @@ def test_the_correlation_and_its_interval():
         bootstrap_correlation(x, np.ones(400))
 
 
-def test_measures_that_share_resamples_have_the_intervals_they_have_alone(make_games):
-    record = Record(make_games(SMALL, 40))
+def test_measures_that_share_resamples_have_the_intervals_they_have_alone():
+    record = Record(random_games(SMALL, 40))
     measures = measures_of("interdependence")
     figures = measure_figures(record, measures)
     for measure in measures:

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from support.games import random_games
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
@@ -12,8 +13,8 @@ from hanabi_rl.measure.teams import interdependence_figures, play_team, roles_of
 RULES = Rules(num_players=3, num_colors=2, num_ranks=2, hand_size=2)
 
 
-def test_every_seat_is_a_role_of_its_own_unless_people_are_marked(make_games):
-    games = make_games(Rules(num_players=3), 2)
+def test_every_seat_is_a_role_of_its_own_unless_people_are_marked():
+    games = random_games(Rules(num_players=3), 2)
     assert roles_of(games).pairs() == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     everyone = dataclasses.replace(games, human_seats=np.ones((2, 3), bool))
     assert roles_of(everyone).names == ("seat 0", "seat 1", "seat 2")
@@ -38,8 +39,8 @@ def test_an_agent_moves_from_seat_to_seat():
     assert sum(pair["hints"] for pair in figures["pairs"]) == figures["hints"]
 
 
-def test_what_was_not_counted_is_none_not_a_number(make_games):
-    games = make_games(RULES, 1)
+def test_what_was_not_counted_is_none_not_a_number():
+    games = random_games(RULES, 1)
     nothing = np.full_like(games.actions, RULES.noop)
     nothing[:, 0] = RULES.hand_size  # one card played
     games = dataclasses.replace(games, actions=nothing, num_actions=np.ones(1, np.int32))

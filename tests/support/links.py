@@ -1,12 +1,10 @@
-"""`reference`: links over lists of events (preconditions, effects) of any game, in plain Python."""
+"""Links over lists of events (preconditions, effects) of any game, in plain Python: the reference
+for those of Hanabi."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from types import SimpleNamespace
 from typing import NamedTuple
-
-import pytest
 
 Proposition = tuple  # (name, object, ...): anything hashable
 
@@ -93,16 +91,4 @@ def goes_in_a_circle(link: Link, events: list[Event]) -> bool:
         made_true(had, later)
         or made_true(gives, range(giver.time))
         or made_true(takes, range(receiver.time))
-    )
-
-
-@pytest.fixture(scope="session")
-def reference() -> SimpleNamespace:
-    return SimpleNamespace(
-        Event=Event,
-        links_of=links_of,
-        triggers=triggers,
-        accepts=accepts,
-        is_constructive=is_constructive,
-        goes_in_a_circle=goes_in_a_circle,
     )
