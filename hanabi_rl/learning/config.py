@@ -77,6 +77,9 @@ class PPOConfig(TrainingConfig):
     """The share of training after which `keep_points` and `life_cost` begin to fade, linearly."""
     true_score_from: float = 1.0
     """The share of training from which the return is the true score."""
+    teaming_weight: float = 0.0
+    """Points that a card scores in the training return, beside its own, where a hint had named its
+    colour or rank; all through training."""
     privileged_critic: bool = False
     """The critic, which is in no policy, also sees the true cards of the seat's own hand."""
     critic_warmup_updates: int = 0

@@ -29,7 +29,7 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.partners import Partners
-from hanabi_rl.learning.returns import gae, training_reward, true_share
+from hanabi_rl.learning.returns import gae, teaming_reward, training_reward, true_share
 from hanabi_rl.learning.rollout import (
     ActorState,
     DrawEpisode,
@@ -250,13 +250,20 @@ class PPO:
         reward = self.reward(rollout, timesteps)
         experience = self.returns(rollout, last_value, actors.carry, reward)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
-        return learner, next_actors, metrics | game_metrics(rollout)
+        return learner, next_actors, metrics | game_metrics(rollout) | self.team_metrics(rollout)
 
     def reward(self, rollout: Rollout, timesteps: jax.Array) -> jax.Array:
         """What is learnt from, float32 [T, N], after so many environment timesteps of training."""
+        config, reward = self.config, rollout.transition.reward
+        if config.keep_points or config.life_cost != 0.0:
+            reward = self.shaped(rollout, timesteps)
+        if config.teaming_weight != 0.0:
+            reward = reward + config.teaming_weight * self.teaming(rollout)
+        return reward
+
+    def shaped(self, rollout: Rollout, timesteps: jax.Array) -> jax.Array:
+        """The reward of points kept and lives lost, float32 [T, N] (see `training_reward`)."""
         config, transition = self.config, rollout.transition
-        if not config.keep_points and config.life_cost == 0.0:
-            return transition.reward
         total = config.num_updates * config.num_envs * config.num_steps
         return training_reward(
             transition.reward,
@@ -266,6 +273,19 @@ class PPO:
             life_cost=config.life_cost,
             true_share=true_share(timesteps / total, config.shaped_until, config.true_score_from),
         )
+
+    def teaming(self, rollout: Rollout) -> jax.Array:
+        """What each move scored with another's help, float32 [T, N] (see `teaming_reward`)."""
+        move = jax.vmap(self.view.of_mover)(rollout.action, rollout.state)
+        return jax.vmap(teaming_reward)(rollout.state, move, rollout.transition.points)
+
+    def team_metrics(self, rollout: Rollout) -> losses.Metrics:
+        """The teaming reward a finished game, where it counts in training (nan where none was)."""
+        if self.config.teaming_weight == 0.0:
+            return {}
+        done = jnp.sum(rollout.transition.done.astype(jnp.float32))
+        total, games = parallel.psum((jnp.sum(self.teaming(rollout)), done))
+        return {"teaming": total / games}
 
     def returns(
         self,

@@ -5,6 +5,10 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.env.actions import decode
+from hanabi_rl.env.legal import of_seat
+from hanabi_rl.env.rules import State, points
+
 
 def gae(
     reward: jax.Array,
@@ -77,3 +81,25 @@ def true_share(progress: jax.Array, shaped_until: float, true_score_from: float)
     if width <= 0:
         return jnp.where(progress < true_score_from, 0.0, 1.0)
     return jnp.clip((progress - shaped_until) / width, 0.0, 1.0)
+
+
+def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> jax.Array:
+    """What a move scores with another's help: Biswas et al.'s reward for constructive
+    interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward into Training"), of
+    information in Hanabi.
+
+    Args:
+        state: N games before the move.
+        action: int32 [N], the mover's.
+        points_after: int32 [N], cards on the fireworks after it.
+
+    Returns:
+        float32 [N], 1 where the move scored a card whose colour or rank a hint had named, however
+        many hints had, else 0.
+    """
+    rules, move = state.rules, decode(state.rules, action)
+    of_color = of_seat(state.maybe_colors, state.player) >> (rules.num_colors * rules.hand_size)
+    of_rank = of_seat(state.maybe_ranks, state.player) >> (rules.num_ranks * rules.hand_size)
+    named = ((of_color | of_rank) >> move.slot) & 1 != 0
+    scored = points_after > points(rules, state)
+    return (move.is_play & named & scored).astype(jnp.float32)

@@ -1,0 +1,104 @@
+"""The teaming reward: equal to the links of recorded games, and nothing where its weight is 0."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY, random_games, shared_data, taught_games
+from support.small_ppo import make_ppo
+
+from hanabi_rl.data.files import load_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.replay import replay
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.returns import teaming_reward
+from hanabi_rl.learning.rollout import collect
+from hanabi_rl.measure.record import Record
+
+
+def paid(games):
+    """float32[N, T]: the teaming reward of every move of recorded games."""
+
+    @jax.jit
+    def read(decks, actions):
+        played = replay(games.rules, decks, actions)
+        rewards = jax.vmap(teaming_reward)(played.state, actions.T, played.outcome.points)
+        return rewards.T
+
+    return np.asarray(read(games.decks, games.actions))
+
+
+@pytest.mark.parametrize(
+    "games",
+    [taught_games(TINY, 40), random_games(Rules(num_players=3), 40)],
+    ids=["taught", "random, 3 players"],
+)
+def test_what_is_paid_is_the_points_that_someone_hinted(games):
+    np.testing.assert_array_equal(
+        paid(games).sum(axis=1), Record(games).links.hinted_points.sum(axis=(1, 2))
+    )
+    assert paid(games).sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "total"), [("2p_hgroup_bot_val", 2_464), ("3p_human_val_41", 876)]
+)
+def test_what_recorded_games_are_paid(name, total):
+    """shared/reference/interdependence.md, E2 and E4."""
+    assert paid(load_games(shared_data(f"{name}.safetensors"), validate=False)).sum() == total
+
+
+def test_the_eight_turns_are_paid_twice():
+    """R1 after a hint of its rank, R2 after one of its colour; see
+    tests/measure/test_interdependence.py."""
+    cards = [
+        "B2",
+        "B3",
+        "G4",
+        "W4",
+        "Y3",
+        "R1",
+        "R2",
+        "Y1",
+        "G3",
+        "W2",
+        "W3",
+        "G2",
+        "B4",
+        "Y2",
+        "R3",
+        "G1",
+    ]
+    top = ["RYGWB".index(color) * 5 + int(rank) - 1 for color, rank in cards]
+    deck = np.array([top + [0] * 34], np.uint8)  # what is drawn later does not matter
+    moves = jnp.array([[15, 5, 10, 5, 0, 14, 0, 16]])
+    played = replay(Rules(), deck, moves)
+    rewards = jax.vmap(teaming_reward)(played.state, moves.T, played.outcome.points)
+    assert rewards.T.tolist() == [[0, 1, 0, 1, 0, 0, 0, 0]]
+
+
+def rollout_of(ppo, small):
+    def one(learner, actors):
+        return collect(
+            ppo.env, ppo.apply, learner.params, None, actors, jax.random.key(1), 13, view=ppo.view
+        )[1:2]
+
+    compiled = parallel.data_parallel(one, (None, 0), (0,))
+    (rollout,) = compiled(small.learner, small.actors.replace(reference_carry=None))
+    return jax.tree.map(lambda x: x[0], rollout)
+
+
+def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small):
+    ppo = make_ppo()
+    rollout = rollout_of(ppo, small)
+    steps = jnp.float32(0)
+    assert ppo.reward(rollout, steps) is rollout.transition.reward  # the same update as without
+    assert ppo.team_metrics(rollout) == {}
+    teaming = np.asarray(ppo.teaming(rollout))
+    assert teaming.shape == rollout.transition.reward.shape and 0 < teaming.sum() < teaming.size
+    paid = make_ppo(teaming_weight=0.3).reward(rollout, steps)
+    np.testing.assert_allclose(paid - rollout.transition.reward, 0.3 * teaming, atol=1e-6)
+    shaped = {"keep_points": True, "life_cost": 0.5}
+    more = make_ppo(**shaped, teaming_weight=0.3).reward(rollout, steps)
+    less = make_ppo(**shaped).reward(rollout, steps)
+    np.testing.assert_allclose(more - less, 0.3 * teaming, atol=1e-6)
