@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.games import TINY, random_games, shared_data, taught_games
+from support.games import TINY, eight_turns, random_games, shared_data, taught_games
 from support.small_ppo import make_ppo
 
 from hanabi_rl.data.files import load_games
@@ -49,32 +49,8 @@ def test_what_recorded_games_are_paid(name, total):
 
 
 def test_the_eight_turns_are_paid_twice():
-    """R1 after a hint of its rank, R2 after one of its colour; see
-    tests/measure/test_interdependence.py."""
-    cards = [
-        "B2",
-        "B3",
-        "G4",
-        "W4",
-        "Y3",
-        "R1",
-        "R2",
-        "Y1",
-        "G3",
-        "W2",
-        "W3",
-        "G2",
-        "B4",
-        "Y2",
-        "R3",
-        "G1",
-    ]
-    top = ["RYGWB".index(color) * 5 + int(rank) - 1 for color, rank in cards]
-    deck = np.array([top + [0] * 34], np.uint8)  # what is drawn later does not matter
-    moves = jnp.array([[15, 5, 10, 5, 0, 14, 0, 16]])
-    played = replay(Rules(), deck, moves)
-    rewards = jax.vmap(teaming_reward)(played.state, moves.T, played.outcome.points)
-    assert rewards.T.tolist() == [[0, 1, 0, 1, 0, 0, 0, 0]]
+    """R1 after a hint of its rank, R2 after one of its colour."""
+    assert paid(eight_turns())[0, :9].tolist() == [0, 1, 0, 1, 0, 0, 0, 0, 0]
 
 
 def rollout_of(ppo, small):
@@ -102,3 +78,7 @@ def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small)
     more = make_ppo(**shaped, teaming_weight=0.3).reward(rollout, steps)
     less = make_ppo(**shaped).reward(rollout, steps)
     np.testing.assert_allclose(more - less, 0.3 * teaming, atol=1e-6)
+    alone = jax.tree.map(lambda x: x[None], rollout)
+    measured = jax.vmap(make_ppo(teaming_weight=0.3).team_metrics, axis_name=parallel.AXIS)(alone)
+    games = np.asarray(rollout.transition.done).sum()
+    assert measured["teaming"][0] == pytest.approx(teaming.sum() / games)

@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from support.games import random_games, shared_data
+from support.games import deck_of, eight_turns, one_game, random_games, shared_data
 from support.links import Event, accepts, is_constructive, links_of
 from support.links import triggers as find_triggers
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.data.files import load_games
-from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.actions import decode, decode_action, encode
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import Table
 from hanabi_rl.measure.intervals import bootstrap_correlation
 from hanabi_rl.measure.links import (
     OUTCOMES,
@@ -41,34 +40,9 @@ def pairs_of(links, game=0):
     return set(zip(links.giver[of_game].tolist(), links.receiver[of_game].tolist(), strict=True))
 
 
-def one_game(rules, deck, actions):
-    return Games(
-        rules=rules,
-        decks=np.array([deck], np.uint8),
-        actions=pad_moves(rules, [np.array(actions)]),
-        num_actions=np.array([len(actions)], np.int32),
-        scores=np.zeros(1, np.int32),
-        game_ids=np.zeros(1, np.int32),
-        unfinished=np.ones(1, bool),
-    )
-
-
-def completed(rules, cards):
-    """A deck that begins with `cards` (names) and goes on with the rest in order."""
-    top = ["RYGWB".index(card[0]) * rules.num_ranks + int(card[1]) - 1 for card in cards.split()]
-    rest = collections.Counter(full_deck(rules)) - collections.Counter(top)
-    return top + sorted(rest.elements())
-
-
-# 0 hints rank 1; 1 plays slot 1; 0 hints red; 1 plays slot 1; 0 discards slot 1; 1 hints blue;
-# 0 discards slot 1; 1 hints rank 2
-EIGHT_TURNS = [15, 5, 10, 5, 0, 14, 0, 16]
-EIGHT_CARDS = "B2 B3 G4 W4 Y3 R1 R2 Y1 G3 W2 W3 G2 B4 Y2 R3 G1"
-
-
 def test_eight_turns_by_hand():
     """Seat 1 is told of R1 and R2 and plays them; seat 0 is told of B3 and throws it away."""
-    games = one_game(Rules(), completed(Rules(), EIGHT_CARDS), EIGHT_TURNS)
+    games = eight_turns()
     read = read_games(games)
     touches = read_touches(read)
     assert pairs_of(touches.links()) == {(0, 1), (2, 3), (5, 6)}
@@ -91,13 +65,13 @@ def test_eight_turns_by_hand():
 
 
 def test_a_hint_that_repeats_is_no_help_and_one_of_the_other_kind_is():
-    deck = completed(Rules(), "B2 B3 G4 W4 Y3 R1 Y2 Y1 G3 W2")
+    deck = deck_of("B2 B3 G4 W4 Y3 R1 Y2 Y1 G3 W2")
     moves = [10, 5 + 4, 10, 5]  # red, seat 1 plays W2 (a misplay), red again, seat 1 plays R1
-    read = read_games(one_game(Rules(), deck, moves))
+    read = read_games(one_game(deck, moves))
     assert pairs_of(read_touches(read).links("loop")) == {(2, 3)}
     assert pairs_of(read_touches(read).links("constructive")) == {(0, 3)}
     moves[2] = 15  # rank 1 instead
-    read = read_games(one_game(Rules(), deck, moves))
+    read = read_games(one_game(deck, moves))
     assert pairs_of(read_touches(read).links("constructive")) == {(0, 3), (2, 3)}
 
 

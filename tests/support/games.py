@@ -3,6 +3,7 @@ they are at hand."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from pathlib import Path
 
@@ -97,3 +98,26 @@ def taught_action(table: Table, told: list[int]) -> tuple[int, list[int]]:
         move = Move("rank", offset=1, value=other[playable[0] if playable else 0][1])
         return encode_action(rules, move), table.touched(move)
     return encode_action(rules, Move("discard", slot=0)), []
+
+
+def deck_of(cards: str) -> list[int]:
+    """The card ids of a standard deck that begins with these, as in `R1 B2`, and goes on with the
+    rest in order."""
+    top = ["RYGWB".index(card[0]) * 5 + int(card[1]) - 1 for card in cards.split()]
+    rest = collections.Counter(full_deck(Rules())) - collections.Counter(top)
+    return top + sorted(rest.elements())
+
+
+def one_game(deck: list[int], actions: list[int]) -> Games:
+    """One game of two that stops after these actions."""
+    table = Table(Rules(), deck)
+    for action in actions:
+        table.apply(action)
+    return as_games(Rules(), [table], [np.array(actions, np.int32)])
+
+
+def eight_turns() -> Games:
+    """Seat 0 hints 1s, seat 1 plays R1; seat 0 hints red, seat 1 plays R2; seat 0 discards; seat 1
+    hints blue, seat 0 discards its oldest card, a blue one; seat 1 hints 2s."""
+    deck = deck_of("B2 B3 G4 W4 Y3 R1 R2 Y1 G3 W2 W3 G2 B4 Y2 R3 G1")
+    return one_game(deck, [15, 5, 10, 5, 0, 14, 0, 16])
