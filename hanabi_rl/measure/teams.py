@@ -98,7 +98,7 @@ def _correlation(record: Record, name: str, which: np.ndarray) -> dict[str, Any]
 
 
 REFERENCES = ("bot:random", "bot:convention")
-"""Played beside a team: what chance comes to, and an upper bound of scripted cooperation."""
+"""Played beside a team: what chance comes to, and a scripted team that reads its own hints."""
 
 
 def reference_figures(
