@@ -31,9 +31,9 @@ def interdependence(
     another.
 
     Args:
-        source: an agent (a policy folder, a run's folder, a checkpoints/<step>, bot:NAME,
-            ah2ac2:FILE or obl:FILE); or a file of games (.safetensors, .json or .jsonl), of which
-            every seat counts.
+        source: an agent (bot:NAME, agent:NAME, a policy folder, a run's folder, a
+            checkpoints/<step>, ah2ac2:FILE or obl:FILE); or a file of games (.safetensors, .json or
+            .jsonl), of which every seat counts.
         partner: another agent, which holds all seats but one; without it the agent plays with
             copies of itself.
         players: of agents, 2 to 5; bots play 2 unless told otherwise.
