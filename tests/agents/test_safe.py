@@ -71,6 +71,17 @@ def test_only_the_plays_below_the_threshold_are_filtered(seed: int) -> None:
     np.testing.assert_array_equal(np.asarray(held)[0][expected], np.asarray(free)[0][expected])
 
 
+def test_where_every_legal_move_is_too_risky_nothing_is_filtered() -> None:
+    """As with hands of one card: all tokens, nobody to tell, and no discard."""
+    table, obs, _ = played(0, turns=0)
+    legal = np.zeros(RULES.num_moves, bool)
+    legal[RULES.hand_size : 2 * RULES.hand_size] = True
+    safe = load_policy("bot:random?safe=1,1", RULES)
+    assert max(counted(table)) < 1
+    _, held = safe.step(safe.init_carry(1), obs[None], legal[None], np.ones(1, bool))
+    np.testing.assert_array_equal(np.asarray(held)[0] > -1e9, legal)
+
+
 def test_a_wrong_setting_is_named() -> None:
     for text in ("0.5", "0.5,2", "0.1,0.2,0.3"):
         with pytest.raises(ValueError, match="safe: expected two chances from 0 to 1"):

@@ -18,7 +18,7 @@ from hanabi_rl.launch import challenge as challenges
 from hanabi_rl.launch.challenge import Challenge, challenge_table, cloning_epochs, run_challenge
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.prediction import predict_decisions
-from hanabi_rl.play.demos import demo_games, demonstrators
+from hanabi_rl.play.demos import demo_games, demonstrators, generate
 
 SHORT = Challenge("simple", games=24, held_out=8, methods=("bc",), decks=64, seed=3)
 
@@ -96,7 +96,7 @@ def test_an_unknown_partner_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_mixed_tables_take_turns_around_the_seats() -> None:
     """Each move is the greedy one of the bot whose seat it is."""
-    games = demo_games(Rules(3), "simple+value", 6)
+    games = generate(Rules(3), "simple+value", 6, seed=0)
     first, second, third = demonstrators(games.rules, "simple+value")
     assert first is third
     turns = np.arange(games.actions.shape[1])
