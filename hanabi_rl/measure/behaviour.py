@@ -20,6 +20,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import State
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
+from hanabi_rl.measure.counted import counted_turns
 from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
@@ -70,14 +71,12 @@ def hint_share(record: Record) -> Ratio:
 def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
     """Every turn of recorded games; only those of the `human_seats` count where the games name
     them."""
-    rules, (num_games, num_turns) = games.rules, games.actions.shape
+    rules, num_games = games.rules, len(games)
     chunks = in_chunks(chunk_size, games.decks, games.actions)
     named, deduced, tokens = join_chunks(
         [_read_chunk(rules, *chunk) for chunk in chunks], num_games
     )
-    counted = games.actions != rules.noop
-    if games.human_seats is not None:
-        counted &= games.human_seats[:, np.arange(num_turns) % rules.num_players]
+    counted = counted_turns(games)
     moves: Moves = decode(rules, games.actions)
     return Turns(
         counted=counted,

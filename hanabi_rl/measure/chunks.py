@@ -8,6 +8,10 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.replay import replay
+from hanabi_rl.env.state import State
+
 
 def in_chunks(size: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
     """Slices of `size` games; the last one wraps around to keep its shape, `join_chunks` cuts the
@@ -25,3 +29,12 @@ def join_chunks(parts: Sequence[tuple[jax.Array, ...]], total: int) -> tuple[np.
         np.concatenate([np.asarray(part) for part in column])[:total]
         for column in zip(*parts, strict=True)
     )
+
+
+def states_in_a_row(rules: Rules, decks: jax.Array, actions: jax.Array) -> State:
+    """The states before every move of n recorded games as one batch [T * n, ...], turn by turn."""
+
+    def joined(leaf: jax.Array) -> jax.Array:
+        return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
+
+    return jax.tree.map(joined, replay(rules, decks, actions).state)

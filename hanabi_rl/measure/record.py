@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from hanabi_rl.measure.behaviour import Turns, read_turns
 from hanabi_rl.measure.interdependence import Links, read_links
+from hanabi_rl.measure.concepts import Concepts, read_concepts
+from hanabi_rl.measure.dominance import Known, read_known
 from hanabi_rl.measure.prediction import Decisions, Prediction, predict_decisions
 
 if TYPE_CHECKING:
@@ -32,6 +34,16 @@ class Record:
     def turns(self) -> Turns:
         """What was known and done on every turn."""
         return read_turns(self.games)
+
+    @cached_property
+    def known(self) -> Known:
+        """What the mover knew of every card played or discarded."""
+        return read_known(self.games)
+
+    @cached_property
+    def concepts(self) -> Concepts:
+        """What was so before every move, and its kind."""
+        return read_concepts(self.games)
 
     @cached_property
     def decisions(self) -> Decisions:

@@ -1,0 +1,112 @@
+"""How varied an agent's actions are, and how much they follow its partner's: the information
+metrics of Siu et al. 2025 (arXiv 2503.15516, appendix C.2).
+
+Actions are the ids of `env/actions.py` (20 of two players), logarithms natural, probabilities the
+shares of what was counted over all games together. What the paper leaves open is decided thus:
+
+- The agent measured is the one that *responds*: of the pair (previous mover's action, own action)
+  it made the second. The first move of a game has no predecessor and is in no pair.
+- An estimate from counts is biased: an entropy of K outcomes seen in n events by about -(K - 1)/2n
+  (Miller and Madow), so mutual information by (K_joint - K_row - K_column + 1)/2n. The corrected
+  figures take that off.
+
+An entropy is the mean of -ln p over its events, so each figure is a `Ratio` of sums over games. Its
+interval resamples games at the shares found, the linear part of what they change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.ratio import Ratio
+
+if TYPE_CHECKING:
+    from hanabi_rl.data.games import Games
+    from hanabi_rl.measure.record import Record
+
+
+class Pairs(NamedTuple):
+    """Two moves in a row, [N, T - 1] each."""
+
+    before: np.ndarray  # int: the action at t - 1
+    after: np.ndarray  # int: the action at t
+    counted: np.ndarray  # bool
+
+
+def action_entropy(record: Record) -> Ratio:
+    """AD-entropy (Eq. 4), nats: of the agent's actions."""
+    return _entropy(record.games.actions, counted_turns(record.games))
+
+
+def action_entropy_corrected(record: Record) -> Ratio:
+    """AD-entropy with the correction of Miller and Madow, nats."""
+    actions, counted = record.games.actions, counted_turns(record.games)
+    return _shifted(_entropy(actions, counted), _seen(actions, counted) - 1)
+
+
+def response_entropy(record: Record) -> Ratio:
+    """ARD-entropy (appendix C.2), nats: of the pairs (previous mover's action, the agent's)."""
+    pairs = responses(record.games)
+    return _entropy(_joint(pairs), pairs.counted)
+
+
+def coordination(record: Record) -> Ratio:
+    """Instantaneous coordination (Eq. 5), nats, corrected: mutual information of the previous
+    mover's action and the agent's."""
+    return _mutual_information(responses(record.games), corrected=True)
+
+
+def coordination_plugin(record: Record) -> Ratio:
+    """Instantaneous coordination without the correction, nats."""
+    return _mutual_information(responses(record.games), corrected=False)
+
+
+def coordination_of_partner(record: Record) -> Ratio:
+    """Mutual information, corrected, of the agent's action and the next mover's, nats: the other
+    reading of Eq. 5."""
+    return _mutual_information(responses(record.games, own_first=True), corrected=True)
+
+
+def responses(games: Games, own_first: bool = False) -> Pairs:
+    """Every two moves in a row of which the agent made the second (`own_first`: the first)."""
+    before, after = games.actions[:, :-1], games.actions[:, 1:]
+    own = counted_turns(games)
+    counted = (own[:, :-1] if own_first else own[:, 1:]) & (after != games.rules.noop)
+    return Pairs(before, after, counted)
+
+
+def _mutual_information(pairs: Pairs, corrected: bool) -> Ratio:
+    """H(before) + H(after) - H(both), of the same pairs."""
+    outcomes = (pairs.before, pairs.after, _joint(pairs))
+    row, column, both = (_entropy(outcome, pairs.counted) for outcome in outcomes)
+    plugin = Ratio(row.numerator + column.numerator - both.numerator, both.denominator)
+    if not corrected:
+        return plugin
+    rows, columns, cells = (_seen(outcome, pairs.counted) for outcome in outcomes)
+    return _shifted(plugin, rows + columns - cells - 1)
+
+
+def _joint(pairs: Pairs) -> np.ndarray:
+    """int[N, T - 1]: one number for each pair of actions."""
+    return pairs.before * (pairs.after.max(initial=0) + 1) + pairs.after
+
+
+def _entropy(outcomes: np.ndarray, counted: np.ndarray) -> Ratio:
+    """The mean of -ln p over the counted `outcomes` int[N, T], p their shares."""
+    counts = np.bincount(outcomes[counted], minlength=int(outcomes.max(initial=0)) + 1)
+    shares = np.maximum(counts, 1) / max(counted.sum(), 1)  # those of none are not looked up
+    return Ratio.over(-np.log(shares)[outcomes], counted)
+
+
+def _seen(outcomes: np.ndarray, counted: np.ndarray) -> int:
+    """How many different outcomes were seen."""
+    return len(np.unique(outcomes[counted]))
+
+
+def _shifted(ratio: Ratio, degrees: int) -> Ratio:
+    """The ratio plus degrees / 2n, of n events."""
+    shift = degrees / (2 * max(ratio.denominator.sum(), 1))
+    return Ratio(ratio.numerator + shift * ratio.denominator, ratio.denominator)

@@ -1,0 +1,262 @@
+"""Context independence: whether a kind of move goes with one state of affairs (Eq. 6 of Siu et al.
+2025, arXiv 2503.15516, after Bogin et al. 2018 and Lowe et al. 2019).
+
+    CI = mean over concepts c of p(m | c) p(c | m), m the likeliest message of c
+
+Concepts are formulas over atoms of the state before a move, as its mover sees it; messages are the
+four kinds of moves. Lower is more dependent on context, which the paper reads as better. The paper
+lists neither its atoms nor its sampling, so these are ours and levels need not agree with its
+table; compare agents on the same pools:
+
+- `atoms` names 208 for two players; *next* is the hand of the next player. A missing card makes
+  its atoms false. *Just drawn* means that the last move was its owner's, a play or a discard, and
+  it is the newest card (so never with three players and more). *Useless* is a card played already
+  or above one whose copies are all gone; that one itself, which nobody can hold, is not.
+- Formulas: `formulas.py`, ten pools of 500. A formula that is never true counts as 0.
+- p(m | c): of the agent's events at which c is true, the share of kind m; p(c | m): of its events
+  of kind m, the share at which c is true. m is the argmax of p(m | c), of equals the lower kind;
+  with `bogin` that of p(c | m), as in the paper's sources.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.structured.board import Table, next_up, one_group, read_table
+from hanabi_rl.agents.structured.sight import Sight, from_state
+from hanabi_rl.env.actions import action_slices
+from hanabi_rl.env.bits import any_of
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.rules import deal, next_cards, points
+from hanabi_rl.env.state import State
+from hanabi_rl.measure.chunks import in_chunks, join_chunks, states_in_a_row
+from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.formulas import POOLS, Formulas, formula_pools, truth
+from hanabi_rl.measure.ratio import Ratio
+
+if TYPE_CHECKING:
+    from hanabi_rl.data.games import Games
+    from hanabi_rl.measure.record import Record
+
+MESSAGES = ("discard", "play", "color", "rank")
+_CHUNK = 1024  # games read at once
+_WORD = 32  # turns a word
+Named = Iterator[tuple[str, jax.Array]]
+
+
+class Concepts(NamedTuple):
+    """What was so and what was done on every turn, a bit a turn, W words for the T turns of a
+    game."""
+
+    atoms: np.ndarray  # uint32[N, A, W]
+    messages: np.ndarray  # uint32[N, 4, W]: the counted turns with each kind of move
+
+
+class Independence(NamedTuple):
+    """One concept each."""
+
+    value: np.ndarray  # float[C]: p(m | c) p(c | m); 0 where c is never true
+    message: np.ndarray  # int[C]: m
+    true: np.ndarray  # int[C]: events at which c is true
+
+
+def context_independence(record: Record, bogin: bool = False) -> Ratio:
+    """CI, the mean over the pools. The interval resamples games at the shares found."""
+    found = [
+        independence_over(record, pool, bogin=bogin)
+        for pool in formula_pools(len(atom_names(record.games.rules)))
+    ]
+    return Ratio(np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator)
+
+
+def pool_spread(record: Record, bogin: bool = False) -> float:
+    """The standard deviation of CI over the pools. Raises ValueError where nothing is counted."""
+    pools = formula_pools(len(atom_names(record.games.rules)))
+    means = [independence_over(record, pool, bogin=bogin).mean for pool in pools]
+    return float(np.std(means, ddof=1)) if POOLS > 1 else 0.0
+
+
+def independence_over(record: Record, formulas: Formulas, *, bogin: bool = False) -> Ratio:
+    """CI over one pool. Of the N games' sums the ratio is exactly CI, and each game's share in them
+    is the linear part of what that game changes."""
+    counts = formula_counts(record.concepts, formulas)  # [N, C, 4]
+    kinds = _sent(record.concepts)  # [N, 4]
+    events, (value, message, true) = kinds.sum(), independence(counts, kinds, bogin=bogin)
+    concepts, each = np.arange(len(value)), value * events / len(value)
+    weight = np.repeat(-(each / np.maximum(true, 1))[:, None], len(MESSAGES), axis=1)
+    said = counts.sum(axis=0, dtype=np.int64)[concepts, message]
+    weight[concepts, message] += 2 * each / np.maximum(said, 1)
+    told = np.bincount(message, each, minlength=len(MESSAGES)) / np.maximum(kinds.sum(axis=0), 1)
+    of_game = kinds.sum(axis=1)
+    linear = np.concatenate([part @ weight.reshape(-1) for part in _flat_parts(counts)])
+    return Ratio(value.mean() * of_game + linear - kinds @ told, of_game)
+
+
+def independence(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = False) -> Independence:
+    """p(m | c) p(c | m) of each concept from `counts` int[N, C, M], events of each message at which
+    each concept is true, and `kinds` int[N, M], all events of each message."""
+    both, sent = counts.sum(axis=0, dtype=np.int64), kinds.sum(axis=0)
+    true = both.sum(axis=1)
+    given_concept = both / np.maximum(true, 1)[:, None]
+    given_message = both / np.maximum(sent, 1)
+    message = (given_message if bogin else given_concept).argmax(axis=1)
+    rows = np.arange(len(both))
+    return Independence(
+        given_concept[rows, message] * given_message[rows, message], message, true
+    )
+
+
+def formula_counts(concepts: Concepts, formulas: Formulas) -> np.ndarray:
+    """uint16[N, F, 4]: for each game and formula, the events of each message at which it is
+    true."""
+    chunks = in_chunks(_CHUNK, concepts.atoms, concepts.messages)
+    parts = [(_count_chunk(formulas, *chunk),) for chunk in chunks]
+    return join_chunks(parts, len(concepts.atoms))[0]
+
+
+def _sent(concepts: Concepts) -> np.ndarray:
+    """int64[N, 4]: the events of each message."""
+    words = np.ascontiguousarray(concepts.messages).view(np.uint8)
+    return np.unpackbits(words, axis=2).sum(axis=2, dtype=np.int64)
+
+
+def _flat_parts(counts: np.ndarray) -> Iterator[np.ndarray]:
+    """`counts` [N, C, M] as float[n, C * M], some games at a time: all at once take much memory."""
+    for first in range(0, len(counts), _CHUNK):
+        part = counts[first : first + _CHUNK]
+        yield part.reshape(len(part), -1).astype(np.float64)
+
+
+@jax.jit
+def _count_chunk(formulas: Formulas, atoms: jax.Array, messages: jax.Array) -> jax.Array:
+    atoms, messages = jnp.transpose(atoms, (1, 2, 0)), jnp.transpose(messages, (1, 2, 0))
+
+    def count(formula: Formulas) -> jax.Array:
+        bits = jax.lax.population_count(truth(formula, atoms) & messages)  # [4, W, n]
+        return bits.sum(axis=1).astype(jnp.uint16)
+
+    return jnp.transpose(jax.lax.map(count, formulas), (2, 0, 1))
+
+
+def read_concepts(games: Games, chunk_size: int = _CHUNK) -> Concepts:
+    """The atoms and messages of recorded games."""
+    chunks = in_chunks(chunk_size, games.decks, games.actions, counted_turns(games))
+    parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
+    return Concepts(*join_chunks(parts, len(games)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _read_chunk(
+    rules: Rules, decks: jax.Array, actions: jax.Array, counted: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`Concepts` of n games."""
+    states = states_in_a_row(rules, decks, actions)
+    atoms = jnp.stack([values for _, values in _atoms(rules, states)])
+    kinds = [action_slices(rules)[kind] for kind in MESSAGES]  # type: ignore[index]
+    sent = [(actions >= kind.start) & (actions < kind.stop) & counted for kind in kinds]
+    return (
+        _words(atoms.reshape(-1, *actions.shape[::-1])),
+        _words(jnp.transpose(jnp.stack(sent), (0, 2, 1))),
+    )
+
+
+def _words(bits: jax.Array) -> jax.Array:
+    """bool[K, T, n] -> uint32[n, K, W], turn t in bit t % 32 of word t // 32."""
+    kinds, turns, games = bits.shape
+    padded = jnp.pad(bits, ((0, 0), (0, -turns % _WORD), (0, 0)))
+    shifted = padded.reshape(kinds, -1, _WORD, games).astype(jnp.uint32)
+    places = jnp.arange(_WORD, dtype=jnp.uint32)[:, None]
+    return jnp.transpose(jnp.sum(shifted << places, axis=2, dtype=jnp.uint32), (2, 0, 1))
+
+
+@functools.lru_cache
+def atom_names(rules: Rules) -> tuple[str, ...]:
+    """Every atom of a game, in the order of `Concepts.atoms`."""
+    names: list[str] = []
+
+    def collect(decks: jax.Array) -> None:
+        names.extend(name for name, _ in _atoms(rules, deal(rules, decks)))
+
+    jax.eval_shape(collect, jax.ShapeDtypeStruct((1, rules.deck_size), np.uint8))
+    return tuple(names)
+
+
+def _atoms(rules: Rules, state: State) -> Named:
+    """Every atom bool[N] of N games with its name."""
+    sight = from_state(rules, state)
+    table = read_table(rules, sight)
+    yield from _table_atoms(rules, state)
+    for slot in range(rules.hand_size):
+        yield from _own_atoms(rules, state, sight, table, slot)
+        yield from _next_atoms(rules, sight, table, slot)
+    last = sight.seen.last
+    play, hint = last.is_play, last.is_hint
+    yield "last move: discard", last.slot.any(axis=0) & ~play
+    yield "last move: play", play & last.scored
+    yield "last move: misplay", play & ~last.scored
+    yield "last move: colour hint", hint & ~last.is_rank_hint
+    yield "last move: rank hint", hint & last.is_rank_hint
+
+
+def _table_atoms(rules: Rules, state: State) -> Named:
+    for tokens in range(rules.max_info_tokens + 1):
+        yield f"tokens = {tokens}", state.info_tokens == tokens
+    for lives in range(1, rules.max_life_tokens + 1):
+        yield f"lives = {lives}", state.life_tokens == lives
+    for least in (5, 10, 15, 20):
+        yield f"points >= {least}", points(rules, state) >= least
+    yield "deck = 0", state.deck_left == 0
+    yield "deck <= 10", state.deck_left <= 10
+    for color, cards in enumerate(rules.color_cards):
+        height = jax.lax.population_count(state.fireworks & cards)
+        for rank in range(rules.num_ranks + 1):
+            yield f"firework {color} = {rank}", height == rank
+
+
+def _own_atoms(rules: Rules, state: State, sight: Sight, table: Table, slot: int) -> Named:
+    """What the mover can tell of its card in `slot`, by its hints."""
+    seen = sight.seen
+    mine = jnp.arange(rules.num_players) == state.player[:, None]
+    left = jnp.sum(jnp.where(mine, state.knowledge[..., slot], 0), axis=1, dtype=jnp.uint32)
+    there = left != 0
+    yield f"own {slot}: colour named", there & seen.color_named[0, slot]
+    yield f"own {slot}: rank named", there & seen.rank_named[0, slot]
+    yield f"own {slot}: named", there & seen.hinted[0, slot]
+    touched = seen.last.target[0] & seen.last.touched[slot]
+    yield f"own {slot}: touched by the last move", there & touched
+    playable = next_cards(rules, state.fireworks)
+    useless = seen.played | next_up(rules, table.useless & ~seen.played)
+    yield f"own {slot}: playable", there & (left & ~playable == 0)
+    yield f"own {slot}: useless", there & (left & ~useless == 0)
+    for rank, cards in enumerate(rules.rank_cards):
+        yield f"own {slot}: rank {rank}", there & one_group(left, [cards])
+    for color, cards in enumerate(rules.color_cards):
+        yield f"own {slot}: colour {color}", there & one_group(left, [cards])
+
+
+def _next_atoms(rules: Rules, sight: Sight, table: Table, slot: int) -> Named:
+    """What the mover sees of the next player's card in `slot`."""
+    seen, card = sight.seen, sight.seen.hands[1, slot]
+    newest = (card != 0) & ~_later(seen.hands[1], slot)
+    drawn = seen.last.actor[1] & seen.last.slot.any(axis=0)
+    yield f"next {slot}: playable", card & table.playable != 0
+    yield f"next {slot}: critical", card & table.critical != 0
+    yield f"next {slot}: useless", card & table.useless != 0
+    yield f"next {slot}: named", (card != 0) & seen.hinted[1, slot]
+    yield f"next {slot}: just drawn", newest & drawn
+    for rank, cards in enumerate(rules.rank_cards):
+        yield f"next {slot}: rank {rank}", card & cards != 0
+    for color, cards in enumerate(rules.color_cards):
+        yield f"next {slot}: colour {color}", card & cards != 0
+
+
+def _later(hand: jax.Array, slot: int) -> jax.Array:
+    """bool[N]: whether a hand uint32[H, N] has a card younger than that in `slot`."""
+    younger = list(hand[slot + 1 :])
+    return any_of(younger) != 0 if younger else jnp.zeros(hand.shape[1], jnp.bool_)
