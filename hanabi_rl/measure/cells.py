@@ -16,18 +16,22 @@ import numpy as np
 from hanabi_rl.env.game import RULES_VERSION, Rules
 from hanabi_rl.storage.files import canonical_json, write_bytes
 
-CELL_FORMAT = 1  # of the files; raised when they, or how a cell is played, change
+CELL_FORMAT = 2  # of the files; raised when they, or how a cell is played, change
 
 
-class CellScores(NamedTuple):
-    """The games of one cell: S seatings of the same N decks.
-
-    scores, points: int16[S, N]; points are the cards on the fireworks whether or not the lives were
-    lost.
-    """
+class Cell(NamedTuple):
+    """The games of one cell: S seatings of the same N decks."""
 
     scores: np.ndarray
+    """int16[S, N]."""
     points: np.ndarray
+    """int16[S, N]: cards on the fireworks whether or not the lives were lost."""
+    lives: np.ndarray
+    """int8[S, N]: left at the end."""
+    actions: np.ndarray
+    """uint8[S, N, T]: the mover's, the no-op after the end."""
+    seats: np.ndarray
+    """int8[S]: where the first of the key's `policies` sat."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +50,19 @@ class CellKey:
         """SHA-256 of the key's canonical JSON, hexadecimal."""
         return hashlib.sha256(canonical_json(self.as_dict())).hexdigest()
 
+    @property
+    def policies(self) -> list[str]:
+        """The single one and the others; of two players in the order of their hashes."""
+        hashes = [self.single, self.others]
+        return sorted(hashes) if self.rules.num_players == 2 else hashes
+
     def as_dict(self) -> dict[str, Any]:
         """The key as JSON, with the versions it depends on."""
-        hashes = [self.single, self.others]
         return {
             "cell_format": CELL_FORMAT,
             "rules_version": RULES_VERSION,
             "rules": dataclasses.asdict(self.rules),
-            "policies": sorted(hashes) if self.rules.num_players == 2 else hashes,
+            "policies": self.policies,
             "games": self.games,
             "seed": self.seed,
             "sampled": self.sampled,
@@ -70,13 +79,13 @@ class CellCache:
         """Where the cell of `key` is, or would be."""
         return self.folder / f"{key.digest()[:32]}.npz"
 
-    def load(self, key: CellKey) -> CellScores | None:
+    def load(self, key: CellKey) -> Cell | None:
         """The cell of `key`; None where there is none, or with a warning where its file is
         damaged."""
         path = self.path(key)
         try:
             with np.load(io.BytesIO(path.read_bytes())) as file:
-                cell = CellScores(scores=file["scores"], points=file["points"])
+                cell = Cell(**{field: file[field] for field in Cell._fields})
                 stored = file["key"].tobytes()
         except FileNotFoundError:
             return None
@@ -85,20 +94,17 @@ class CellCache:
                 f"{path} is damaged and its games are played again: {error}", stacklevel=2
             )
             return None
-        shape = cell.scores.shape
-        if (
-            stored != canonical_json(key.as_dict())
-            or shape[1:] != (key.games,)
-            or cell.points.shape != shape
-        ):
+        games = len(cell.seats), key.games
+        shapes = [games, games, games, (*games, key.rules.max_turns), games[:1]]
+        if stored != canonical_json(key.as_dict()) or [f.shape for f in cell] != shapes:
             warnings.warn(f"{path} holds another cell and its games are played again", stacklevel=2)
             return None
         return cell
 
-    def save(self, key: CellKey, cell: CellScores) -> None:
+    def save(self, key: CellKey, cell: Cell) -> None:
         """Writes the cell of `key` atomically."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = io.BytesIO()
         stored = np.frombuffer(canonical_json(key.as_dict()), np.uint8)
-        np.savez_compressed(file, scores=cell.scores, points=cell.points, key=stored)
+        np.savez_compressed(file, **cell._asdict(), key=stored)
         write_bytes(self.path(key), file.getvalue())

@@ -37,7 +37,7 @@ from hanabi_rl.env.rules import deal, next_cards, points
 from hanabi_rl.env.state import State
 from hanabi_rl.measure.chunks import in_chunks, join_chunks, states_in_a_row
 from hanabi_rl.measure.counted import counted_turns
-from hanabi_rl.measure.formulas import POOLS, Formulas, formula_pools, truth
+from hanabi_rl.measure.formulas import Formulas, formula_pools, truth
 from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
@@ -59,78 +59,80 @@ class Concepts(NamedTuple):
 
 
 class Independence(NamedTuple):
-    """One concept each."""
+    """CI over each pool of formulas, by both readings of the message."""
 
-    value: np.ndarray  # float[C]: p(m | c) p(c | m); 0 where c is never true
-    message: np.ndarray  # int[C]: m
-    true: np.ndarray  # int[C]: events at which c is true
+    likeliest: tuple[Ratio, ...]
+    """m the argmax of p(m | c), as the paper has it."""
+    bogin: tuple[Ratio, ...]
+    """m the argmax of p(c | m)."""
 
 
 def context_independence(record: Record, bogin: bool = False) -> Ratio:
     """CI, the mean over the pools. The interval resamples games at the shares found."""
-    found = [
-        independence_over(record, pool, bogin=bogin)
-        for pool in formula_pools(len(atom_names(record.games.rules)))
-    ]
+    found = record.independence.bogin if bogin else record.independence.likeliest
     return Ratio(np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator)
 
 
-def pool_spread(record: Record, bogin: bool = False) -> float:
+def pool_spread(record: Record) -> float:
     """The standard deviation of CI over the pools. Raises ValueError where nothing is counted."""
-    pools = formula_pools(len(atom_names(record.games.rules)))
-    means = [independence_over(record, pool, bogin=bogin).mean for pool in pools]
-    return float(np.std(means, ddof=1)) if POOLS > 1 else 0.0
+    return float(np.std([ratio.mean for ratio in record.independence.likeliest], ddof=1))
 
 
-def independence_over(record: Record, formulas: Formulas, *, bogin: bool = False) -> Ratio:
+def read_independence(rules: Rules, concepts: Concepts) -> Independence:
+    """CI over every pool of formulas."""
+    kinds = _sent(concepts)
+    likeliest, bogin = [], []
+    for pool in formula_pools(len(atom_names(rules))):
+        counts = formula_counts(concepts, pool)
+        likeliest.append(independence_ratio(counts, kinds))
+        bogin.append(independence_ratio(counts, kinds, bogin=True))
+    return Independence(tuple(likeliest), tuple(bogin))
+
+
+def independence_ratio(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = False) -> Ratio:
     """CI over one pool. Of the N games' sums the ratio is exactly CI, and each game's share in them
-    is the linear part of what that game changes."""
-    counts = formula_counts(record.concepts, formulas)  # [N, C, 4]
-    kinds = _sent(record.concepts)  # [N, 4]
-    events, (value, message, true) = kinds.sum(), independence(counts, kinds, bogin=bogin)
-    concepts, each = np.arange(len(value)), value * events / len(value)
-    weight = np.repeat(-(each / np.maximum(true, 1))[:, None], len(MESSAGES), axis=1)
-    said = counts.sum(axis=0, dtype=np.int64)[concepts, message]
-    weight[concepts, message] += 2 * each / np.maximum(said, 1)
-    told = np.bincount(message, each, minlength=len(MESSAGES)) / np.maximum(kinds.sum(axis=0), 1)
-    of_game = kinds.sum(axis=1)
-    linear = np.concatenate([part @ weight.reshape(-1) for part in _flat_parts(counts)])
-    return Ratio(value.mean() * of_game + linear - kinds @ told, of_game)
+    is the linear part of what that game changes.
+
+    Args:
+        counts: integer[C, M, N], events of each message at which each concept is true.
+        kinds: integer[M, N], all events of each message.
+        bogin: whether m is the argmax of p(c | m).
+    """
+    both, sent = counts.sum(axis=2, dtype=np.int64), kinds.sum(axis=1)
+    value, message = independence(both, sent, bogin=bogin)
+    true, rows, events = both.sum(axis=1), np.arange(len(both)), kinds.sum(axis=0)
+    each = value * events.sum() / len(value)
+    weight = np.repeat(-(each / np.maximum(true, 1))[:, None], len(kinds), axis=1)
+    weight[rows, message] += 2 * each / np.maximum(both[rows, message], 1)
+    of_message = np.bincount(message, each, minlength=len(kinds)) / np.maximum(sent, 1)
+    linear = np.tensordot(weight, counts.astype(np.float64), axes=2)
+    return Ratio(value.mean() * events + linear - of_message @ kinds, events)
 
 
-def independence(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = False) -> Independence:
-    """p(m | c) p(c | m) of each concept from `counts` int[N, C, M], events of each message at which
-    each concept is true, and `kinds` int[N, M], all events of each message."""
-    both, sent = counts.sum(axis=0, dtype=np.int64), kinds.sum(axis=0)
-    true = both.sum(axis=1)
-    given_concept = both / np.maximum(true, 1)[:, None]
+def independence(
+    both: np.ndarray, sent: np.ndarray, *, bogin: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """p(m | c) p(c | m) float[C] of each concept, 0 where it is never true, and m int[C], from the
+    events integer[C, M] of each concept and message and integer[M] of each message."""
+    given_concept = both / np.maximum(both.sum(axis=1), 1)[:, None]
     given_message = both / np.maximum(sent, 1)
     message = (given_message if bogin else given_concept).argmax(axis=1)
     rows = np.arange(len(both))
-    return Independence(
-        given_concept[rows, message] * given_message[rows, message], message, true
-    )
+    return given_concept[rows, message] * given_message[rows, message], message
 
 
 def formula_counts(concepts: Concepts, formulas: Formulas) -> np.ndarray:
-    """uint16[N, F, 4]: for each game and formula, the events of each message at which it is
+    """uint16[F, 4, N]: for each game and formula, the events of each message at which it is
     true."""
     chunks = in_chunks(_CHUNK, concepts.atoms, concepts.messages)
-    parts = [(_count_chunk(formulas, *chunk),) for chunk in chunks]
-    return join_chunks(parts, len(concepts.atoms))[0]
+    parts = [np.asarray(_count_chunk(formulas, *chunk)) for chunk in chunks]
+    return np.concatenate(parts, axis=2)[..., : len(concepts.atoms)]
 
 
 def _sent(concepts: Concepts) -> np.ndarray:
-    """int64[N, 4]: the events of each message."""
+    """int64[4, N]: the events of each message."""
     words = np.ascontiguousarray(concepts.messages).view(np.uint8)
-    return np.unpackbits(words, axis=2).sum(axis=2, dtype=np.int64)
-
-
-def _flat_parts(counts: np.ndarray) -> Iterator[np.ndarray]:
-    """`counts` [N, C, M] as float[n, C * M], some games at a time: all at once take much memory."""
-    for first in range(0, len(counts), _CHUNK):
-        part = counts[first : first + _CHUNK]
-        yield part.reshape(len(part), -1).astype(np.float64)
+    return np.unpackbits(words, axis=2).sum(axis=2, dtype=np.int64).T
 
 
 @jax.jit
@@ -141,7 +143,7 @@ def _count_chunk(formulas: Formulas, atoms: jax.Array, messages: jax.Array) -> j
         bits = jax.lax.population_count(truth(formula, atoms) & messages)  # [4, W, n]
         return bits.sum(axis=1).astype(jnp.uint16)
 
-    return jnp.transpose(jax.lax.map(count, formulas), (2, 0, 1))
+    return jax.lax.map(count, formulas)
 
 
 def read_concepts(games: Games, chunk_size: int = _CHUNK) -> Concepts:

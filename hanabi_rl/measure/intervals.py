@@ -104,8 +104,11 @@ def bootstrap_ratios(
     seed: int = 0,
 ) -> list[Interval]:
     """`bootstrap_ratio` of each (numerators, denominators) of the same N games. They share their
-    resamples, which take most of the time; each interval is what it would be alone."""
+    resamples, which take most of the time; each interval is what it would be alone. Raises
+    ValueError as it does, and for ratios of different games."""
     games = [_checked_ratio(*ratio) for ratio in ratios]
+    if len({len(numerators) for numerators, _ in games}) > 1:
+        raise ValueError("expected ratios of the same games, got different numbers of games")
     resampled: list[list[np.ndarray]] = [[] for _ in games]
     for rng, size in _blocks(num_resamples, seed) if games else ():
         times_drawn = _draw(rng, size, len(games[0][0]))

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.cells import CellCache, CellKey, CellScores
+from hanabi_rl.measure.cells import Cell, CellCache, CellKey
+from hanabi_rl.measure.counted import of_seats
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
+from hanabi_rl.play.decks import evaluation_decks
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -110,15 +113,7 @@ def play_matrix(
     pairs = cell_pairs(agents)
     summaries: dict[tuple[int, int], ScoreSummary] = {}
     for done, (i, j) in enumerate(pairs, start=1):
-        key = CellKey(
-            rules, agents[i].hash, agents[j].hash, setting.games, setting.seed, setting.sample
-        )
-        cell = None if cache is None else cache.load(key)
-        played = cell is None
-        if cell is None:
-            cell = play_cell(agents[i].policy, agents[j].policy, setting)
-            if cache is not None:
-                cache.save(key, cell)
+        cell, played = find_cell(agents[i], agents[j], setting, cache)
         summaries[i, j] = summarise(cell.scores, cell.points, rules.max_score)
         if rules.num_players == 2:
             summaries[j, i] = summaries[i, j]
@@ -148,13 +143,62 @@ def cell_pairs(agents: tuple[Agent, ...]) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if (kind_of[i], i) <= (kind_of[j], j)]
 
 
-def play_cell(single: Policy, others: Policy, setting: Setting) -> CellScores:
+def cell_key(single: Agent, others: Agent, setting: Setting) -> CellKey:
+    """What the games of a cell depend on."""
+    rules = single.policy.rules
+    return CellKey(rules, single.hash, others.hash, setting.games, setting.seed, setting.sample)
+
+
+def find_cell(
+    single: Agent, others: Agent, setting: Setting, cache: CellCache | None = None
+) -> tuple[Cell, bool]:
+    """The games of one cell, and whether they were played: where `cache` does not have them they
+    are, and saved there."""
+    key = cell_key(single, others, setting)
+    cell = None if cache is None else cache.load(key)
+    if cell is not None:
+        return cell, False
+    cell = play_cell(single, others, setting)
+    if cache is not None:
+        cache.save(key, cell)
+    return cell, True
+
+
+def play_cell(single: Agent, others: Agent, setting: Setting) -> Cell:
     """The games of one cell, as `evaluate_pair` plays them."""
-    result = evaluate_pair(single, others, setting.games, setting.seed, sample=setting.sample)
-    return CellScores(
-        scores=np.stack([record.scores for record in result.records]).astype(np.int16),
-        points=np.stack([record.points for record in result.records]).astype(np.int16),
+    result = evaluate_pair(
+        single.policy, others.policy, setting.games, setting.seed, sample=setting.sample
     )
+    records, is_first = result.records, cell_key(single, others, setting).policies[0] == single.hash
+    return Cell(
+        scores=np.stack([record.scores for record in records]).astype(np.int16),
+        points=np.stack([record.points for record in records]).astype(np.int16),
+        lives=np.stack([record.lives for record in records]).astype(np.int8),
+        actions=np.stack([record.actions for record in records]).astype(np.uint8),
+        seats=np.array([seats[0 if is_first else 1] for seats in result.seatings], np.int8),
+    )
+
+
+def cell_games(single: Agent, others: Agent, setting: Setting, cell: Cell) -> Games:
+    """The games of a cell, S times N of them, with the seat of `single` the one that measures count
+    (every seat where both are one policy)."""
+    rules, seatings = single.policy.rules, len(cell.seats)
+    first = cell_key(single, others, setting).policies[0] == single.hash
+    seats = np.repeat(cell.seats if first else 1 - cell.seats, setting.games)  # else of two players
+    actions = cell.actions.reshape(-1, rules.max_turns).astype(np.int32)
+    games = Games(
+        rules=rules,
+        decks=np.tile(evaluation_decks(rules, setting.games, setting.seed), (seatings, 1)),
+        actions=actions,
+        num_actions=(actions != rules.noop).sum(axis=1, dtype=np.int32),
+        scores=cell.scores.reshape(-1).astype(np.int32),
+        game_ids=np.arange(len(actions), dtype=np.int32),
+        unfinished=np.zeros(len(actions), bool),
+        ends=Ends(cell.points.reshape(-1).astype(np.int32), cell.lives.reshape(-1)),
+    )
+    if single.hash == others.hash:
+        return games
+    return of_seats(games, seats[:, None] == np.arange(rules.num_players))
 
 
 def _structure(policy: Policy) -> Any:

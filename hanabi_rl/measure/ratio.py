@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
-from hanabi_rl.measure.intervals import Interval, bootstrap_ratio
+from hanabi_rl.measure.intervals import Interval, bootstrap_ratio, bootstrap_ratios
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,3 +48,11 @@ class Ratio:
 
     def __format__(self, spec: str) -> str:
         return format(self.interval, spec)
+
+
+def intervals_of(ratios: Sequence[Ratio]) -> list[Interval | None]:
+    """`Ratio.interval` of ratios of the same games, which are resampled once for all of them; None
+    where nothing was counted."""
+    defined = [ratio for ratio in ratios if ratio.defined]
+    found = iter(bootstrap_ratios([(ratio.numerator, ratio.denominator) for ratio in defined]))
+    return [next(found) if ratio.defined else None for ratio in ratios]

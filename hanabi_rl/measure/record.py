@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hanabi_rl.measure.behaviour import Turns, read_turns
-from hanabi_rl.measure.interdependence import Links, read_links
-from hanabi_rl.measure.concepts import Concepts, read_concepts
+from hanabi_rl.measure.concepts import Concepts, Independence, read_concepts, read_independence
 from hanabi_rl.measure.dominance import Known, read_known
+from hanabi_rl.measure.interdependence import Links, read_links
 from hanabi_rl.measure.prediction import Decisions, Prediction, predict_decisions
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ class Record:
     def concepts(self) -> Concepts:
         """What was so before every move, and its kind."""
         return read_concepts(self.games)
+
+    @cached_property
+    def independence(self) -> Independence:
+        """How the kinds of moves go with formulas over these."""
+        return read_independence(self.games.rules, self.concepts)
 
     @cached_property
     def decisions(self) -> Decisions:

@@ -4,16 +4,33 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from hanabi_rl.measure import behaviour, interdependence, prediction, selfplay
-from hanabi_rl.measure.intervals import bootstrap_ratios
-from hanabi_rl.measure.ratio import Ratio
+from hanabi_rl.measure import (
+    actions,
+    behaviour,
+    concepts,
+    dominance,
+    interdependence,
+    prediction,
+    selfplay,
+)
+from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.measure.record import Record
-from hanabi_rl.papers import ah2ac2
+from hanabi_rl.papers import ah2ac2, siu2025
 
-Group = Literal["behaviour", "prediction", "scores", "interdependence", "team"]
+Group = Literal[
+    "behaviour",
+    "prediction",
+    "scores",
+    "interdependence",
+    "team",
+    "objective",
+    "objective detail",
+]
 CANAAN = "Canaan et al. (arXiv 2004.13710), as in AH2AC2's Table 10"
 AH2AC2 = "AH2AC2 (arXiv 2506.21490)"
 BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links of Hanabi; no figures of it'
@@ -38,6 +55,43 @@ def _table_10(field: str) -> dict[int, dict[str, float]]:
         players: {who: getattr(row, field) for who, row in rows.items()}
         for players, rows in ah2ac2.BEHAVIOUR.items()
     }
+
+
+def _table_3(field: str) -> dict[int, dict[str, float]]:
+    """Of Siu et al.: each agent with partners of 20 kinds."""
+    return {2: {who: getattr(row, field).mean for who, row in siu2025.TABLE_3.items()}}
+
+
+_TAKES = {
+    "G1": ("discards", "playable"),
+    "G2": ("plays", "unplayable"),
+    "G3": ("plays", "playable"),
+}
+_SHOWN = {("G1", "hints"), ("G2", "hints"), ("G2", "named"), ("G3", "hints")}
+
+
+def _dominance(kind: dominance.Kind, level: dominance.Level) -> Measure:
+    """G1, G2 or G3 at one level of knowledge."""
+    shown, (takes, known) = (kind, level) in _SHOWN, _TAKES[kind]
+    return Measure(
+        f"{kind.lower()}_{level}",
+        "objective" if shown else "objective detail",
+        f"{kind}: {takes} a card known {known}, by {level}",
+        "share of own turns, a game",
+        functools.partial(dominance.frequency, kind=kind, level=level),
+        siu2025.SOURCE if shown else "ours",
+        _table_3(kind.lower()) if shown else {},
+    )
+
+
+def _pooled(kind: dominance.Kind) -> Measure:
+    return Measure(
+        f"{kind.lower()}_pooled",
+        "objective detail",
+        f"{kind} by hints, all turns together",
+        "share of own turns",
+        functools.partial(dominance.pooled_frequency, kind=kind),
+    )
 
 
 _ALL = (
@@ -229,6 +283,74 @@ _ALL = (
         interdependence.reciprocal,
         BISWAS,
     ),
+    Measure(
+        "context_independence",
+        "objective",
+        "CI: context independence",
+        "probability squared",
+        concepts.context_independence,
+        siu2025.SOURCE,
+        _table_3("context_independence"),
+    ),
+    Measure(
+        "coordination",
+        "objective",
+        "IC: instantaneous coordination",
+        "nats",
+        actions.coordination,
+        siu2025.SOURCE,
+        _table_3("coordination"),
+    ),
+    Measure(
+        "action_entropy",
+        "objective",
+        "AD-entropy: of actions",
+        "nats",
+        actions.action_entropy,
+        siu2025.SOURCE,
+        _table_3("action_entropy"),
+    ),
+    Measure(
+        "response_entropy",
+        "objective",
+        "ARD-entropy: of (previous action, own)",
+        "nats",
+        actions.response_entropy,
+        siu2025.SOURCE,
+        _table_3("response_entropy"),
+    ),
+    *(_dominance(kind, level) for kind in dominance.KINDS for level in dominance.LEVELS),
+    *(_pooled(kind) for kind in dominance.KINDS),
+    Measure(
+        "context_independence_bogin",
+        "objective detail",
+        "CI with the message by p(c | m)",
+        "probability squared",
+        functools.partial(concepts.context_independence, bogin=True),
+        "Bogin et al. 2018",
+    ),
+    Measure(
+        "coordination_plugin",
+        "objective detail",
+        "IC, not corrected",
+        "nats",
+        actions.coordination_plugin,
+    ),
+    Measure(
+        "coordination_of_partner",
+        "objective detail",
+        "IC of the partner's answers",
+        "nats",
+        actions.coordination_of_partner,
+    ),
+    Measure(
+        "action_entropy_corrected",
+        "objective detail",
+        "AD-entropy, corrected",
+        "nats",
+        actions.action_entropy_corrected,
+        "Miller and Madow",
+    ),
 )
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in _ALL}
 
@@ -241,14 +363,12 @@ def measures_of(group: Group) -> tuple[Measure, ...]:
 def measure_figures(record: Record, measures: Iterable[Measure]) -> dict[str, Any]:
     """JSON-ready figures: `name` and `name_ci95` of each measure, None where nothing was
     counted."""
-    ratios = {measure.name: measure.of(record) for measure in measures}
-    counted = {name: ratio for name, ratio in ratios.items() if ratio.defined}
-    intervals = bootstrap_ratios([(r.numerator, r.denominator) for r in counted.values()])
-    found = dict(zip(counted, intervals, strict=True))
+    measures = tuple(measures)
+    intervals = intervals_of([measure.of(record) for measure in measures])
     figures: dict[str, Any] = {}
-    for name in ratios:
-        figures[name] = found[name].mean if name in found else None
-        figures[f"{name}_ci95"] = found[name].bounds if name in found else None
+    for measure, interval in zip(measures, intervals, strict=True):
+        figures[measure.name] = None if interval is None else interval.mean
+        figures[f"{measure.name}_ci95"] = None if interval is None else interval.bounds
     return figures
 
 
@@ -262,4 +382,23 @@ def behaviour_figures(record: Record) -> dict[str, Any]:
         "plays": int(turns.plays.sum()),
         "hints": int(turns.hints.sum()),
         **measure_figures(record, measures_of("behaviour")),
+    }
+
+
+def objective_figures(record: Record, *, detail: bool = True) -> dict[str, Any]:
+    """JSON-ready: what was counted, points and score, and the objective metrics; with `detail` also
+    their other readings and the spread of CI over its pools of formulas."""
+    turns = int(counted_turns(record.games).sum())
+    if not turns:
+        raise ValueError("expected games with a turn of the seats that are measured, got none")
+    shown = [MEASURES["points"], MEASURES["score"], *measures_of("objective")]
+    more = measures_of("objective detail") if detail else ()
+    spread = {"context_independence_pool_sd": concepts.pool_spread(record)} if detail else {}
+    return {
+        "games": len(record.games),
+        "turns": turns,
+        "pairs": int(actions.responses(record.games).counted.sum()),
+        "points_sd": float(record.games.points.std(ddof=min(1, len(record.games) - 1))),
+        **measure_figures(record, [*shown, *more]),
+        **spread,
     }

@@ -10,10 +10,19 @@ from support.games import LENIENT, LENIENT_3P
 from support.policies import network_policy, recurrent_policy
 
 from hanabi_rl.agents.policy import PolicyInfo
+from hanabi_rl.data.games import join_games
 from hanabi_rl.measure import crossplay
-from hanabi_rl.measure.cells import CellCache, CellKey, CellScores
+from hanabi_rl.measure.cells import CellCache, CellKey
 from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
+from hanabi_rl.measure.matrix import (
+    Setting,
+    cell_games,
+    cell_pairs,
+    find_cell,
+    make_agents,
+    play_cell,
+    play_matrix,
+)
 from hanabi_rl.play.episodes import _play_chunk
 from hanabi_rl.show.matrix import matrix_csv, matrix_dict, matrix_table, short_labels
 from hanabi_rl.storage.files import to_json
@@ -108,10 +117,11 @@ def test_a_damaged_cell_is_played_again_with_a_warning(agents, matrix, tmp_path,
     if damage == "cut":
         content = content[: len(content) // 2]
     elif damage == "flipped":
-        content[len(content) // 8] ^= 255  # within the compressed scores
+        content[content.index(b"scores.npy") + 60] ^= 255  # within them, compressed
     else:
         key = CellKey(agents[0].policy.rules, agents[0].hash, agents[1].hash, GAMES, 3, False)
-        cache.save(key, CellScores(np.zeros((2, GAMES), np.int16), np.zeros((2, GAMES), np.int16)))
+        cache.save(key, play_cell(*agents[:2], SETTING))
+        played.pop()
         content = cache.path(key).read_bytes()
     path.write_bytes(content)
     with pytest.warns(UserWarning, match="played again"):
@@ -119,6 +129,29 @@ def test_a_damaged_cell_is_played_again_with_a_warning(agents, matrix, tmp_path,
     assert again.cells[0][0] == matrix.cells[0][0] and len(played) == 2
     # it was repaired
     assert play_matrix(agents[:1], SETTING, cache=cache).cells == again.cells and len(played) == 2
+
+
+@pytest.mark.parametrize("players", [2, 3])
+def test_a_cell_keeps_its_games(players, tmp_path):
+    rules, cache = LENIENT if players == 2 else LENIENT_3P, CellCache(tmp_path)
+    pair = make_agents([network_policy(rules, s) for s in (1, 2)], ["a", "b"], ["bc", "bc"])
+    for single, others in (pair, pair[::-1], (pair[0], pair[0])):
+        for _ in range(2):  # played, and from the file
+            cell, _ = find_cell(single, others, SETTING, cache)
+            games = cell_games(single, others, SETTING, cell)
+            result = evaluate_pair(single.policy, others.policy, GAMES, seed=3)
+            seat = np.repeat([seating[0] for seating in result.seatings], GAMES)
+            played = join_games(result.records)
+            if single is others:
+                assert games.human_seats is None
+            else:
+                # of two players the seatings may come in the other order
+                own = np.argmax(games.human_seats, axis=1)
+                assert games.human_seats.sum() == len(games) and sorted(own) == sorted(seat)
+                order = np.argsort(own, kind="stable")
+                games, played = games.select(order), played.select(np.argsort(seat, kind="stable"))
+            for field in ("decks", "actions", "num_actions", "scores", "points", "lives"):
+                assert np.array_equal(getattr(games, field), getattr(played, field)), field
 
 
 def test_structures_compile_once_not_cells(matrix):
