@@ -92,6 +92,15 @@ def read_card(path: Path) -> dict[str, Any]:
     return dict(json.loads(_read_header(path)["card"]))
 
 
+def is_policy(path: Path) -> bool:
+    """Whether `path` is a file that `write_file` wrote, damaged or not."""
+    try:
+        _read_header(path)
+    except ValueError:
+        return False
+    return True
+
+
 def shipped() -> dict[str, Path]:
     """The agents that come with the package: name -> file."""
     return {path.stem: path for path in sorted(SHIPPED.glob(f"*{SUFFIX}"))}

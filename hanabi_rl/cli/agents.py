@@ -23,10 +23,12 @@ _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
 
 def names_games(source: str) -> bool:
-    """Whether an argument names a file of games, else an agent."""
+    """Whether an argument names a file of games, else an agent (which a file may be too)."""
     from hanabi_rl.agents.names import parse_name
+    from hanabi_rl.agents.one_file import is_policy
 
-    return Path(source).suffix in _GAME_FILES and not parse_name(source).source
+    path, named = Path(source), parse_name(source)
+    return path.suffix in _GAME_FILES and not named.source and not is_policy(path)
 
 
 def load_agent(agent: str, players: int | None) -> Policy:

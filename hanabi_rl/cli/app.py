@@ -16,6 +16,7 @@ from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.export import export
 from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
+from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
 from hanabi_rl.launch.errors import user_errors
@@ -64,6 +65,7 @@ def _app() -> SubcommandApp:
     app.command(name="predict")(predict)
     app.command(name="behaviour")(behaviour)
     app.command(name="interdependence")(interdependence)
+    app.command(name="metrics")(metrics)
     app.command(name="play")(play)
     app.command(name="agents")(list_agents)
     app.command(name="export")(export)

@@ -12,12 +12,21 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.state import State
 
+FEW, MANY = 256, 1024
 
-def in_chunks(size: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+
+def few_or_many(count: int) -> int:
+    """How many of `count` games to read at once: two compiled shapes serve files of any size."""
+    return FEW if count <= FEW else MANY
+
+
+def in_chunks(
+    size: int, *arrays: np.ndarray, fill: bool = False
+) -> Iterator[tuple[np.ndarray, ...]]:
     """Slices of `size` games; the last one wraps around to keep its shape, `join_chunks` cuts the
-    repetition off."""
+    repetition off. Fewer games than `size` are one smaller slice, or with `fill` repeated too."""
     total = len(arrays[0])
-    size = min(size, total)
+    size = size if fill else min(size, total)
     for first in range(0, total, size):
         index = np.arange(first, first + size) % total
         yield tuple(array[index] for array in arrays)

@@ -35,7 +35,7 @@ from hanabi_rl.env.bits import any_of
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import deal, next_cards, points
 from hanabi_rl.env.state import State
-from hanabi_rl.measure.chunks import in_chunks, join_chunks, states_in_a_row
+from hanabi_rl.measure.chunks import few_or_many, in_chunks, join_chunks, states_in_a_row
 from hanabi_rl.measure.counted import counted_turns
 from hanabi_rl.measure.formulas import Formulas, formula_pools, truth
 from hanabi_rl.measure.ratio import Ratio
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from hanabi_rl.measure.record import Record
 
 MESSAGES = ("discard", "play", "color", "rank")
-_CHUNK = 1024  # games read at once
 _WORD = 32  # turns a word
 Named = Iterator[tuple[str, jax.Array]]
 
@@ -124,7 +123,8 @@ def independence(
 def formula_counts(concepts: Concepts, formulas: Formulas) -> np.ndarray:
     """uint16[F, 4, N]: for each game and formula, the events of each message at which it is
     true."""
-    chunks = in_chunks(_CHUNK, concepts.atoms, concepts.messages)
+    size = few_or_many(len(concepts.atoms))
+    chunks = in_chunks(size, concepts.atoms, concepts.messages, fill=True)
     parts = [np.asarray(_count_chunk(formulas, *chunk)) for chunk in chunks]
     return np.concatenate(parts, axis=2)[..., : len(concepts.atoms)]
 
@@ -146,9 +146,10 @@ def _count_chunk(formulas: Formulas, atoms: jax.Array, messages: jax.Array) -> j
     return jax.lax.map(count, formulas)
 
 
-def read_concepts(games: Games, chunk_size: int = _CHUNK) -> Concepts:
+def read_concepts(games: Games) -> Concepts:
     """The atoms and messages of recorded games."""
-    chunks = in_chunks(chunk_size, games.decks, games.actions, counted_turns(games))
+    fields = games.decks, games.actions, counted_turns(games)
+    chunks = in_chunks(few_or_many(len(games)), *fields, fill=True)
     parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
     return Concepts(*join_chunks(parts, len(games)))
 

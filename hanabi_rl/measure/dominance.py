@@ -30,7 +30,7 @@ from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import next_cards
 from hanabi_rl.env.state import State
-from hanabi_rl.measure.chunks import in_chunks, join_chunks, states_in_a_row
+from hanabi_rl.measure.chunks import few_or_many, in_chunks, join_chunks, states_in_a_row
 from hanabi_rl.measure.counted import counted_turns, movers
 from hanabi_rl.measure.ratio import Ratio
 
@@ -42,7 +42,6 @@ Level = Literal["named", "hints", "public", "view"]
 LEVELS: tuple[Level, ...] = ("named", "hints", "public", "view")
 Kind = Literal["G1", "G2", "G3"]
 KINDS: tuple[Kind, ...] = ("G1", "G2", "G3")
-_CHUNK = 1024  # games read at once
 
 
 class Known(NamedTuple):
@@ -80,9 +79,10 @@ def moves(record: Record, kind: Kind, level: Level = "hints") -> np.ndarray:
     return known[place] & taken & counted_turns(games)
 
 
-def read_known(games: Games, chunk_size: int = _CHUNK) -> Known:
+def read_known(games: Games) -> Known:
     """What was known of every card played or discarded in recorded games."""
-    chunks = in_chunks(chunk_size, games.decks, games.actions)
+    size = few_or_many(len(games))
+    chunks = in_chunks(size, games.decks, games.actions, fill=True)
     parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
     playable, unplayable = join_chunks(parts, len(games))
     return Known(np.moveaxis(playable, 1, 0), np.moveaxis(unplayable, 1, 0))
@@ -94,11 +94,11 @@ def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax
     states = states_in_a_row(rules, decks, actions)
     done = decode(rules, jnp.asarray(actions).T.reshape(-1))
     left = _identities_left(rules, states, done.slot)
-    playable = next_cards(rules, states.fireworks)
-    takes = done.is_play | done.is_discard
-    known = takes & (left & ~playable == 0), takes & (left & playable == 0)
+    fits, takes = next_cards(rules, states.fireworks), done.is_play | done.is_discard
+    known = takes & (left & ~fits == 0), takes & (left & fits == 0)
     shape = (len(LEVELS), actions.shape[1], actions.shape[0])
-    return tuple(jnp.transpose(of.reshape(shape), (2, 0, 1)) for of in known)
+    playable, unplayable = (jnp.transpose(of.reshape(shape), (2, 0, 1)) for of in known)
+    return playable, unplayable
 
 
 def _identities_left(rules: Rules, state: State, slot: jax.Array) -> jax.Array:

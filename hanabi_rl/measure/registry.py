@@ -385,20 +385,23 @@ def behaviour_figures(record: Record) -> dict[str, Any]:
     }
 
 
-def objective_figures(record: Record, *, detail: bool = True) -> dict[str, Any]:
-    """JSON-ready: what was counted, points and score, and the objective metrics; with `detail` also
-    their other readings and the spread of CI over its pools of formulas."""
+def objective_figures(record: Record) -> dict[str, Any]:
+    """JSON-ready: what was counted, points and score, the objective metrics and their other
+    readings, and the spreads of points over games and of CI over its pools of formulas.
+
+    Raises ValueError where no seat that is measured had a turn.
+    """
     turns = int(counted_turns(record.games).sum())
     if not turns:
         raise ValueError("expected games with a turn of the seats that are measured, got none")
-    shown = [MEASURES["points"], MEASURES["score"], *measures_of("objective")]
-    more = measures_of("objective detail") if detail else ()
-    spread = {"context_independence_pool_sd": concepts.pool_spread(record)} if detail else {}
+    shown = [MEASURES["points"], MEASURES["score"]]
     return {
         "games": len(record.games),
         "turns": turns,
         "pairs": int(actions.responses(record.games).counted.sum()),
-        "points_sd": float(record.games.points.std(ddof=min(1, len(record.games) - 1))),
-        **measure_figures(record, [*shown, *more]),
-        **spread,
+        "points_sd": float(record.games.points.std()),
+        "context_independence_pool_sd": concepts.pool_spread(record),
+        **measure_figures(
+            record, [*shown, *measures_of("objective"), *measures_of("objective detail")]
+        ),
     }

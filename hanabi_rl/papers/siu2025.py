@@ -139,5 +139,5 @@ HUMAN_AI_SCORE = Regressions(Regression(0.350, 0.365, 0.000), Regression(0.203, 
 SIGNIFICANT = 0.05 / 18
 """Bonferroni's threshold of the paper, which counts 18 tests."""
 RATINGS, RATINGS_WITHOUT_RANDOM = 482, 409
-"""How many ratings: not printed, but they follow from r and p (AD-entropy: r -0.086 and p 0.060)."""
+"""How many ratings; not printed, they follow from r and p (AD-entropy: -0.086 and 0.060)."""
 RATING_RANGE = (0, 36)

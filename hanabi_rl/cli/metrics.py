@@ -1,0 +1,162 @@
+"""`hanabi-rl metrics`: the objective metrics of agents, or of the players of recorded games."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from hanabi_rl.cli.agents import Flag, load_agents, names_games
+
+if TYPE_CHECKING:
+    from hanabi_rl.env.game import Rules
+    from hanabi_rl.measure.matrix import Agent, Setting
+    from hanabi_rl.measure.profiles import Profile
+
+Sources = Annotated[
+    tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...] | FILE [...]")
+]
+_PLOT, _FIGURES = "metrics.png", "metrics.json"
+
+
+def metrics(
+    sources: Sources,
+    partners: tuple[str, ...] = (),
+    players: int | None = None,
+    games: int = 125,
+    seed: int = 0,
+    sample: Flag = False,
+    cache: Path | None = None,
+    out: Path | None = None,
+    json: Flag = False,
+) -> None:
+    """Print the objective metrics of Siu et al. 2025: points, entropies of actions, instantaneous
+    coordination, context independence and dominated moves, beside the paper's, and the ratings by
+    people that they let expect.
+
+    Args:
+        sources: agents (policy folders, runs, checkpoints/<step>, bot:NAME, ah2ac2:FILE, obl:FILE),
+            each alone and with its partners; or files of games (.safetensors, .json or .jsonl), the
+            human seats and the others apart where a file names them.
+        partners: agents that those measured play with; by default one another.
+        players: of agents, 2 to 5; bots play 2 unless told otherwise.
+        games: of agents, decks a pair, each played with every seating; the paper has 125.
+        seed: of the decks, and of the actions where they are sampled.
+        sample: draw actions from the agents' distributions instead of taking the most likely ones.
+        cache: where the games of each pair are kept, those of `cross-play --cache` among them; by
+            default OUT/cells, or nowhere.
+        out: a folder for a plot and the figures as JSON.
+        json: print one line of JSON on stdout and the tables on stderr.
+    """
+    from hanabi_rl.show.profiles import plot_profiles, profiles_dict, profiles_text
+    from hanabi_rl.storage.files import to_json, write_json
+
+    recorded = _are_files(sources)
+    if recorded:
+        profiles, rules, about = _recorded(sources, partners)
+    else:
+        folder = cache or (out and out / "cells")
+        profiles, rules, about = _played(sources, partners, players, (games, seed, sample), folder)
+    screen = sys.stderr if json else sys.stdout
+    print(f"{about.pop('title')}\n\n{profiles_text(profiles, rules, recorded)}", file=screen)
+    figures = to_json(about | profiles_dict(profiles, rules, recorded))
+    if out is not None:
+        plot_profiles(profiles, rules, out / _PLOT, _plot_title(profiles, rules, recorded))
+        write_json(out / _FIGURES, figures)
+        print(f"Written: {out / _PLOT}, {out / _FIGURES}", file=screen)
+    if json:
+        print(json_format.dumps(figures))
+
+
+def _are_files(sources: Sequence[str]) -> bool:
+    """Raises ValueError for none, and for agents and files together."""
+    files = [source for source in sources if names_games(source)]
+    if not sources or len(files) not in (0, len(sources)):
+        raise ValueError(f"expected agents, or files of games, got {', '.join(sources) or 'none'}")
+    return bool(files)
+
+
+def _recorded(
+    files: Sequence[str], partners: Sequence[str]
+) -> tuple[list[Profile], Rules, dict[str, Any]]:
+    """The players of every file, and what to say of them."""
+    from hanabi_rl.data.files import load_games
+    from hanabi_rl.measure.profiles import recorded_profiles
+
+    if partners:
+        raise ValueError("expected no --partners with a file: who played with whom is recorded")
+    loaded = [load_games(file) for file in files]
+    if len({games.rules for games in loaded}) > 1:
+        raise ValueError("expected files of one game, got different ones")
+    profiles = [
+        profile
+        for file, games in zip(files, loaded, strict=True)
+        for profile in recorded_profiles(games, Path(file).stem)
+    ]
+    rules = loaded[0].rules
+    title = f"{', '.join(files)}: {rules.num_players} players"
+    return profiles, rules, {"title": title, "files": list(files)}
+
+
+def _played(
+    sources: Sequence[str],
+    partners: Sequence[str],
+    players: int | None,
+    how: tuple[int, int, bool],
+    folder: Path | None,
+) -> tuple[list[Profile], Rules, dict[str, Any]]:
+    """Every agent alone and with its partners, and what to say of them."""
+    from hanabi_rl.measure.cells import CellCache
+    from hanabi_rl.measure.matrix import Setting, make_agents
+    from hanabi_rl.show.matrix import short_labels
+
+    names = list(dict.fromkeys([*sources, *partners]))
+    labels = short_labels(names)
+    agents = dict(zip(names, make_agents(load_agents(names, players), labels, labels), strict=True))
+    setting, rules = Setting(*how), agents[names[0]].policy.rules
+    with tempfile.TemporaryDirectory() as nowhere:  # pairs are measured from both sides
+        profiles = _profiles(
+            [agents[name] for name in dict.fromkeys(sources)],
+            [agents[name] for name in dict.fromkeys(partners or sources)],
+            setting,
+            CellCache(folder or Path(nowhere)),
+        )
+    title = (
+        f"{'sampled' if setting.sample else 'greedy'} play, {rules.num_players} players, "
+        f"{setting.games:,} decks a pair with every seating, seed {setting.seed}"
+    )
+    about = {
+        "title": title,
+        "agents": {agent.label: agent.hash for agent in agents.values()},
+        "decks": setting.games,
+        "seed": setting.seed,
+        "sampled": setting.sample,
+    }
+    return profiles, rules, about
+
+
+def _profiles(
+    agents: Sequence[Agent], partners: Sequence[Agent], setting: Setting, cache: Any
+) -> list[Profile]:
+    """Each agent's metrics, with a progress bar."""
+    from hanabi_rl.measure.profiles import agent_profile
+    from hanabi_rl.runs.tracking import Progress
+
+    profiles = []
+    with Progress("metrics", total=len(agents), unit="agents") as progress:
+        for agent in agents:
+            profiles.append(agent_profile(agent, partners, setting, cache))
+            progress.update(len(profiles))
+    return profiles
+
+
+def _plot_title(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> str:
+    how = "recorded games" if recorded else "self-play"
+    if any(profile.pairs for profile in profiles):
+        how = "with partners"
+    return f"Objective metrics, {rules.num_players} players, {how}"

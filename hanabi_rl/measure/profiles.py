@@ -1,0 +1,126 @@
+"""The objective metrics of agents as Siu et al. 2025 (arXiv 2503.15516) report them: with partners
+and in self-play, and the ratings that they let expect.
+
+The events of an agent with one partner are pooled over all seatings on the same decks; the agent's
+value is the unweighted mean over its partners, beside the standard deviation over them (what the
+paper's `±` is, it does not say), and self-play stands apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.measure.cells import CellCache
+from hanabi_rl.measure.counted import of_seats
+from hanabi_rl.measure.matrix import Agent, Setting, cell_games, find_cell
+from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.registry import MEASURES, Measure, measures_of, objective_figures
+from hanabi_rl.measure.teamwork import POOLS, Pool, Prediction, predict_rating
+
+Figures = Mapping[str, Any]
+"""As `objective_figures` has them."""
+SHOWN: tuple[Measure, ...] = (MEASURES["points"], *measures_of("objective"))
+ENOUGH_PAIRS = 20_000
+"""Of moves in a row: with fewer the correction of instantaneous coordination is too coarse."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """One row of the tables."""
+
+    label: str
+    alone: Figures
+    """In self-play; of recorded games, of the seats measured."""
+    pairs: Mapping[str, Figures] = dataclasses.field(default_factory=dict)
+    """With each partner, by its label."""
+
+    @property
+    def with_partners(self) -> dict[str, float | None]:
+        """`name` and `name_sd` of each of `SHOWN` over the partners; empty without one, no
+        deviation of one."""
+        return partner_means(list(self.pairs.values())) if self.pairs else {}
+
+    @property
+    def shown(self) -> Figures:
+        """With partners where there are any, as in Table 3, else alone."""
+        return self.with_partners or self.alone
+
+
+class Rating(NamedTuple):
+    """What one metric predicts, from all ratings and from those of all but RandomBot."""
+
+    metric: str  # a key of `siu2025.TABLE_5`
+    measure: str  # which figure stands for it
+    value: float
+    by_pool: dict[Pool, Prediction]
+
+
+def agent_profile(
+    agent: Agent, partners: Sequence[Agent], setting: Setting, cache: CellCache | None = None
+) -> Profile:
+    """The metrics of an agent, alone and with each partner that is another policy."""
+
+    def figures(partner: Agent) -> Figures:
+        cell, _ = find_cell(agent, partner, setting, cache)
+        return objective_figures(Record(cell_games(agent, partner, setting, cell)))
+
+    others = [partner for partner in partners if partner.hash != agent.hash]
+    return Profile(agent.label, figures(agent), {other.label: figures(other) for other in others})
+
+
+def recorded_profiles(games: Games, label: str) -> list[Profile]:
+    """The metrics of recorded games: of the human seats and of the others where the games name
+    them, else of every seat. Seats that have no turn are left out."""
+    if games.human_seats is None:
+        parts = [("every seat", games)]
+    else:
+        human, other = games, of_seats(games, ~games.human_seats)
+        parts = [("human seats", human), ("other seats", other)]
+    return [
+        Profile(f"{label}, {name}", objective_figures(Record(part)))
+        for name, part in parts
+        if part.human_seats is None or part.human_seats.any()
+    ]
+
+
+def partner_means(pairs: Sequence[Figures]) -> dict[str, float | None]:
+    """`name` and `name_sd` of each of `SHOWN`: the mean over the partners with whom it is defined,
+    and their standard deviation (None of fewer than two)."""
+    found: dict[str, float | None] = {}
+    for measure in SHOWN:
+        values = [pair[measure.name] for pair in pairs if pair[measure.name] is not None]
+        found[measure.name] = float(np.mean(values)) if values else None
+        found[f"{measure.name}_sd"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return found
+
+
+_RATED = {  # line of Table 5 -> our figures for it
+    "action_entropy": ("action_entropy",),
+    "response_entropy": ("response_entropy",),
+    "context_independence": ("context_independence",),
+    "g1": ("g1_hints",),
+    "g2": ("g2_hints", "g2_named"),
+    "g3": ("g3_hints",),
+}
+
+
+def ratings(profile: Profile) -> list[Rating]:
+    """What each regression of Table 5 predicts for an agent, where it says anything."""
+    values = [("selfplay", "points", profile.alone["points"])]
+    if profile.pairs:
+        values.append(("inter", "points", profile.with_partners["points"]))
+    values += [
+        (metric, name, profile.shown[name]) for metric, names in _RATED.items() for name in names
+    ]
+    found = []
+    for metric, name, value in values:
+        if value is not None:
+            of = {pool: predict_rating(metric, value, pool) for pool in POOLS}
+            known = {pool: prediction for pool, prediction in of.items() if prediction is not None}
+            found.append(Rating(metric, name, value, known))
+    return found

@@ -1,0 +1,273 @@
+"""Objective metrics as text and JSON, in the layout of Table 3 of Siu et al. 2025, and the ratings
+that they let expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.profiles import ENOUGH_PAIRS, SHOWN, Figures, Profile, Rating, ratings
+from hanabi_rl.measure.teamwork import Prediction
+from hanabi_rl.papers import siu2025
+from hanabi_rl.show.parallel import Line, plot_parallel
+
+FORMAT_VERSION = 1
+SHORT = {  # the head of each column
+    "points": "points",
+    "context_independence": "CI",
+    "coordination": "IC",
+    "action_entropy": "AD",
+    "response_entropy": "ARD",
+    "g1_hints": "G1",
+    "g2_hints": "G2",
+    "g2_named": "G2 named",
+    "g3_hints": "G3",
+}
+PUBLISHED = {  # the columns of which Table 3 has one, and what it calls them
+    "points": "inter",
+    **{name: name for name in SHORT if not name.startswith(("g", "points"))},
+    **{"g1_hints": "g1", "g2_hints": "g2", "g3_hints": "g3"},
+}
+_OURS = {"HolmesBot": "bot:holmes", "SmartBot": "bot:smart", "RandomBot": "bot:random"}
+_WIDTH = 15
+_RATING_NAMES = {"selfplay": "self-play points", "inter": "points with partners"}
+
+
+def is_published_game(rules: Rules) -> bool:
+    """Whether the paper's figures are of this game."""
+    return rules.is_standard and rules.num_players == 2
+
+
+def profiles_text(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> str:
+    """Every table that there is: with partners, alone, each pair, what is published, and the
+    ratings."""
+    with_partners = [profile for profile in profiles if profile.pairs]
+    parts = []
+    if with_partners:
+        parts.append(_partner_table(with_partners, rules))
+    parts.append(_alone_table(profiles, recorded))
+    if is_published_game(rules) and not with_partners:
+        parts.append("\n".join(_published_lines(_label_width(profiles))))
+    if with_partners:
+        parts.append(_pair_table(with_partners))
+    if is_published_game(rules) and not recorded:
+        parts.append(ratings_table(profiles))
+    return "\n\n".join(parts)
+
+
+def _partner_table(profiles: Sequence[Profile], rules: Rules) -> str:
+    width = _label_width(profiles)
+    lines = ["With partners: mean ± standard deviation over them", _head(width)]
+    for profile in profiles:
+        means = profile.with_partners
+        cells = [_cell(name, means[name], means[f"{name}_sd"]) for name in SHORT]
+        lines.append(_line(profile.label, width, cells))
+    return "\n".join(lines + (_published_lines(width) if is_published_game(rules) else []))
+
+
+def _published_lines(width: int) -> list[str]:
+    lines = [f"{siu2025.SOURCE}, Table 3: with 19 other kinds of agents (points: ± over games)"]
+    for name, row in siu2025.TABLE_3.items():
+        spreads = [
+            getattr(row, PUBLISHED[column]) if column in PUBLISHED else None for column in SHORT
+        ]
+        cells = [
+            "" if spread is None else _cell(column, *spread)
+            for column, spread in zip(SHORT, spreads, strict=True)
+        ]
+        lines.append(_line(f"  {name}", width, cells))
+    return lines
+
+
+def _alone_table(profiles: Sequence[Profile], recorded: bool) -> str:
+    title = "Recorded games" if recorded else "Self-play"
+    lines = [f"{title}: mean ± half of the 95% interval over games"]
+    lines += _figure_lines([(profile.label, profile.alone) for profile in profiles])
+    return "\n".join(lines)
+
+
+def _pair_table(profiles: Sequence[Profile]) -> str:
+    rows = [
+        (f"{profile.label} / {partner}", figures)
+        for profile in profiles
+        for partner, figures in profile.pairs.items()
+    ]
+    lines = ["Agent / partner: mean ± half of the 95% interval over games", *_figure_lines(rows)]
+    return "\n".join(lines)
+
+
+def _figure_lines(rows: Sequence[tuple[str, Figures]]) -> list[str]:
+    width = max(_LEAST_LABEL, *(len(label) for label, _ in rows))
+    lines = [_head(width) + f" {'SD points':>9} {'games':>7} {'pairs':>9}"]
+    few = False
+    for label, figures in rows:
+        cells = [_cell(name, figures[name], _half(figures[f"{name}_ci95"])) for name in SHORT]
+        too_few = figures["pairs"] < ENOUGH_PAIRS
+        few |= too_few
+        counts = f" {figures['points_sd']:>9.2f} {figures['games']:>7,} {figures['pairs']:>9,}"
+        lines.append(_line(label, width, cells).ljust(len(_head(width))) + counts + "*" * too_few)
+    return lines + [f"* IC is coarse below {ENOUGH_PAIRS:,} pairs of moves in a row."] * few
+
+
+_LEAST_LABEL = 12
+
+
+def _label_width(profiles: Iterable[Profile]) -> int:
+    return max(_LEAST_LABEL, *(len(profile.label) for profile in profiles))
+
+
+def _head(width: int) -> str:
+    return _line("", width, list(SHORT.values())).ljust(width + (_WIDTH + 1) * len(SHORT))
+
+
+def _line(label: str, width: int, cells: Sequence[str]) -> str:
+    return f"{label:<{width}}" + "".join(f" {cell:>{_WIDTH}}" for cell in cells)
+
+
+def _cell(name: str, mean: float | None, spread: float | None) -> str:
+    if mean is None:
+        return "none"
+    digits = _digits(name)
+    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+
+
+def _digits(name: str) -> int:
+    return 2 if name == "points" else 4 if name.startswith("g") else 3
+
+
+def _half(bounds: Sequence[float] | None) -> float | None:
+    return None if bounds is None else (bounds[1] - bounds[0]) / 2
+
+
+def ratings_table(profiles: Sequence[Profile]) -> str:
+    """What each regression of Table 5 predicts for each agent."""
+    width = _label_width(profiles)
+    lines = [
+        f"Teamwork ratings of people ({siu2025.RATING_RANGE[0]} to {siu2025.RATING_RANGE[1]}), as "
+        "each line of Table 5 predicts them: points above or below the mean of the",
+        "study's agents, with the 95% interval of the slope. One line at a time, never summed: the "
+        "metrics go together, and r is 0.03 to 0.46.",
+        f"{'':<{width}} {'from':<22} {'value':>8}   {'all ratings':<26} without RandomBot's",
+    ]
+    warnings = 0
+    for profile in profiles:
+        for number, rating in enumerate(ratings(profile)):
+            outside = _outside(rating)
+            warnings += bool(outside)
+            name = _RATING_NAMES.get(rating.metric, SHORT[rating.measure])
+            every, without = (
+                _prediction(rating.by_pool.get(pool)) for pool in ("everyone", "without_random")
+            )
+            lines.append(
+                f"{profile.label if not number else '':<{width}} {name:<22} {_cell(rating.measure, rating.value, None):>8}   "
+                f"{every:<26} {without:<26}{outside}".rstrip()
+            )
+    lines.append("n.s.: not significant by the paper's threshold. IC: its parabola is not printed.")
+    lines.append(
+        "For the same bots our AD and, more so, ARD are higher than the paper's (docs/metrics.md): "
+        "what they predict is too."
+    )
+    if warnings:
+        lines.append(f"WARNING: {warnings} values lie outside the data; there a line is a guess.")
+    if not all(profile.pairs for profile in profiles):
+        lines.append(
+            "WARNING: the paper's values are means over partners, those here of self-play."
+        )
+    return "\n".join(lines)
+
+
+def _prediction(found: Prediction | None) -> str:
+    if found is None:
+        return "-"
+    return f"{found.change:+.1f}" + ("" if found.significant else " n.s.")
+
+
+def _outside(rating: Rating) -> str:
+    """A warning where a value lies outside what the study's agents had."""
+    ranges = [
+        f"{found.lowest:g} to {found.highest:g}"
+        for found in rating.by_pool.values()
+        if not found.inside
+    ]
+    return f"  outside {' and '.join(ranges)}" if ranges else ""
+
+
+def profiles_dict(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> dict[str, Any]:
+    """Everything, JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard
+    deviation."""
+    published = is_published_game(rules)
+    return {
+        "format_version": FORMAT_VERSION,
+        "players": rules.num_players,
+        "measures": [
+            {"name": measure.name, "label": measure.label, "unit": measure.unit}
+            for measure in SHOWN
+        ],
+        "rows": [
+            {
+                "label": profile.label,
+                "recorded" if recorded else "selfplay": profile.alone,
+                "with_partners": profile.with_partners or None,
+                "pairs": profile.pairs,
+                "ratings": [_rating_dict(rating) for rating in ratings(profile)]
+                if published and not recorded
+                else [],
+            }
+            for profile in profiles
+        ],
+        "published": {
+            "source": siu2025.SOURCE,
+            "table_3": {name: _row_dict(row) for name, row in siu2025.TABLE_3.items()},
+        }
+        if published
+        else None,
+    }
+
+
+def _row_dict(row: siu2025.Row) -> dict[str, Any]:
+    return {
+        name: None if spread is None else {"mean": spread.mean, "sd": spread.deviation}
+        for name, spread in row._asdict().items()
+    }
+
+
+def _rating_dict(rating: Rating) -> dict[str, Any]:
+    return {
+        "metric": rating.metric,
+        "measure": rating.measure,
+        "value": rating.value,
+        "predictions": {
+            pool: {
+                "change": prediction.change.mean,
+                "change_ci95": prediction.change.bounds,
+                "r": prediction.r,
+                "significant": prediction.significant,
+                "inside": prediction.inside,
+                "study_range": [prediction.lowest, prediction.highest],
+            }
+            for pool, prediction in rating.by_pool.items()
+        },
+    }
+
+
+def plot_profiles(profiles: Sequence[Profile], rules: Rules, path: Path, title: str) -> None:
+    """Draws the rows with the lines of Table 3 where they are of this game: with partners where
+    there are any."""
+    together = any(profile.pairs for profile in profiles)
+    names = sorted(SHORT, key=lambda name: name not in PUBLISHED)  # gaps at the end
+    lines = [Line(profile.label, [profile.shown[name] for name in names]) for profile in profiles]
+    if is_published_game(rules):
+        lines += [
+            Line(f"{who} (Siu et al.)", _published(row, names, together), _OURS.get(who, ""))
+            for who, row in siu2025.TABLE_3.items()
+        ]
+    digits = {SHORT[name]: _digits(name) for name in names}
+    plot_parallel(digits, lines, path, title)
+
+
+def _published(row: siu2025.Row, names: Sequence[str], together: bool) -> list[float | None]:
+    """A line of Table 3 in our columns; its points with partners, or in self-play."""
+    columns = PUBLISHED if together else {**PUBLISHED, "points": "selfplay"}
+    return [getattr(row, columns[name]).mean if name in columns else None for name in names]
