@@ -20,7 +20,7 @@ class Line(NamedTuple):
     """One agent: its figure on each axis, None where it has none."""
 
     label: str
-    values: Sequence[float | None]
+    values: tuple[float | None, ...]
     like: str | None = None
     """Of a published line: the label of the line that it takes its colour from, "" for none."""
 
@@ -40,11 +40,18 @@ def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, 
     published = [line for line in lines if line.like is not None]
     for number, line in enumerate(published):
         styles[line.label] = _published_style(number, styles.get(line.like or ""))
+    drawn = []
     for line in (*published, *ours):  # our own on top
         heights = [_height(*of) for of in zip(line.values, ranges, strict=True)]
-        axes.plot(heights, label=line.label, **styles[line.label])
+        drawn += axes.plot(heights, label=line.label, **styles[line.label])
     _finish(axes, digits, ranges)
-    axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
+    axes.legend(
+        handles=[*drawn[len(published) :], *drawn[: len(published)]],
+        fontsize=8.5,
+        frameon=False,
+        loc="center left",
+        bbox_to_anchor=(1.02, 0.5),
+    )
     axes.set_title(title, fontsize=11, pad=12)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

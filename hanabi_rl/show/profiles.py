@@ -9,7 +9,7 @@ from typing import Any
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.profiles import ENOUGH_PAIRS, SHOWN, Figures, Profile, Rating, ratings
-from hanabi_rl.measure.teamwork import Prediction
+from hanabi_rl.measure.teamwork import POOLS, Prediction
 from hanabi_rl.papers import siu2025
 from hanabi_rl.show.parallel import Line, plot_parallel
 
@@ -151,31 +151,29 @@ def ratings_table(profiles: Sequence[Profile]) -> str:
         "metrics go together, and r is 0.03 to 0.46.",
         f"{'':<{width}} {'from':<22} {'value':>8}   {'all ratings':<26} without RandomBot's",
     ]
-    warnings = 0
-    for profile in profiles:
-        for number, rating in enumerate(ratings(profile)):
-            outside = _outside(rating)
-            warnings += bool(outside)
-            name = _RATING_NAMES.get(rating.metric, SHORT[rating.measure])
-            every, without = (
-                _prediction(rating.by_pool.get(pool)) for pool in ("everyone", "without_random")
-            )
-            lines.append(
-                f"{profile.label if not number else '':<{width}} {name:<22} {_cell(rating.measure, rating.value, None):>8}   "
-                f"{every:<26} {without:<26}{outside}".rstrip()
-            )
+    predicted = [(profile.label, rating) for profile in profiles for rating in ratings(profile)]
+    lines += [_rating_line(label, width, rating) for label, rating in predicted]
     lines.append("n.s.: not significant by the paper's threshold. IC: its parabola is not printed.")
     lines.append(
         "For the same bots our AD and, more so, ARD are higher than the paper's (docs/metrics.md): "
         "what they predict is too."
     )
-    if warnings:
-        lines.append(f"WARNING: {warnings} values lie outside the data; there a line is a guess.")
+    outside = sum(bool(_outside(rating)) for _, rating in predicted)
+    if outside:
+        lines.append(f"WARNING: {outside} values lie outside the data; there a line is a guess.")
     if not all(profile.pairs for profile in profiles):
         lines.append(
             "WARNING: the paper's values are means over partners, those here of self-play."
         )
     return "\n".join(lines)
+
+
+def _rating_line(label: str, width: int, rating: Rating) -> str:
+    name = _RATING_NAMES.get(rating.metric, SHORT[rating.measure])
+    value = _cell(rating.measure, rating.value, None)
+    every, without = (_prediction(rating.by_pool.get(pool)) for pool in POOLS)
+    line = f"{label:<{width}} {name:<22} {value:>8}   {every:<26} {without:<26}"
+    return (line + _outside(rating)).rstrip()
 
 
 def _prediction(found: Prediction | None) -> str:
@@ -257,7 +255,9 @@ def plot_profiles(profiles: Sequence[Profile], rules: Rules, path: Path, title: 
     there are any."""
     together = any(profile.pairs for profile in profiles)
     names = sorted(SHORT, key=lambda name: name not in PUBLISHED)  # gaps at the end
-    lines = [Line(profile.label, [profile.shown[name] for name in names]) for profile in profiles]
+    lines = [
+        Line(profile.label, tuple(profile.shown[name] for name in names)) for profile in profiles
+    ]
     if is_published_game(rules):
         lines += [
             Line(f"{who} (Siu et al.)", _published(row, names, together), _OURS.get(who, ""))
@@ -267,7 +267,7 @@ def plot_profiles(profiles: Sequence[Profile], rules: Rules, path: Path, title: 
     plot_parallel(digits, lines, path, title)
 
 
-def _published(row: siu2025.Row, names: Sequence[str], together: bool) -> list[float | None]:
+def _published(row: siu2025.Row, names: Sequence[str], together: bool) -> tuple[float | None, ...]:
     """A line of Table 3 in our columns; its points with partners, or in self-play."""
     columns = PUBLISHED if together else {**PUBLISHED, "points": "selfplay"}
-    return [getattr(row, columns[name]).mean if name in columns else None for name in names]
+    return tuple(getattr(row, columns[name]).mean if name in columns else None for name in names)
