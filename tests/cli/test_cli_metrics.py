@@ -1,0 +1,71 @@
+"""`hanabi-rl metrics`, as a user types it."""
+
+import json
+
+import pytest
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.cli import main
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.measure.counted import of_seats
+from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.registry import objective_figures
+from hanabi_rl.measure.selfplay import evaluate_selfplay
+
+
+def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
+    args = ["metrics", str(policy_folder), "--partners", "bot:random", "--games", "8"]
+    main([*args, "--seed", "3", "--out", str(tmp_path / "out"), "--json"])
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    policy = load_policy(policy_folder)
+    (row,) = record["rows"]
+    assert next(iter(record["agents"].values())) == policy.identity()
+    alone = objective_figures(Record(evaluate_selfplay(policy, 8, 3).records))
+    assert row["selfplay"] == json.loads(json.dumps(alone))
+    assert row["pairs"]["bot:random"]["games"] == 16
+    assert row["with_partners"]["points"] == row["pairs"]["bot:random"]["points"]
+    assert "Agent / partner" in err and "Table 3" not in err  # the paper has another game
+    assert (tmp_path / "out" / "metrics.png").stat().st_size > 10_000
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text()) == record
+    assert len(list((tmp_path / "out" / "cells").iterdir())) == 2
+
+
+def test_cells_of_a_matrix_serve(policy_folder, tmp_path, capsys, monkeypatch):
+    agents = [str(policy_folder), "bot:random", "--games", "8"]
+    main(["cross-play", *agents, "--out", str(tmp_path)])
+    monkeypatch.setattr("hanabi_rl.measure.matrix.evaluate_pair", None)  # nothing is played
+    main(["metrics", *agents, "--cache", str(tmp_path / "cells")])
+    assert "bot:random" in capsys.readouterr().out
+
+
+def test_metrics_of_files(small_file, tmp_path, capsys):
+    games, mixed = load_games(small_file), tmp_path / "mixed.safetensors"
+    save_games(mixed, of_seats(games, [False, True]))
+    main(["metrics", str(small_file), str(mixed), "--json"])
+    out, err = capsys.readouterr()
+    rows = json.loads(out)["rows"]
+    assert [row["label"] for row in rows] == [
+        *("games, every seat", "mixed, human seats", "mixed, other seats")
+    ]
+    assert rows[0]["recorded"] == json.loads(json.dumps(objective_figures(Record(games))))
+    assert rows[1]["recorded"]["turns"] + rows[2]["recorded"]["turns"] == games.num_actions.sum()
+    assert "Recorded games" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "expected agents, or files of games"),
+        (["FILE", "bot:random"], "expected agents, or files of games"),
+        (["FILE", "--partners", "bot:random"], "expected no --partners with a file"),
+        (["nowhere.safetensors"], "expected a file of games"),
+        (["nowhere"], "expected an agent"),
+        (["bot:random", "bot:random?colors=0,1,2"], "colours 0 to 4"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(small_file, capsys, args, message):
+    with pytest.raises(SystemExit) as caught:
+        main(["metrics", *[str(small_file) if arg == "FILE" else arg for arg in args]])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,181 @@
+"""Agents with partners and recorded games: which games, which seats, which means, and how they are
+shown."""
+
+import dataclasses
+import json
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from hanabi_rl.agents.bots.base import Bot
+from hanabi_rl.agents.bots.random import RandomBot
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.cells import CellCache
+from hanabi_rl.measure.counted import of_seats
+from hanabi_rl.measure.matrix import Setting, make_agents
+from hanabi_rl.measure.profiles import (
+    SHOWN,
+    Profile,
+    agent_profile,
+    partner_means,
+    ratings,
+    recorded_profiles,
+)
+from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.registry import objective_figures
+from hanabi_rl.papers.siu2025 import TABLE_3
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+from hanabi_rl.show.parallel import Line, plot_parallel
+from hanabi_rl.show.profiles import plot_profiles, profiles_dict, profiles_text
+from hanabi_rl.storage.files import to_json
+
+SMALL = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=3)
+SETTING = Setting(12, seed=2)
+
+
+class FirstBot(Bot):
+    """Takes the first legal action: compiles quickly."""
+
+    name: ClassVar[str] = "first"
+    version: ClassVar[str] = "1"
+
+    def init_carry(self, batch: int) -> tuple[()]:
+        return ()
+
+    def step(self, carry, obs, legal, reset, key=None):
+        return carry, jnp.where(legal, -jnp.arange(legal.shape[1], dtype=jnp.float32), -1e10)
+
+
+@pytest.fixture(scope="module")
+def agents():
+    names = ["random", "first"]
+    return make_agents([RandomBot(rules=SMALL), FirstBot(rules=SMALL)], names, names)
+
+
+@pytest.fixture(scope="module")
+def profiles(agents, tmp_path_factory):
+    cache = CellCache(tmp_path_factory.mktemp("cells"))
+    return [agent_profile(agent, agents, SETTING, cache) for agent in agents]
+
+
+def played(agents, seats: tuple[int, int]):
+    decks = evaluation_decks(SMALL, 12, 2)
+    return play_games(tuple(agents[seat].policy for seat in seats), SMALL, decks, 2)
+
+
+def test_a_pair_is_both_seatings_with_the_agents_own_turns(agents, profiles):
+    games = [played(agents, seats) for seats in ((0, 1), (1, 0))]
+    own = [of_seats(games[0], [True, False]), of_seats(games[1], [False, True])]
+    found = profiles[0].pairs["first"]
+    for name, value in objective_figures(Record(own[0])).items():
+        if name in ("turns", "games", "pairs"):
+            assert found[name] == value + objective_figures(Record(own[1]))[name]
+    assert found["turns"] + profiles[1].pairs["random"]["turns"] == sum(
+        part.num_actions.sum() for part in games
+    )
+    assert found["points"] == np.concatenate([part.points for part in games]).mean()
+    assert profiles[0].alone == objective_figures(Record(played(agents, (0, 0))))
+
+
+def test_partners_have_equal_weight():
+    pairs = [dict.fromkeys(_names(), value) for value in (1.0, 4.0)] + [dict.fromkeys(_names())]
+    means = partner_means(pairs)
+    assert (means["g1_hints"], means["g1_hints_sd"]) == (2.5, np.std([1, 4], ddof=1))
+    assert partner_means(pairs[:1])["points_sd"] is None
+    assert partner_means(pairs[2:])["points"] is None
+    assert Profile("alone", {"points": 3.0}).with_partners == {}
+
+
+def _names() -> list[str]:
+    return [measure.name for measure in SHOWN]
+
+
+def test_recorded_games_have_a_row_for_each_sort_of_seat(make_games):
+    games = make_games(SMALL, 20)
+    (row,) = recorded_profiles(games, "file")
+    assert row.label == "file, every seat" and row.alone["turns"] == games.num_actions.sum()
+    human = of_seats(games, [False, True])
+    first, second = recorded_profiles(human, "file")
+    assert [first.label, second.label] == ["file, human seats", "file, other seats"]
+    assert first.alone == objective_figures(Record(human))
+    assert first.alone["turns"] + second.alone["turns"] == row.alone["turns"]
+    everyone = dataclasses.replace(games, human_seats=np.ones((20, 2), bool))
+    assert [row.label for row in recorded_profiles(everyone, "file")] == ["file, human seats"]
+
+
+def test_games_without_a_turn_are_refused(make_games):
+    with pytest.raises(ValueError, match="with a turn"):
+        objective_figures(Record(of_seats(make_games(SMALL, 2), [False, False])))
+
+
+def standard(label: str, **pairs: dict) -> Profile:
+    """A profile with the figures of Table 3's OBL4 alone."""
+    row = TABLE_3["OBL4"]
+    figures = {"points": row.selfplay.mean, "g1_hints": row.g1.mean, "g2_hints": row.g2.mean}
+    figures |= {"g2_named": 0.02, "g3_hints": row.g3.mean}
+    for name in ("context_independence", "coordination", "action_entropy", "response_entropy"):
+        figures[name] = getattr(row, name).mean
+    figures |= {f"{name}_ci95": [value - 0.1, value + 0.1] for name, value in figures.items()}
+    return Profile(label, figures | {"games": 10, "pairs": 300, "points_sd": 2.0}, pairs)
+
+
+def test_ratings_stand_for_self_play_and_the_mean_over_partners():
+    alone, other = standard("a"), standard("b", partner=standard("p").alone)
+    assert [rating.metric for rating in ratings(alone)] == [
+        *("selfplay", "action_entropy", "response_entropy"),
+        *("context_independence", "g1", "g2", "g2", "g3"),
+    ]
+    assert [rating.metric for rating in ratings(other)][:2] == ["selfplay", "inter"]
+    inside = {rating.measure: rating.by_pool["everyone"].inside for rating in ratings(alone)}
+    assert not inside.pop("g2_named") and all(inside.values())
+
+
+def test_the_tables_stand_beside_the_papers_where_the_game_is_theirs():
+    rows = [standard("bot:a", b=standard("b").alone), standard("bot:b")]
+    text = profiles_text(rows, Rules(), recorded=False)
+    assert "Table 3" in text and "RandomBot" in text and "bot:a / b" in text
+    assert "WARNING: 3 values lie outside" in text and "outside 0.001 to 0.012" in text
+    assert "means over partners, those here of self-play" in text and "300*" in text
+    for rules in (SMALL, Rules(num_players=3)):
+        text = profiles_text(rows, rules, recorded=False)
+        assert "Table 3" not in text and "Teamwork" not in text
+    text = profiles_text(rows[1:], Rules(), recorded=True)
+    assert "Recorded games" in text and "HolmesBot" in text and "Teamwork" not in text
+
+
+def test_the_json_has_everything(profiles):
+    found = json.loads(json.dumps(to_json(profiles_dict(profiles, SMALL, recorded=False))))
+    assert [row["label"] for row in found["rows"]] == ["random", "first"]
+    assert found["rows"][0]["pairs"]["first"]["games"] == 24 and found["published"] is None
+    assert found["rows"][0]["with_partners"]["points_sd"] is None
+    found = profiles_dict([standard("a")], Rules(), recorded=False)
+    assert found["published"]["table_3"]["HolmesBot"]["intra"] is None
+    assert found["rows"][0]["ratings"][0]["predictions"]["everyone"]["inside"]
+
+
+def test_the_plot_scales_each_axis_and_leaves_gaps(tmp_path, monkeypatch):
+    saved = []
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *a, **k: (saved.append(figure), save(figure, *a, **k))
+    )
+    lines = [
+        Line("ours", (1.0, 5.0, 0.2)),
+        Line("flat", (3.0, 9.0, 0.2)),
+        Line("theirs", (2.0, None, 0.2), like="ours"),
+    ]
+    plot_parallel({"points": 1, "AD": 2, "G1": 3}, lines, tmp_path / "p.png", "title")
+    drawn = {line.get_label(): line for line in saved[0].axes[0].lines}
+    assert list(drawn["ours"].get_ydata()) == [0, 0, 0.5]
+    assert drawn["theirs"].get_ydata()[0] == 0.5 and np.isnan(drawn["theirs"].get_ydata()[1])
+    assert drawn["theirs"].get_color() == drawn["ours"].get_color() != drawn["flat"].get_color()
+    legend = [text.get_text() for text in saved[0].axes[0].get_legend().get_texts()]
+    assert legend == ["ours", "flat", "theirs"]
+    assert imread(tmp_path / "p.png").std() > 0
+    plot_profiles([standard("bot:holmes")], Rules(), tmp_path / "q.png", "title")
+    assert len(saved[1].axes[0].get_legend().get_texts()) == 1 + len(TABLE_3)
