@@ -40,9 +40,15 @@ def mean_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     mean = float(values.mean())
     if count == 1:
         return Interval(mean=mean, low=-np.inf, high=np.inf, std_error=np.inf)
-    std_error = float(values.std(ddof=1) / np.sqrt(count))
-    reach = float(stdtrit(count - 1, _upper_tail(level))) * std_error
-    return Interval(mean=mean, low=mean - reach, high=mean + reach, std_error=std_error)
+    return student_interval(mean, float(values.std(ddof=1) / np.sqrt(count)), count - 1, level)
+
+
+def student_interval(
+    estimate: float, std_error: float, freedom: int, level: float = 0.95
+) -> Interval:
+    """The interval of an estimate with a standard error of `freedom` >= 1 degrees of freedom."""
+    reach = float(stdtrit(freedom, _upper_tail(level))) * std_error
+    return Interval(estimate, estimate - reach, estimate + reach, std_error)
 
 
 def jackknife_interval(
@@ -62,8 +68,7 @@ def jackknife_interval(
     samples = [_games(values, "left_out") for values in left_out]
     std_error = float(np.sqrt(sum((len(values) - 1) * values.var() for values in samples)))
     freedom = min(len(values) for values in samples) - 1
-    reach = float(stdtrit(freedom, _upper_tail(level))) * std_error
-    return Interval(mean=estimate, low=estimate - reach, high=estimate + reach, std_error=std_error)
+    return student_interval(estimate, std_error, freedom, level)
 
 
 def bootstrap_median(

@@ -19,6 +19,7 @@ COMMANDS = [
     "predict",
     "behaviour",
     "interdependence",
+    "metrics",
     "play",
     "agents",
     "export",

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from support.games import random_games
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
@@ -71,8 +72,8 @@ def by_hand(games: Games) -> dict[str, float]:
 
 @pytest.mark.parametrize("players", [2, 3])
 @pytest.mark.parametrize("seats", ["all", "some"])
-def test_figures_equal_their_definitions(players, seats, make_games):
-    games = make_games(Rules(num_players=players), 12)
+def test_figures_equal_their_definitions(players, seats):
+    games = random_games(Rules(num_players=players), 12)
     if seats == "some":
         games = of_seats(games, np.random.default_rng(2).random((12, players)) < 0.5)
     for name, expected in by_hand(games).items():
@@ -81,8 +82,8 @@ def test_figures_equal_their_definitions(players, seats, make_games):
         assert ratio.interval.low <= ratio.mean <= ratio.interval.high
 
 
-def test_seats_add_up(make_games):
-    games = make_games(Rules(num_players=3), 10)
+def test_seats_add_up():
+    games = random_games(Rules(num_players=3), 10)
     seats = [of_seats(games, np.arange(3) == seat) for seat in range(3)]
     for name in by_hand(games):
         counted = [getattr(actions, name)(Record(part)).denominator for part in seats]

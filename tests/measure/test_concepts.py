@@ -3,6 +3,7 @@ definitions, and closed forms."""
 
 import numpy as np
 import pytest
+from support.games import random_games, taught_games
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.actions import Move, decode_action
@@ -127,8 +128,8 @@ def bit(words: np.ndarray, turn: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("rules", [SMALL, THREE, Rules()], ids=["small", "3 players", "standard"])
-def test_atoms_equal_their_definition(rules, make_games):
-    games = make_games(rules, 8 if rules.is_standard else 30, seed=4)
+def test_atoms_equal_their_definition(rules):
+    games = random_games(rules, 8 if rules.is_standard else 30, seed=4)
     concepts, names = read_concepts(games), atom_names(rules)
     assert len(set(names)) == len(names) == concepts.atoms.shape[1]
     met = set()
@@ -157,8 +158,8 @@ def holds(tree: tuple, atoms: set[str], names: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("bogin", [False, True])
 @pytest.mark.parametrize("seats", ["all", "one"])
-def test_the_figure_equals_its_definition(bogin, seats, make_games):
-    games = make_games(SMALL, 10)
+def test_the_figure_equals_its_definition(bogin, seats):
+    games = random_games(SMALL, 10)
     games = games if seats == "all" else of_seats(games, np.array([False, True]))
     names, trees = atom_names(SMALL), sample_trees(69, 40, np.random.default_rng(5))
     assert len(names) == 69
@@ -224,8 +225,8 @@ def test_messages_that_ignore_the_state(bogin):
     assert value == pytest.approx(truth * 0.4)
 
 
-def test_a_formula_and_its_negation_differ_and_names_do_not_matter(make_games):
-    concepts = read_concepts(make_games(SMALL, 10))
+def test_a_formula_and_its_negation_differ_and_names_do_not_matter():
+    concepts = read_concepts(random_games(SMALL, 10))
     sent = np.array([[bit(concepts.messages, t)[:, m] for t in range(64)] for m in range(4)]).sum(1)
     trees = sample_trees(69, 30, np.random.default_rng(1))
     order = np.random.default_rng(2).permutation(69)
@@ -247,8 +248,8 @@ def test_a_formula_and_its_negation_differ_and_names_do_not_matter(make_games):
     assert np.array_equal(one + other, sent) and one.any() and other.any()
 
 
-def test_the_mean_over_pools_and_their_spread(make_games):
-    record = Record(make_games(SMALL, 40))
+def test_the_mean_over_pools_and_their_spread():
+    record = Record(random_games(SMALL, 40))
     means = [ratio.mean for ratio in record.independence.likeliest]
     assert len(means) == 10 and len(set(means)) == 10
     assert context_independence(record).mean == pytest.approx(np.mean(means))
@@ -257,7 +258,7 @@ def test_the_mean_over_pools_and_their_spread(make_games):
     assert context_independence(record, bogin=True).mean == pytest.approx(np.mean(bogin))
 
 
-def test_each_games_share_is_what_leaving_it_out_and_in_changes(taught_games):
+def test_each_games_share_is_what_leaving_it_out_and_in_changes():
     """Against CI computed anew from resampled games, each concept's message as it was."""
     concepts = read_concepts(taught_games(SMALL, 150))
     counts = formula_counts(concepts, formula_pools(69)[0])  # [C, 4, N]

@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from support.games import random_games, taught_games
 
 from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.actions import Move, decode_action, encode_action
@@ -71,8 +72,8 @@ def by_hand(games: Games) -> dict[tuple[str, str], list[dict[int, list[bool]]]]:
 
 @pytest.mark.parametrize("rules", [SMALL, Rules(num_players=3)], ids=["small", "3 players"])
 @pytest.mark.parametrize("seats", ["all", "some"])
-def test_frequencies_equal_their_definition(rules, seats, make_games, taught_games):
-    games = taught_games(rules, 20) if rules is SMALL else make_games(rules, 10)
+def test_frequencies_equal_their_definition(rules, seats):
+    games = taught_games(rules, 20) if rules is SMALL else random_games(rules, 10)
     counted = np.ones((len(games), rules.num_players), bool)
     if seats == "some":
         counted = np.random.default_rng(1).random(counted.shape) < 0.5
@@ -93,8 +94,8 @@ def test_frequencies_equal_their_definition(rules, seats, make_games, taught_gam
     assert met, "no such move in any game: nothing was compared"
 
 
-def test_seats_add_up(make_games):
-    games = make_games(SMALL, 30)
+def test_seats_add_up():
+    games = random_games(SMALL, 30)
     parts = [Record(of_seats(games, np.arange(2) == seat)) for seat in range(2)]
     for kind in KINDS:
         whole, halves = frequency(Record(games), kind), [frequency(part, kind) for part in parts]
@@ -102,8 +103,8 @@ def test_seats_add_up(make_games):
         assert np.array_equal(sum(half.denominator for half in halves), whole.denominator)
 
 
-def test_levels_only_ever_know_more(make_games):
-    record = Record(make_games(SMALL, 60))
+def test_levels_only_ever_know_more():
+    record = Record(random_games(SMALL, 60))
     for kind in KINDS:
         named, hints, public, view = (moves(record, kind, level) for level in LEVELS)
         assert not (named & ~hints).any() and not (hints & ~public).any()
@@ -171,8 +172,8 @@ def test_gone_cards_are_told_apart_in_public_and_seen_ones_by_view():
     assert known_at([R1, R2, B1, R3, B3], [plays, other, HINT_1, plays], "G3") == []
 
 
-def test_a_game_without_a_turn_is_left_out(make_games):
-    games = make_games(SMALL, 3)
+def test_a_game_without_a_turn_is_left_out():
+    games = random_games(SMALL, 3)
     actions = games.actions.copy()
     actions[0, 1:] = SMALL.noop  # Bob has no turn
     short = Games(**{**games.__dict__, "actions": actions, "ends": None})

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.games import shared_data
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games
@@ -102,7 +102,7 @@ def test_every_figure_of_every_pair(agent: str) -> None:
             assert value == pytest.approx(row[name], abs=1e-9), (row["partner"], name)
 
 
-def test_recorded_games_that_stand_in_for_obl_1(shared_data: Callable[[str], Path]) -> None:
+def test_recorded_games_that_stand_in_for_obl_1() -> None:
     """Section 8.6, to the digits given there."""
     found = objective_figures(Record(load_games(shared_data("2p_recorded_bot_8k.safetensors"))))
     for name, value in {

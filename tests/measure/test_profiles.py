@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from support.games import random_games
 
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.random import RandomBot
@@ -95,8 +96,8 @@ def _names() -> list[str]:
     return [measure.name for measure in SHOWN]
 
 
-def test_recorded_games_have_a_row_for_each_sort_of_seat(make_games):
-    games = make_games(SMALL, 20)
+def test_recorded_games_have_a_row_for_each_sort_of_seat():
+    games = random_games(SMALL, 20)
     (row,) = recorded_profiles(games, "file")
     assert row.label == "file, every seat" and row.alone["turns"] == games.num_actions.sum()
     human = of_seats(games, [False, True])
@@ -108,9 +109,9 @@ def test_recorded_games_have_a_row_for_each_sort_of_seat(make_games):
     assert [row.label for row in recorded_profiles(everyone, "file")] == ["file, human seats"]
 
 
-def test_games_without_a_turn_are_refused(make_games):
+def test_games_without_a_turn_are_refused():
     with pytest.raises(ValueError, match="with a turn"):
-        objective_figures(Record(of_seats(make_games(SMALL, 2), [False, False])))
+        objective_figures(Record(of_seats(random_games(SMALL, 2), [False, False])))
 
 
 def standard(label: str, **pairs: dict) -> Profile:
