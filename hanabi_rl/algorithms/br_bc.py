@@ -10,12 +10,14 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo, selfplay_metrics
 from hanabi_rl.learning.config import Steps
+from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -23,6 +25,7 @@ from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.show.report import link_lines, score_figures, score_table
 
 Lineup = Literal["independent", "all-or-none"]
+_WITH_BC, _WITH_ALL = "crossplay_with_bc_mean", "crossplay_with_partners_mean"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +39,10 @@ class BRBCConfig(WithClone, IPPOConfig):
     report_policy: Literal["best", "final"] = "final"
     """Which policy is reported: the best with the clone (`policy/`), or the last
     (`policy-latest/`)."""
+    partners: tuple[str, ...] = ()
+    """More partners beside the clone, of its game and network: clones of other seeds or of parts of
+    the games, HDR-IPPO of several weights. Each takes its share of the environments, and `policy/`
+    is the best on average with all of them."""
     lineup: Lineup = "independent"
     """Three players and more: whether the clone takes each other seat by itself, or all of them
     together (AH2AC2)."""
@@ -76,13 +83,21 @@ def mixed_lineups(
 
 
 def training(config: BRBCConfig, bc: NetworkPolicy) -> Training:
-    """The clone takes more and more seats; the best policy with it is kept."""
+    """The clone, or one of several partners, takes more and more seats; the best policy with them
+    is kept."""
+    everyone = [bc, *map(_partner, config.partners)]
 
     def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
-        with_bc = evaluate_pair(
-            policy, bc, config.eval_games, config.seed, purpose="selection"
-        ).summary
-        return selfplay_metrics(policy, config) | {"crossplay_with_bc_mean": with_bc.mean.mean}
+        means = [
+            evaluate_pair(
+                policy, partner, config.eval_games, config.seed, purpose="selection"
+            ).summary.mean.mean
+            for partner in everyone
+        ]
+        figures = {_WITH_BC: means[0]}
+        if len(means) > 1:
+            figures[_WITH_ALL] = sum(means) / len(means)
+        return selfplay_metrics(policy, config) | figures
 
     lineups = mixed_lineups(
         config.game.num_players, config.anneal_start, config.anneal_end, config.lineup
@@ -92,11 +107,21 @@ def training(config: BRBCConfig, bc: NetworkPolicy) -> Training:
         "BR-BC",
         "BR-BC",
         PPO(config, config.network, draw_episode=lineups),
-        partners=bc,
+        partners=bc if len(everyone) == 1 else stack_policies(everyone),
         evaluate=evaluate,
-        selected_by="crossplay_with_bc_mean",
+        selected_by=_WITH_BC if len(everyone) == 1 else _WITH_ALL,
         shown="partner_seats",
     )
+
+
+def _partner(name: str) -> NetworkPolicy:
+    policy = load_policy(name)
+    if not isinstance(policy, NetworkPolicy):
+        raise ValueError(
+            f"--partners: expected trained policies without options, got {type(policy).__name__} "
+            f"from {name}"
+        )
+    return policy
 
 
 def report(config: BRBCConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> dict[str, Any]:

@@ -133,6 +133,9 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
     partners = training.partners
     if isinstance(partners, NetworkPolicy):
         partners = partners.replace(precision=config.precision)
+    elif isinstance(partners, Partners):
+        policies = partners.policies.replace(precision=config.precision)
+        partners = partners.replace(policies=policies)
     learner, actors = jax.jit(training.init, static_argnums=0)(
         ppo, jax.random.key(config.seed), reference, partners
     )

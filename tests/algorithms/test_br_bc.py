@@ -1,18 +1,25 @@
 """BR-BC: who sits where, whose network plays there, and whose experience is learnt from."""
 
+import dataclasses
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.games import TINY
+from support.policies import network_policy
 from support.small_ppo import make_ppo
 
-from hanabi_rl.algorithms.br_bc import annealing, mixed_lineups
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.algorithms.br_bc import BRBCConfig, annealing, mixed_lineups, training
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.encoding import encode
+from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, Experience
 from hanabi_rl.learning.rollout import Episode, Rollout, collect
+from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
 
 FREQUENCIES = 20_000
@@ -200,6 +207,30 @@ def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
         max(np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (other, plain)), strict=True))
         > 1e-3
     )
+
+
+def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) -> None:
+    """Their scores, each from `evaluate_pair` by itself, are averaged."""
+    policies = [network_policy(TINY, seed) for seed in range(3)]
+    names = [str(tmp_path / str(seed)) for seed in (1, 2)]
+    for name, policy in zip(names, policies[1:], strict=True):
+        save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
+    config = BRBCConfig(game=TINY, network=policies[0].network, eval_games=64, partners=(*names,))
+    plan = training(config, policies[0])
+    assert isinstance(plan.partners, Partners) and plan.partners.count == 3
+    for index, policy in enumerate(policies):
+        mine = jax.tree.map(lambda leaf, i=index: leaf[i], plan.partners.policies)
+        assert mine.identity() == policy.identity()
+    learner = network_policy(TINY, 9)
+    measured = plan.evaluate(learner, config)
+    means = [
+        evaluate_pair(learner, policy, 64, config.seed, purpose="selection").summary.mean.mean
+        for policy in policies
+    ]
+    assert measured["crossplay_with_bc_mean"] == pytest.approx(means[0])
+    assert measured[plan.selected_by] == pytest.approx(np.mean(means)) != pytest.approx(means[0])
+    with pytest.raises(ValueError, match="--partners: expected trained policies"):
+        training(dataclasses.replace(config, partners=("bot:random",)), policies[0])
 
 
 def test_weights_count_the_learners_seats_alone() -> None:
