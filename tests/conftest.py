@@ -47,14 +47,6 @@ def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     compilation_cache.reset_cache()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests recorded as their `note` stands at the end of the run, also where they passed."""
-    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
-        for name, value in report.user_properties:
-            if name == "note" and report.when == "call":
-                terminalreporter.write_line(f"NOTE {report.nodeid}: {value}")
-
-
 @pytest.fixture(scope="session")
 def small() -> SmallPPO:
     """Compiled once for all tests of a worker."""

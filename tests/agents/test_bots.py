@@ -2,6 +2,7 @@
 player's conventions."""
 
 import functools
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -97,6 +98,15 @@ def test_names_and_versions() -> None:
     assert type(make_bot("bot:random", SMALL)) is type(make_bot("random", SMALL)) is BOTS["random"]
     with pytest.raises(ValueError, match="bot:convention, .*got 'bot:humn'"):
         make_bot("bot:humn", SMALL)
+
+
+def test_no_two_bots_are_one_structure_to_jit() -> None:
+    """jaxlib 0.10 calls the structures of two dataclasses equal where their static fields are: a
+    jitted function then plays one for the other where their hashes meet."""
+    structures = {name: jax.tree.structure(make_bot(name, SMALL)) for name in BOTS}
+    for one, other in itertools.combinations(structures, 2):
+        assert structures[one] != structures[other], (one, other)
+    assert structures["simple"] == jax.tree.structure(make_bot("simple", SMALL))
 
 
 def test_another_games_observation_is_refused() -> None:

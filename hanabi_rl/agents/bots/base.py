@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any, ClassVar
 
 import flax.struct
@@ -17,13 +18,23 @@ PyTree = Any
 
 
 class Bot(flax.struct.PyTreeNode):
-    """A rule-based policy. Its fields but `rules` are its parameters, static and with a default:
-    `bot:NAME?field=value` sets them."""
+    """A rule-based policy. Its fields but `rules` and `kind` are its parameters, static and with a
+    default: `bot:NAME?field=value` sets them."""
 
     rules: Rules = flax.struct.field(pytree_node=False)
+    kind: str = flax.struct.field(pytree_node=False, default="")
+    """The class, which every class sets by itself. To jaxlib 0.10 the structures of two dataclasses
+    are equal where their static fields are, whatever their classes: without it a jitted function
+    could play the games of another bot of the same parameters (where the hashes happened to
+    meet)."""
     name: ClassVar[str]
     version: ClassVar[str]
     """Changes whenever the bot's play does: caches of its games and results are keyed by it."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        cls.__annotations__ = {**inspect.get_annotations(cls), "kind": str}
+        cls.kind = flax.struct.field(pytree_node=False, default=f"{cls.__module__}.{cls.__name__}")
+        super().__init_subclass__(**kwargs)
 
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`."""
@@ -40,13 +51,14 @@ class Bot(flax.struct.PyTreeNode):
         """See `Policy.step`."""
         raise NotImplementedError
 
+    @classmethod
+    def parameter_fields(cls) -> list[dataclasses.Field[Any]]:
+        """The fields that are parameters."""
+        return [field for field in dataclasses.fields(cls) if field.name not in ("rules", "kind")]
+
     def parameters(self) -> dict[str, Any]:
         """Every parameter by name."""
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name != "rules"
-        }
+        return {field.name: getattr(self, field.name) for field in self.parameter_fields()}
 
     def identity(self) -> str:
         """See `Policy.identity`: of a bot, over its name, its version and its parameters."""

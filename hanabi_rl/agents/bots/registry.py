@@ -3,7 +3,6 @@ and the rule lists."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import typing
 from collections.abc import Iterator, Mapping
@@ -81,9 +80,7 @@ def bot_parameters(name: str) -> dict[str, Parameter]:
     bot = _find(name)
     types = typing.get_type_hints(bot)
     return {
-        field.name: Parameter(types[field.name], field.default)
-        for field in dataclasses.fields(bot)
-        if field.name != "rules"
+        field.name: Parameter(types[field.name], field.default) for field in bot.parameter_fields()
     }
 
 
