@@ -67,6 +67,24 @@ def test_the_rate_falls_along_a_cosine() -> None:
     np.testing.assert_allclose(rates, [2e-3, quarter, 4e-5 + fall / 2, 4e-5, 4e-5], rtol=1e-5)
 
 
+def test_every_minibatch_of_every_epoch_drops_out_other_units() -> None:
+    """With a rate of 0 and copies of one decision, nothing but the dropped units differs."""
+    config = dataclasses.replace(CONFIG, lr=0.0, final_lr=0.0)
+    network = dataclasses.replace(NETWORK, dropout=0.5)
+    learner = DecisionCloning(config, RULES, network, 4 * 64)
+    one = jax.tree.map(lambda x: x[:1], decisions_of(taught_games(RULES, 2), "facts"))
+    data = jax.tree.map(lambda x: jnp.repeat(x, 4 * 64, axis=0), one)
+    state = learner.init(jax.random.key(1))
+    batch = jax.tree.map(lambda x: x[:64], data)
+    keys = jax.random.split(jax.random.split(state.key, 3)[2], 4)
+    losses = [float(jax.jit(learner.loss)(state.params, batch, key)[0]) for key in keys]
+    assert len(set(losses)) == 4
+    second, metrics = learner.epoch(state, data)
+    np.testing.assert_allclose(float(metrics["loss"]), np.mean(losses), rtol=1e-5)
+    _, later = learner.epoch(second, data)
+    assert abs(float(later["loss"]) - np.mean(losses)) > 1e-4
+
+
 def test_too_few_decisions_are_refused() -> None:
     with pytest.raises(ValueError, match="at least batch_size=64 decisions to clone, got 10"):
         DecisionCloning(CONFIG, RULES, NETWORK, 10)
