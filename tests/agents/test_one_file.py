@@ -99,7 +99,7 @@ def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(shipped()))
+@pytest.mark.parametrize("name", sorted(shipped())[::6])  # about a minute each
 def test_a_shipped_agent_plays_as_its_card_says(name: str) -> None:
     card = read_card(shipped()[name])
     scores = evaluate_selfplay(load_policy(f"agent:{name}"), 512, 99).summary.mean
