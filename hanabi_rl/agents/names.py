@@ -221,7 +221,9 @@ def known_agents() -> dict[str, Any]:
         {
             "name": f"{BOT}:{name}",
             "version": bot.version,
-            "about": (bot.__doc__ or "").partition(".")[0].replace("\n", " "),
+            "about": " ".join((bot.__doc__ or "").split("\n\n")[0].split())
+            .partition(". ")[0]
+            .rstrip("."),
             "parameters": {
                 key: {"type": found.type.__name__, "default": found.default}
                 for key, found in bot_parameters(name).items()

@@ -43,7 +43,7 @@ from hanabi_rl.env.game import Rules
 
 
 class ConventionBot(Bot):
-    """The convention player as a `hanabi_rl.agents.policy.Policy`; the carry is the `Public`
+    """Common conventions, read from public information alone. The carry is the `Public`
     knowledge, `[B, P, H]`."""
 
     name: ClassVar[str] = "convention"

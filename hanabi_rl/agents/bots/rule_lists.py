@@ -140,7 +140,7 @@ class Piers(RuleBot):
 
 
 class VanDenBergh(RuleBot):
-    """The rules of van den Bergh et al., by chances throughout."""
+    """The rules of van den Bergh and others, by chances throughout."""
 
     name: ClassVar[str] = "van-den-bergh"
     version: ClassVar[str] = "1"
