@@ -7,7 +7,6 @@ figures of the card are those of the rounded parameters.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from hanabi_rl.agents.folder import describe, params_template, parse_description
+from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.storage import trees
-from hanabi_rl.storage.files import canonical_json, write_bytes
+from hanabi_rl.storage.files import write_bytes
 
 SUFFIX = ".safetensors"
 SHIPPED = Path(__file__).parent / "shipped"
@@ -134,9 +134,4 @@ def _read_header(path: Path) -> dict[str, str]:
 
 
 def _digest(leaves: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
-    total = hashlib.sha256(canonical_json([header["policy"], header["card"]]))
-    for name in sorted(leaves):
-        leaf = leaves[name]
-        total.update(canonical_json([name, str(leaf.dtype), list(leaf.shape)]))
-        total.update(leaf.tobytes())
-    return total.hexdigest()
+    return digest([header["policy"], header["card"]], dict(leaves))

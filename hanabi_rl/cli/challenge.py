@@ -41,6 +41,7 @@ def challenge(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.launch.challenge import METHODS, Challenge, challenge_table, run_challenge
+    from hanabi_rl.play.demos import plain_name
     from hanabi_rl.runs.session import Stopped
     from hanabi_rl.storage.files import to_json
 
@@ -50,8 +51,9 @@ def challenge(
         level,  # type: ignore[arg-type]  # the network says what it expects
         total_steps, kl_weight, decks, seed,
     )  # fmt: skip
-    plain = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)
-    folder = out or Path("runs") / f"challenge-{plain}-{players}p-{level}-{games}-s{seed}"
+    folder = (
+        out or Path("runs") / f"challenge-{plain_name(name)}-{players}p-{level}-{games}-s{seed}"
+    )
     try:
         record = run_challenge(chosen, folder)
     except Stopped as stopped:

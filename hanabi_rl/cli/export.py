@@ -82,15 +82,10 @@ def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:
 def _prediction(policy: NetworkPolicy, file: Path | None) -> dict[str, Any] | None:
     if file is None:
         return None
+    import numpy as np
+
     from hanabi_rl.data.files import load_games
     from hanabi_rl.measure.prediction import predict
 
-    prediction = predict(policy, load_games(file))
-    accuracy, nats = prediction.accuracy().interval, prediction.cross_entropy().interval
-    return {
-        "file": file.name,
-        "accuracy": round(accuracy.mean, 4),
-        "accuracy_ci95": [round(bound, 4) for bound in accuracy.bounds],
-        "nats": round(nats.mean, 4),
-        "nats_ci95": [round(bound, 4) for bound in nats.bounds],
-    }
+    figures = predict(policy, load_games(file)).as_dict()
+    return {"file": file.name, **{key: np.round(value, 4) for key, value in figures.items()}}

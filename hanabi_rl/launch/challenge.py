@@ -22,7 +22,7 @@ from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.presets import configs_folder, load_preset
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.crossplay import CrossPlayResult, evaluate_lineup
-from hanabi_rl.measure.prediction import Prediction, predict
+from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import Level, StructuredConfig
 from hanabi_rl.play.demos import demo_games, demonstrators
@@ -110,7 +110,6 @@ def _method(name: str, challenge: Challenge, folder: Path, held_out: Games) -> d
     policy = load_policy(config.run_dir or "")
     print(f"{name}: playing with {challenge.partner}", file=sys.stderr)
     selfplay = evaluate_selfplay(policy, challenge.decks, challenge.seed).summary
-    prediction = predict(policy, held_out)
     return {
         "method": name,
         "run_dir": config.run_dir,
@@ -118,7 +117,7 @@ def _method(name: str, challenge: Challenge, folder: Path, held_out: Games) -> d
         "wall_s": summary.get("wall_s"),
         "selfplay": {"mean": selfplay.mean.mean, "ci95": selfplay.mean.bounds},
         "with_partner": _figures(_beside(challenge, held_out.rules, policy)),
-        **_read(prediction),
+        **predict(policy, held_out).as_dict(),
     }
 
 
@@ -136,16 +135,6 @@ def _figures(result: CrossPlayResult) -> dict[str, Any]:
         "ci95": summary.mean.bounds,
         "zero_share": summary.zero_share,
         "games": summary.num_games,
-    }
-
-
-def _read(prediction: Prediction) -> dict[str, Any]:
-    accuracy, nats = prediction.accuracy().interval, prediction.cross_entropy().interval
-    return {
-        "accuracy": accuracy.mean,
-        "accuracy_ci95": accuracy.bounds,
-        "nats": nats.mean,
-        "nats_ci95": nats.bounds,
     }
 
 

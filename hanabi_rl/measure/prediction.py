@@ -50,6 +50,16 @@ class Prediction(NamedTuple):
         """Nats per decision."""
         return Ratio(self.nll, self.decisions)
 
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready: accuracy and nats per decision, each with its `*_ci95`."""
+        accuracy, nats = self.accuracy().interval, self.cross_entropy().interval
+        return {
+            "accuracy": accuracy.mean,
+            "accuracy_ci95": accuracy.bounds,
+            "nats": nats.mean,
+            "nats_ci95": nats.bounds,
+        }
+
     def accuracy_per_timestep(self) -> Ratio:
         """Share of seat-timesteps guessed right: on an idle turn the no-op is the only legal
         action, a sure guess."""

@@ -64,14 +64,18 @@ def _agent_name(name: str) -> str:
     return name if ":" in name or Path(name).exists() else f"bot:{name}"
 
 
+def plain_name(bot: str) -> str:
+    """Who plays, as a part of a file's name."""
+    return "".join(c if c.isalnum() or c in "-+." else "_" for c in bot)
+
+
 def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
     """Where the cache keeps these games, by players, games, seed, and a hash of the rules and of
     who plays."""
     who = [policy.identity() for policy in demonstrators(rules, bot)]
     content = json.dumps([dataclasses.asdict(rules), who], sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-    plain = "".join(c if c.isalnum() or c in "-+." else "_" for c in bot)[-40:]
-    name = f"{plain}-{rules.num_players}p-{num_games}-s{seed}-{digest}.safetensors"
+    name = f"{plain_name(bot)[-40:]}-{rules.num_players}p-{num_games}-s{seed}-{digest}.safetensors"
     return cache_folder() / "demos" / name
 
 
