@@ -39,6 +39,7 @@ from hanabi_rl.agents.bots.inference import (
 )
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set, view
 from hanabi_rl.agents.bots.turns import think_in_turn
+from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.game import Rules
 
 
@@ -134,11 +135,11 @@ def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
     needed = jnp.where(has_throw, needed, limit.LOCKED)
     needed = jnp.where(seen.info == rules.max_info_tokens, -jnp.inf, needed)
 
-    hand = rules.hand_size
+    plays, hints = action_slices(rules)["play"].start, action_slices(rules)["color"].start
     gives_hint = worth >= jnp.where(has_play, hint_first, needed)
     guesses = ~has_play & has_guess & (worth < limit.NO_GUESS)
-    otherwise = jnp.where(has_play, hand + play, throw)
-    action = jnp.where(guesses, hand + guess, jnp.where(gives_hint, 2 * hand + hint, otherwise))
+    otherwise = jnp.where(has_play, plays + play, throw)
+    action = jnp.where(guesses, plays + guess, jnp.where(gives_hint, hints + hint, otherwise))
     return action.astype(jnp.int32)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.env.actions import Moves, action_slices, encode
 from hanabi_rl.env.bits import count
 from hanabi_rl.env.game import Rules
 
@@ -172,10 +173,17 @@ def touches(rules: Rules, seen: ObsView) -> jax.Array:
 
 def hint_action(rules: Rules, partner: jax.Array | int, value: jax.Array | int) -> jax.Array:
     """The action that gives `partner` (0 is the next player) a hint: int32[]."""
-    colors, ranks, partners = rules.num_colors, rules.num_ranks, rules.num_players - 1
-    by_color = partner * colors + value
-    by_rank = partners * colors + partner * ranks + value - colors
-    return 2 * rules.hand_size + jnp.where(jnp.asarray(value) < colors, by_color, by_rank)
+    by_color = jnp.asarray(value) < rules.num_colors
+    no = jnp.zeros_like(by_color)
+    of_kind = jnp.where(by_color, value, value - rules.num_colors)
+    after_mover = jnp.asarray(partner) + 1
+    slot = jnp.zeros_like(of_kind)
+    return encode(rules, Moves(no, no, by_color, ~by_color, slot, after_mover, of_kind))
+
+
+def play_action(rules: Rules, slot: jax.Array) -> jax.Array:
+    """The action that plays a slot: int32[]."""
+    return action_slices(rules)["play"].start + slot
 
 
 def rank_value(rules: Rules, card: jax.Array) -> jax.Array:

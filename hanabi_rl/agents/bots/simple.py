@@ -86,7 +86,7 @@ def choose(rules: Rules, notes: Notes, seen: ObsView) -> jax.Array:
     values = rules.num_colors + rules.num_ranks
     slot, plays = lowest_playable(notes.playable[0], notes.rank[0])
     return scene.pick(
-        (plays, rules.hand_size + slot),
+        (plays, scene.play_action(rules, slot)),
         (
             (seen.info > 0) & (worth[best] > 0),
             scene.hint_action(rules, best // values, best % values),

@@ -219,7 +219,7 @@ def choose(rules: Rules, notes: jax.Array, seen: ObsView) -> jax.Array:
     """The observer's move, int32[]."""
     board = scene.board_now(seen)
     kinds, present = kinds_of(rules, board), seen.knowledge != 0
-    mine, hand = notes[0], rules.hand_size
+    mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
     eye = jnp.sum(scene.members(rules, seen.hands), axis=(0, 1))
     eye += jnp.sum(scene.members(rules, known), axis=0)
@@ -242,13 +242,13 @@ def choose(rules: Rules, notes: jax.Array, seen: ObsView) -> jax.Array:
     )
     hinting = seen.deck > 0
     return scene.pick(
-        (~hinting & plays, hand + play),
-        (~hinting & guesses, hand + guess),
+        (~hinting & plays, scene.play_action(rules, play)),
+        (~hinting & guesses, scene.play_action(rules, guess)),
         (can_hint & (saved != 0), scene.hint_action(rules, 0, warning)),
         ((seen.info < rules.max_info_tokens) & finesses, finesse),
-        (plays, hand + play),
+        (plays, scene.play_action(rules, play)),
         (can_hint & (gain[partner] > 0), scene.hint_action(rules, partner, value[partner])),
-        (guesses, hand + guess),
+        (guesses, scene.play_action(rules, guess)),
         (seen.info == rules.max_info_tokens, scene.reclaim_action(rules, seen)),
         otherwise=_discard(rules, mine, private, present[0], kinds, discards[0]),
     )

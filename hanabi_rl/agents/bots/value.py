@@ -182,9 +182,9 @@ def decide(
     highest = jnp.argmax(jnp.where(present, notes.rank[0], -2))
     return scene.pick(
         ((seen.info > 0) & urgent, scene.hint_action(rules, 0, of_next)),
-        (plays, rules.hand_size + slot),
+        (plays, scene.play_action(rules, slot)),
         ((seen.info > 0) & (gain[partner] > 0), scene.hint_action(rules, partner, value[partner])),
-        (guesses, rules.hand_size + guess),
+        (guesses, scene.play_action(rules, guess)),
         (seen.info == rules.max_info_tokens, scene.reclaim_action(rules, seen)),
         (has_trash, trash),
         (has_free, free),

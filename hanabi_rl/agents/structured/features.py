@@ -67,7 +67,7 @@ def remember(rules: Rules, level: Level, before: Memory, sight: Sight) -> Memory
 
 def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Features:
     """The second half of `look`, by far the dearer: what the observer sees and remembers now."""
-    table, words = read_table(rules, sight), memory.unpack(after)
+    table, remembered = read_table(rules, sight), memory.unpack(after)
     view = cards.look_at_hands(rules, sight, table)
     parts = [
         table_features(rules, sight, table),
@@ -76,7 +76,7 @@ def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Feat
         hinting.hints(rules, sight, table, view),
     ]
     if level != "facts":
-        kept = memory.records(words), memory.ages(words)
+        kept = memory.records(remembered), memory.ages(remembered)
         more = [
             [],
             cards.own_learnt(rules, sight, table, *kept),
@@ -87,7 +87,7 @@ def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Feat
     if level == "reading":
         from hanabi_rl.agents.structured import reading
 
-        more = reading.features(rules, sight, table, memory.public_of(words, sight))
+        more = reading.features(rules, sight, table, memory.public_of(remembered, sight))
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     return _arrange(rules, parts)
 

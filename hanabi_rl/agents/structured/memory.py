@@ -1,8 +1,8 @@
 """What is remembered about each card in a hand: how things stood when it was hinted.
 
 Everything kept is public (the table, the hints and whom they touched), so that each seat could keep
-the same memory; rows are players relative to the observer. A memory is a few words a card, because
-hands shift with every draw.
+the same memory; rows are players relative to the observer. A memory is a few fields of bits a card,
+because hands shift with every draw.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
 
-# Words of a card. A record is how things stood at a hint: its flags and numbers, and which cards
-# were playable and critical then.
+# The fields of a card. A record is how things stood at a hint: its flags and numbers, and which
+# cards were playable and critical then.
 _LAST, _FIRST, _AGE, _INFERRED, _KNOWN = 0, 3, 6, 7, 8
-_WORDS = {"facts": 0, "learnt": 7, "reading": 9}
+_FIELDS = {"facts": 0, "learnt": 7, "reading": 9}
 _FLAGS = ("hinted", "by_rank", "was_new", "was_oldest", "was_newest_new", "was_newest")
 _MAX_AGE = 255
 
@@ -35,7 +35,7 @@ class Memory(NamedTuple):
     """The carry of a structured policy."""
 
     cards: jax.Array
-    """uint32[..., P, H, W]: the words of each card; W is 0 for `facts`, which needs no memory."""
+    """uint32[..., P, H, W]: the fields of each card; W is 0 for `facts`, which needs no memory."""
 
 
 class Record(NamedTuple):
@@ -68,11 +68,11 @@ class Record(NamedTuple):
 
 def init_memory(rules: Rules, level: Level, batch: tuple[int, ...]) -> Memory:
     """The memory before the first move of games, each leaf `[*batch, ...]`."""
-    words = [0] * _WORDS[level]
+    bits = [0] * _FIELDS[level]
     if level == "reading":
-        words[_INFERRED] = words[_KNOWN] = rules.all_cards
-    shape = (*batch, rules.num_players, rules.hand_size, len(words))
-    return Memory(jnp.broadcast_to(jnp.array(words, jnp.uint32), shape))
+        bits[_INFERRED] = bits[_KNOWN] = rules.all_cards
+    shape = (*batch, rules.num_players, rules.hand_size, len(bits))
+    return Memory(jnp.broadcast_to(jnp.array(bits, jnp.uint32), shape))
 
 
 def forget(rules: Rules, level: Level, memory: Memory, reset: jax.Array) -> Memory:
@@ -91,35 +91,35 @@ def unpack(memory: Memory) -> jax.Array:
     return jnp.transpose(memory.cards, (3, 1, 2, 0))
 
 
-def pack(words: jax.Array) -> Memory:
+def pack(bits: jax.Array) -> Memory:
     """The inverse of `unpack`."""
-    return Memory(jnp.transpose(words, (3, 1, 2, 0)))
+    return Memory(jnp.transpose(bits, (3, 1, 2, 0)))
 
 
-def remember(rules: Rules, level: Level, words: jax.Array, sight: Sight, table: Table) -> jax.Array:
+def remember(rules: Rules, level: Level, bits: jax.Array, sight: Sight, table: Table) -> jax.Array:
     """The memory uint32[W, P, H, N] after the last move, from that before it."""
     if level == "facts":
-        return words
+        return bits
     last = sight.seen.last
-    inferred = words[_INFERRED:_KNOWN]
+    inferred = bits[_INFERRED:_KNOWN]
     if level == "reading":
-        inferred = _reread(rules, words, sight)[None]
-    hinted = _note_hint(rules, words[:_INFERRED], sight, table)
-    words = jnp.concatenate([hinted, inferred])
-    fresh = init_memory(rules, level, ()).cards[0, 0, : words.shape[0], None, None, None]
+        inferred = _reread(rules, bits, sight)[None]
+    hinted = _note_hint(rules, bits[:_INFERRED], sight, table)
+    bits = jnp.concatenate([hinted, inferred])
+    fresh = init_memory(rules, level, ()).cards[0, 0, : bits.shape[0], None, None, None]
     younger = jnp.concatenate(
-        [words[:, :, 1:], jnp.broadcast_to(fresh, (*words.shape[:2], 1, words.shape[3]))], axis=2
+        [bits[:, :, 1:], jnp.broadcast_to(fresh, (*bits.shape[:2], 1, bits.shape[3]))], axis=2
     )
     moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(rules.hand_size)])
-    words = jnp.where(last.actor[:, None] & moved_down, younger, words)
-    known = sight.seen.knowledge[None] if level == "reading" else words[:0]
-    return materialize(jnp.concatenate([words, known]))
+    bits = jnp.where(last.actor[:, None] & moved_down, younger, bits)
+    known = sight.seen.knowledge[None] if level == "reading" else bits[:0]
+    return materialize(jnp.concatenate([bits, known]))
 
 
-def _note_hint(rules: Rules, words: jax.Array, sight: Sight, table: Table) -> jax.Array:
+def _note_hint(rules: Rules, bits: jax.Array, sight: Sight, table: Table) -> jax.Array:
     """The records and ages after the last move, before any card is drawn."""
     last, players = sight.seen.last, rules.num_players
-    hinted_before = words[_LAST] & 1 != 0
+    hinted_before = bits[_LAST] & 1 != 0
     touched = last.touched & last.target[:, None]
     held = sight.seen.knowledge != 0
     new = touched & ~hinted_before
@@ -138,9 +138,9 @@ def _note_hint(rules: Rules, words: jax.Array, sight: Sight, table: Table) -> ja
     for place, count in ((8, _number(touched)), (11, _number(new)), (14, after_owner)):
         facts |= count.astype(jnp.uint32)[:, None] << place
     record = [
-        jnp.broadcast_to(word, touched.shape) for word in (facts, table.playable, table.critical)
+        jnp.broadcast_to(field, touched.shape) for field in (facts, table.playable, table.critical)
     ]
-    aged = words.at[_AGE].set(jnp.minimum(words[_AGE] + 1, _MAX_AGE))
+    aged = bits.at[_AGE].set(jnp.minimum(bits[_AGE] + 1, _MAX_AGE))
     for start in (_LAST, _FIRST):
         older = (aged[start] >> 20) + 1
         facts = (aged[start] & ((1 << 20) - 1)) | (jnp.minimum(older, _MAX_AGE) << 20)
@@ -155,9 +155,9 @@ def _number(mask: jax.Array) -> jax.Array:
     return jnp.sum(mask.astype(jnp.uint32), axis=1)
 
 
-def records(words: jax.Array) -> Record:
+def records(bits: jax.Array) -> Record:
     """Of the last hint on each card, and of the first: fields [2, P, H, N]."""
-    facts = jnp.stack([words[_LAST], words[_FIRST]])
+    facts = jnp.stack([bits[_LAST], bits[_FIRST]])
 
     def number(place: int, width: int) -> jax.Array:
         return (facts >> place) & ((1 << width) - 1)
@@ -169,29 +169,29 @@ def records(words: jax.Array) -> Record:
         new=number(11, 3),
         giver=number(14, 3),
         age=number(20, 8),
-        playable=jnp.stack([words[_LAST + 1], words[_FIRST + 1]]),
-        critical=jnp.stack([words[_LAST + 2], words[_FIRST + 2]]),
+        playable=jnp.stack([bits[_LAST + 1], bits[_FIRST + 1]]),
+        critical=jnp.stack([bits[_LAST + 2], bits[_FIRST + 2]]),
     )
 
 
-def ages(words: jax.Array) -> jax.Array:
+def ages(bits: jax.Array) -> jax.Array:
     """Moves since each card was drawn, uint32[P, H, N]."""
-    return words[_AGE]
+    return bits[_AGE]
 
 
-def public_of(words: jax.Array, sight: Sight) -> Public:
+def public_of(bits: jax.Array, sight: Sight) -> Public:
     """What `bots/inference.py` calls common knowledge, after the last move."""
     from hanabi_rl.agents.bots.inference import Public
 
-    return Public(sight.seen.knowledge, words[_INFERRED], sight.seen.hinted)
+    return Public(sight.seen.knowledge, bits[_INFERRED], sight.seen.hinted)
 
 
-def _reread(rules: Rules, words: jax.Array, sight: Sight) -> jax.Array:
+def _reread(rules: Rules, bits: jax.Array, sight: Sight) -> jax.Array:
     """What the meaning of the hints leaves possible after the last move, before any card is
     drawn: uint32[P, H, N]."""
     from hanabi_rl.agents.bots.inference import Public, observe_move
 
-    before = Public(words[_KNOWN], words[_INFERRED], words[_LAST] & 1 != 0)
+    before = Public(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)
     nobody = sight.seen.last._replace(slot=jnp.zeros_like(sight.seen.last.slot))
     seen = sight.seen._replace(last=nobody)  # the shift of a draw is this file's work
     step = jax.vmap(lambda p, s: observe_move(rules, p, s), in_axes=-1, out_axes=-1)

@@ -40,21 +40,23 @@ def from_state(rules: Rules, state: State) -> Sight:
     """What the mover of each of ``N`` games sees."""
     players, hand, player = rules.num_players, rules.hand_size, state.player
 
-    def mover_first(words: jax.Array) -> jax.Array:
+    def mover_first(seats: jax.Array) -> jax.Array:
         """uint32[N, P], seats in absolute order -> [P, N], the mover first."""
         rolled = [
-            any_of([jnp.where(player == (p - k) % players, words[:, p], 0) for p in range(players)])
+            any_of([jnp.where(player == (p - k) % players, seats[:, p], 0) for p in range(players)])
             for k in range(players)
         ]
         return jnp.stack(rolled)
 
-    def bits(words: jax.Array, group: int) -> jax.Array:
-        """One group of hand words [P, N], slot by slot: bool[P, H, N]."""
+    def slots_of(hands: jax.Array, group: int) -> jax.Array:
+        """One group of the bits of hands [P, N], slot by slot: bool[P, H, N]."""
         slots = jnp.arange(hand, dtype=jnp.uint32)[:, None] + group * hand
-        return (words[:, None] >> slots) & 1 != 0
+        return (hands[:, None] >> slots) & 1 != 0
 
-    def union(words: jax.Array, groups: tuple[int, ...]) -> jax.Array:
-        return any_of([jnp.where(bits(words, g), jnp.uint32(s), 0) for g, s in enumerate(groups)])
+    def union(hands: jax.Array, groups: tuple[int, ...]) -> jax.Array:
+        return any_of(
+            [jnp.where(slots_of(hands, g), jnp.uint32(s), 0) for g, s in enumerate(groups)]
+        )
 
     colors, ranks = mover_first(state.colors), mover_first(state.ranks)
     maybe_colors, maybe_ranks = mover_first(state.maybe_colors), mover_first(state.maybe_ranks)
@@ -62,8 +64,8 @@ def from_state(rules: Rules, state: State) -> Sight:
     gone = _gone_for_good(rules, state.fireworks, discards)
     cards = union(colors, rules.color_cards) & union(ranks, rules.rank_cards)
     maybe = union(maybe_colors, rules.color_cards) & union(maybe_ranks, rules.rank_cards)
-    color_named = bits(maybe_colors, rules.num_colors)
-    rank_named = bits(maybe_ranks, rules.num_ranks)
+    color_named = slots_of(maybe_colors, rules.num_colors)
+    rank_named = slots_of(maybe_ranks, rules.num_ranks)
     is_mover = np.arange(players)[:, None, None] == 0
     seen = ObsView(
         hands=jnp.where(is_mover, jnp.uint32(0), cards),
