@@ -10,26 +10,32 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
 from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.lineups import (
+    WITH_ALL,
+    Lineup,
+    WithPartners,
+    draw_lineup,
+    load_partners,
+    with_partners,
+)
 from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo, selfplay_metrics
 from hanabi_rl.learning.config import Steps
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import DrawEpisode, Episode
+from hanabi_rl.learning.rollout import DrawEpisode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.show.report import link_lines, score_figures, score_table
 
-Lineup = Literal["independent", "all-or-none"]
-_WITH_BC, _WITH_ALL = "crossplay_with_bc_mean", "crossplay_with_partners_mean"
+_WITH_BC = "crossplay_with_bc_mean"
 
 
 @dataclasses.dataclass(frozen=True)
-class BRBCConfig(WithClone, IPPOConfig):
+class BRBCConfig(WithClone, WithPartners, IPPOConfig):
     """train/br_bc.py"""
 
     anneal_start: Steps = 1_000_000_000
@@ -39,13 +45,6 @@ class BRBCConfig(WithClone, IPPOConfig):
     report_policy: Literal["best", "final"] = "final"
     """Which policy is reported: the best with the clone (`policy/`), or the last
     (`policy-latest/`)."""
-    partners: tuple[str, ...] = ()
-    """More partners beside the clone, of its game and network: clones of other seeds or of parts of
-    the games, HDR-IPPO of several weights. Each takes its share of the environments, and `policy/`
-    is the best on average with all of them."""
-    lineup: Lineup = "independent"
-    """Three players and more: whether the clone takes each other seat by itself, or all of them
-    together (AH2AC2)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,38 +64,21 @@ def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:
 def mixed_lineups(
     players: int, start: int, end: int, lineup: Lineup = "independent"
 ) -> DrawEpisode:
-    """Who holds which seat: one random seat is always the learner's, each other one the clone's
-    with probability a.
-
-    Two players: with probability a one random seat is the clone's. With `all-or-none` (as AH2AC2's
-    code) the other
-    seats are all the clone's with probability a, else none is.
-    """
-
-    def draw(key: jax.Array, timesteps: jax.Array) -> Episode:
-        seat_key, clone_key = jax.random.split(key)
-        always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
-        draws = jax.random.uniform(clone_key, (players if lineup == "independent" else 1,))
-        return Episode(learns=always | (draws >= annealing(timesteps, start, end)))
-
-    return draw
+    """Each seat beside the learner's is the clone's with the probability a of `annealing`: with two
+    players one random seat."""
+    return draw_lineup(players, lambda timesteps: annealing(timesteps, start, end), lineup)
 
 
 def training(config: BRBCConfig, bc: NetworkPolicy) -> Training:
-    """The clone, or one of several partners, takes more and more seats; the best policy with them
-    is kept."""
-    everyone = [bc, *map(_partner, config.partners)]
+    """The clone, or one of several with `partners` beside it, takes more and more seats; the best
+    policy with them is kept."""
+    everyone = [bc, *load_partners(config.partners)]
 
     def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
-        means = [
-            evaluate_pair(
-                policy, partner, config.eval_games, config.seed, purpose="selection"
-            ).summary.mean.mean
-            for partner in everyone
-        ]
+        means = with_partners(policy, everyone, config)
         figures = {_WITH_BC: means[0]}
         if len(means) > 1:
-            figures[_WITH_ALL] = sum(means) / len(means)
+            figures[WITH_ALL] = sum(means) / len(means)
         return selfplay_metrics(policy, config) | figures
 
     lineups = mixed_lineups(
@@ -109,19 +91,9 @@ def training(config: BRBCConfig, bc: NetworkPolicy) -> Training:
         PPO(config, config.network, draw_episode=lineups),
         partners=bc if len(everyone) == 1 else stack_policies(everyone),
         evaluate=evaluate,
-        selected_by=_WITH_BC if len(everyone) == 1 else _WITH_ALL,
+        selected_by=_WITH_BC if len(everyone) == 1 else WITH_ALL,
         shown="partner_seats",
     )
-
-
-def _partner(name: str) -> NetworkPolicy:
-    policy = load_policy(name)
-    if not isinstance(policy, NetworkPolicy):
-        raise ValueError(
-            f"--partners: expected trained policies without options, got {type(policy).__name__} "
-            f"from {name}"
-        )
-    return policy
 
 
 def report(config: BRBCConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> dict[str, Any]:

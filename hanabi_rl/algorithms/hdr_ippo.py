@@ -9,9 +9,16 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.algorithms.base import Algorithm, Sweep
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
+from hanabi_rl.algorithms.lineups import (
+    WITH_ALL,
+    WithPartners,
+    draw_lineup,
+    load_partners,
+    partner_metrics,
+)
 from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo
 from hanabi_rl.learning import losses
-from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.partners import Partners, stack_policies
 from hanabi_rl.learning.ppo import PPO, LearnerState, Objective
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.beside_clone import make_report
@@ -20,16 +27,20 @@ from hanabi_rl.show.report import report_figures, report_table
 
 
 @dataclasses.dataclass(frozen=True)
-class HDRIPPOConfig(WithClone, PPORunConfig):
+class HDRIPPOConfig(WithClone, WithPartners, PPORunConfig):
     """train/hdr_ippo.py"""
 
     kl_weight: float = 0.25
     """The loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2)."""
+    partner_share: float = 0.3
+    """With `partners`: the chance that one of them holds a seat beside the learner's. Without any,
+    every seat is the learner's, as in the paper."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 <= self.kl_weight <= 1.0:
-            raise ValueError(f"kl_weight: expected a weight in [0, 1], got {self.kl_weight}")
+        for name in ("kl_weight", "partner_share"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name}: expected a weight in [0, 1], got {getattr(self, name)}")
 
 
 def hdr_objective(kl_weight: float) -> Objective:
@@ -63,8 +74,8 @@ def init_from_bc(
 
 
 def training(config: HDRIPPOConfig, bc: NetworkPolicy) -> Training:
-    """Regularised self-play from the clone."""
-    return Training(
+    """Regularised self-play from the clone, with given partners in some of the seats."""
+    plan = Training(
         "hdr_ippo",
         "HDR-IPPO",
         f"HDR-IPPO, KL weight {config.kl_weight:g}",
@@ -72,6 +83,19 @@ def training(config: HDRIPPOConfig, bc: NetworkPolicy) -> Training:
         init=init_from_bc,
         reference=bc,
         shown="kl_to_bc",
+    )
+    if not config.partners:
+        return plan
+    partners = load_partners(config.partners)
+    lineups = draw_lineup(
+        config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
+    )
+    return dataclasses.replace(
+        plan,
+        ppo=dataclasses.replace(plan.ppo, draw_episode=lineups),
+        partners=stack_policies(partners),
+        evaluate=partner_metrics(partners),
+        selected_by=WITH_ALL,
     )
 
 

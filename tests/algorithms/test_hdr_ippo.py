@@ -1,12 +1,21 @@
 """HDR-IPPO: the clone it starts from, the loss it minimises, and what the KL weight does to the
 policy."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.games import TINY_3P
+from support.policies import network_policy
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, training
+from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.rollout import self_play
+from hanabi_rl.measure.crossplay import evaluate_pair
 
 
 def perturbed(small: Any) -> Any:
@@ -89,3 +98,36 @@ def test_the_learner_starts_as_the_clone(small: Any) -> None:
     expected = jax.nn.log_softmax(rollout.reference_logits)
     taken = jnp.take_along_axis(expected, rollout.action[..., None], -1)[..., 0]
     np.testing.assert_allclose(rollout.log_prob, taken, atol=1e-5)
+
+
+def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: Path) -> None:
+    clone, *others = (network_policy(TINY_3P, seed) for seed in range(3))
+    names = tuple(str(tmp_path / str(i)) for i in range(2))
+    for name, policy in zip(names, others, strict=True):
+        save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
+    config = HDRIPPOConfig(game=TINY_3P, eval_games=64, partners=names, partner_share=0.25)
+    plan = training(config, clone)
+    assert plan.reference is clone and isinstance(plan.partners, Partners)
+    mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.policies) for i in range(2)]
+    assert [policy.identity() for policy in mine] == [policy.identity() for policy in others]
+
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    draw = jax.jit(jax.vmap(lambda key: plan.ppo.draw_episode(key, jnp.float32(0)).learns))
+    learns = np.asarray(draw(keys))
+    assert learns.any(axis=1).all()  # the learner is in every game
+    np.testing.assert_allclose(learns.mean(axis=0), 1 - 0.25 * 2 / 3, atol=0.01)
+
+    learner = network_policy(TINY_3P, 9)
+    measured = plan.evaluate(learner, config)
+    means = [
+        evaluate_pair(learner, policy, 64, config.seed, purpose="selection").summary.mean.mean
+        for policy in others
+    ]
+    assert measured[plan.selected_by] == pytest.approx(np.mean(means))
+    assert measured["selfplay_mean"] != pytest.approx(measured[plan.selected_by])
+
+
+def test_without_partners_every_seat_is_the_learners() -> None:
+    plan = training(HDRIPPOConfig(game=TINY_3P), network_policy(TINY_3P, 0))
+    assert plan.partners is None and plan.selected_by == "selfplay_mean"
+    assert plan.ppo.draw_episode is self_play

@@ -1,0 +1,92 @@
+"""The partners that a learner meets in training, and who holds which seat."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.loop import PPORunConfig, selfplay_metrics
+from hanabi_rl.learning.rollout import DrawEpisode, Episode
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.runs.config import RunConfig
+
+Lineup = Literal["independent", "all-or-none"]
+WITH_ALL = "crossplay_with_partners_mean"
+
+
+@dataclasses.dataclass(frozen=True)
+class WithPartners(RunConfig):
+    """What an algorithm has whose learner can meet given partners."""
+
+    partners: tuple[str, ...] = ()
+    """Trained policies of one game and network: clones of other seeds or of parts of the games,
+    HDR-IPPO of several weights. Each takes its share of the environments, and `policy/` is the
+    best on average with all of them."""
+    lineup: Lineup = "independent"
+    """Three players and more: whether a partner takes each other seat by itself, or all of them
+    together (AH2AC2)."""
+
+
+def load_partners(names: Sequence[str]) -> list[NetworkPolicy]:
+    """The policies that `--partners` names.
+
+    Raises:
+        ValueError: one is no network policy (a bot, an agent with options).
+    """
+    policies = []
+    for name in names:
+        policy = load_policy(name)
+        if not isinstance(policy, NetworkPolicy):
+            raise ValueError(
+                "--partners: expected trained policies without options, got "
+                f"{type(policy).__name__} from {name}"
+            )
+        policies.append(policy)
+    return policies
+
+
+def draw_lineup(
+    players: int, share: Callable[[jax.Array], jax.Array], lineup: Lineup = "independent"
+) -> DrawEpisode:
+    """Who holds which seat: one random seat is always the learner's, each other one a partner's
+    with the probability `share(environment timesteps)`.
+
+    With `all-or-none` (as AH2AC2's code) the other seats are all a partner's with that probability,
+    else none is.
+    """
+
+    def draw(key: jax.Array, timesteps: jax.Array) -> Episode:
+        seat_key, partner_key = jax.random.split(key)
+        always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
+        draws = jax.random.uniform(partner_key, (players if lineup == "independent" else 1,))
+        return Episode(learns=always | (draws >= share(timesteps)))
+
+    return draw
+
+
+def with_partners(
+    policy: NetworkPolicy, partners: Sequence[NetworkPolicy], config: PPORunConfig
+) -> list[float]:
+    """The mean score beside each partner, in every seating, on the selection decks."""
+    return [
+        evaluate_pair(
+            policy, partner, config.eval_games, config.seed, purpose="selection"
+        ).summary.mean.mean
+        for partner in partners
+    ]
+
+
+def partner_metrics(
+    partners: Sequence[NetworkPolicy],
+) -> Callable[[NetworkPolicy, PPORunConfig], dict[str, float]]:
+    """Measures self-play and, as `WITH_ALL`, the mean over all partners."""
+
+    def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
+        means = with_partners(policy, partners, config)
+        return selfplay_metrics(policy, config) | {WITH_ALL: sum(means) / len(means)}
+
+    return evaluate
