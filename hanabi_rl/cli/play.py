@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.serve.local import LocalPlay
 
-DEFAULT_PARTNER = "bot:convention"
+DEFAULT_PARTNERS = {2: "agent:hgroup-2p", 3: "agent:human-3p"}
+OTHERWISE = "bot:convention"  # plays with any number
 WEB_MODULES = ("starlette", "uvicorn", "websockets", "jinja2", "orjson")
 HOST = "127.0.0.1"  # nobody but this machine; there are no accounts here
 
@@ -42,8 +43,9 @@ def play(
     """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
 
     Args:
-        agents: your partners (default: bot:convention); one sits at all other seats, or name one a
-            seat. With --watch, the agents to watch.
+        agents: your partners (default: one that ships and learnt from such games, for 4 and 5
+            players bot:convention); one sits at all other seats, or name one a seat. With --watch,
+            the agents to watch.
         players: 2 to 5, you included; by default 2, or what the agents were trained for.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: as text, moves typed; reads a pipe too.
@@ -69,7 +71,7 @@ def play(
 
 def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
     """The agents as named; more than one must fill the seats."""
-    names = list(agents) or [DEFAULT_PARTNER]
+    names = list(agents) or [DEFAULT_PARTNERS.get(players or 2, OTHERWISE)]
     seats = None if players is None else players - (not watch)
     if len(names) > 1 and seats not in (None, len(names)):
         wanted = "1 agent" if seats == 1 else f"1 or {seats} agents"
