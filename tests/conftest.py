@@ -28,8 +28,8 @@ CLONE = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), 
 @pytest.fixture(scope="session", autouse=True)
 def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What one test compiled, the others load: whole runs compile the same functions again and
-    again, and so do the workers of pytest-xdist. JAX_COMPILATION_CACHE_DIR names a folder to keep
-    between sessions."""
+    again, and so do the workers of pytest-xdist and the processes that tests start.
+    JAX_COMPILATION_CACHE_DIR names a folder to keep between sessions."""
     base = tmp_path_factory.getbasetemp()
     beside_workers = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(beside_workers / "compiled")
@@ -38,10 +38,12 @@ def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         "jax_persistent_cache_min_compile_time_secs": 0.2,
     }
     before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in options.items():
+            jax.config.update(name, value)
+            patch.setenv(name.upper(), str(value))
+        compilation_cache.reset_cache()
+        yield
     for name, value in before.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()

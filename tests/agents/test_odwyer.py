@@ -138,6 +138,7 @@ def test_the_table_before_the_last_move() -> None:
     assert turns >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rules"),
     [

@@ -170,6 +170,7 @@ def test_only_a_network_can_be_the_clone(config: Any, tmp_path: Path) -> None:
         run_hdr_ippo(config(run_dir=str(tmp_path / "run"), bc_policy="bot:random"))
 
 
+@pytest.mark.slow
 def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
     config: Any, tmp_path: Path
 ) -> None:

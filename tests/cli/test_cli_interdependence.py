@@ -25,6 +25,7 @@ def test_links_of_a_file(small_file, capsys):
     assert "giver -> receiver" in err and "seat 1 -> seat 0" in err
 
 
+@pytest.mark.slow
 def test_an_agent_and_a_partner_beside_bots_on_the_same_decks(policy_folder, capsys):
     args = ["interdependence", "bot:convention", str(policy_folder), "--games", "6", "--json"]
     main(args)

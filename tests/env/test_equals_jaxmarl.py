@@ -172,7 +172,9 @@ def both_games(
     return play
 
 
-@pytest.mark.parametrize("players", [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "players", [2, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 5))]
+)
 def test_the_standard_game(players):
     rules = Rules(num_players=players)
     seen = play_both(rules, play_mixed, seed=players)

@@ -94,6 +94,7 @@ def test_an_unknown_partner_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert "bot:simple" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_mixed_tables_take_turns_around_the_seats() -> None:
     """Each move is the greedy one of the bot whose seat it is."""
     games = generate(Rules(3), "simple+value", 6, seed=0)

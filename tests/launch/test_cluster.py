@@ -75,6 +75,7 @@ def job(folder: Path, run: Callable[[str, Any], Mapping[str, Any]]) -> cluster.J
     return cluster.Job(run, "ippo", IPPOConfig(run_dir=str(folder)))
 
 
+@pytest.mark.slow
 def test_local_jobs_give_the_table_of_the_sweep_without_a_launcher(
     swept: Path,
     base: IPPOConfig,
@@ -173,6 +174,7 @@ def test_the_signal_before_a_jobs_time_is_over_saves_and_queues_it_again(tmp_pat
     assert "Requeued job" in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_stops_its_local_jobs_which_save(base: IPPOConfig, tmp_path: Path) -> None:
     """SIGTERM to a sweep with a run of no end: the run saves, the sweep ends with 143, and nothing
     is left at work in the run's folder."""
@@ -256,6 +258,7 @@ def script_of(sbatch: Path, job: int) -> Path:
     return sbatch if sbatch.exists() else sbatch.parent / f"{job}_submission.sh"
 
 
+@pytest.mark.slow
 def test_slurm_gets_an_array_and_the_same_command_collects_it(
     swept: Path,
     base: IPPOConfig,

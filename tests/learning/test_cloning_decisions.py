@@ -67,6 +67,7 @@ def test_the_rate_falls_along_a_cosine() -> None:
     np.testing.assert_allclose(rates, [2e-3, quarter, 4e-5 + fall / 2, 4e-5, 4e-5], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_minibatch_of_every_epoch_drops_out_other_units() -> None:
     """With a rate of 0 and copies of one decision, nothing but the dropped units differs."""
     config = dataclasses.replace(CONFIG, lr=0.0, final_lr=0.0)

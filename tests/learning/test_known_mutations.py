@@ -380,6 +380,7 @@ print("LOSS", float(metrics["loss"]))
 """
 
 
+@pytest.mark.slow
 def test_dropout_does_not_depend_on_the_number_of_devices() -> None:
     one, two = (float(run_python(DROPOUT, devices=n).split("LOSS")[1]) for n in (1, 2))
     assert one == pytest.approx(two, rel=1e-6)

@@ -42,6 +42,7 @@ def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> 
     assert float(metrics["first_max_log_ratio"]) > 1e-2
 
 
+@pytest.mark.slow
 def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: Any) -> None:
     ppo: PPO = make_ppo(precision="bfloat16")
 

@@ -124,6 +124,7 @@ def test_the_policy_has_nothing_of_the_critic(played: Any, clone: NetworkPolicy)
     assert more[0] - more[1] == own_truth
 
 
+@pytest.mark.slow
 def test_it_learns_the_small_game() -> None:
     """30 updates of 1,024 steps from nothing; a perfect score is 6."""
     network = dataclasses.replace(NETWORK, level="facts")

@@ -286,7 +286,7 @@ def test_random_games_equal_the_reference(rules):
 @pytest.mark.parametrize(
     ("bot", "rules"),
     [
-        ("bot:convention", Rules()),
+        pytest.param("bot:convention", Rules(), marks=pytest.mark.slow),
         ("bot:iggi", Rules(num_players=3)),
         ("bot:convention", Rules(num_colors=3, num_ranks=4, hand_size=4, max_info_tokens=5)),
     ],
