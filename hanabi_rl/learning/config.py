@@ -80,6 +80,13 @@ class PPOConfig(TrainingConfig):
     teaming_weight: float = 0.0
     """Points that a card scores in the training return, beside its own, where a hint had named its
     colour or rank; all through training."""
+    g1_weight: float = 0.0
+    """Points in the training return for a discard of a card known to be playable (less than 0 to
+    discourage it), ..."""
+    g2_weight: float = 0.0
+    """... for a play of a card known not to be playable, ..."""
+    g3_weight: float = 0.0
+    """... and for a play of a card known to be (Siu et al. 2025); all through training."""
     privileged_critic: bool = False
     """The critic, which is in no policy, also sees the true cards of the seat's own hand."""
     critic_warmup_updates: int = 0
@@ -99,6 +106,11 @@ class PPOConfig(TrainingConfig):
         check_divides(
             "num_envs / num_blocks * num_players", actors, "num_minibatches", self.num_minibatches
         )
+
+    @property
+    def dominance_weights(self) -> tuple[float, float, float]:
+        """Of G1, G2 and G3 in the training return."""
+        return self.g1_weight, self.g2_weight, self.g3_weight
 
     @property
     def num_updates(self) -> int:

@@ -29,7 +29,13 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.partners import Partners
-from hanabi_rl.learning.returns import gae, teaming_reward, training_reward, true_share
+from hanabi_rl.learning.returns import (
+    dominated_moves,
+    gae,
+    teaming_reward,
+    training_reward,
+    true_share,
+)
 from hanabi_rl.learning.rollout import (
     ActorState,
     DrawEpisode,
@@ -259,6 +265,9 @@ class PPO:
             reward = self.shaped(rollout, timesteps)
         if config.teaming_weight != 0.0:
             reward = reward + config.teaming_weight * self.teaming(rollout)
+        if any(config.dominance_weights):
+            weights = jnp.array(config.dominance_weights)
+            reward = reward + jnp.einsum("g,tgn->tn", weights, self.dominance(rollout))
         return reward
 
     def shaped(self, rollout: Rollout, timesteps: jax.Array) -> jax.Array:
@@ -276,16 +285,31 @@ class PPO:
 
     def teaming(self, rollout: Rollout) -> jax.Array:
         """What each move scored with another's help, float32 [T, N] (see `teaming_reward`)."""
-        move = jax.vmap(self.view.of_mover)(rollout.action, rollout.state)
-        return jax.vmap(teaming_reward)(rollout.state, move, rollout.transition.points)
+        return jax.vmap(teaming_reward)(
+            rollout.state, self.moves(rollout), rollout.transition.points
+        )
+
+    def dominance(self, rollout: Rollout) -> jax.Array:
+        """Which moves G1, G2 and G3 count, float32 [T, 3, N] (see `dominated_moves`)."""
+        return jax.vmap(dominated_moves)(rollout.state, self.moves(rollout))
+
+    def moves(self, rollout: Rollout) -> jax.Array:
+        """The mover's action at each timestep, int32 [T, N]."""
+        return jax.vmap(self.view.of_mover)(rollout.action, rollout.state)
 
     def team_metrics(self, rollout: Rollout) -> losses.Metrics:
-        """The teaming reward a finished game, where it counts in training (nan where none was)."""
-        if self.config.teaming_weight == 0.0:
+        """Of what counts in training, the events a finished game (nan where none was)."""
+        config, events = self.config, {}
+        if config.teaming_weight != 0.0:
+            events["teaming"] = jnp.sum(self.teaming(rollout))
+        if any(config.dominance_weights):
+            counts = jnp.sum(self.dominance(rollout), axis=(0, 2))
+            events |= dict(zip(("g1", "g2", "g3"), counts, strict=True))
+        if not events:
             return {}
         done = jnp.sum(rollout.transition.done.astype(jnp.float32))
-        total, games = parallel.psum((jnp.sum(self.teaming(rollout)), done))
-        return {"teaming": total / games}
+        total, games = parallel.psum((events, done))
+        return {name: count / games for name, count in total.items()}
 
     def returns(
         self,

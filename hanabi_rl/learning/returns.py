@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.legal import of_seat
-from hanabi_rl.env.rules import State, points
+from hanabi_rl.env.rules import State, next_cards, points
 
 
 def gae(
@@ -103,3 +103,24 @@ def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> 
     named = ((of_color | of_rank) >> move.slot) & 1 != 0
     scored = points_after > points(rules, state)
     return (move.is_play & named & scored).astype(jnp.float32)
+
+
+def dominated_moves(state: State, action: jax.Array) -> jax.Array:
+    """The moves that G1, G2 and G3 count (Siu et al. 2025, appendix C.3; `measure/dominance.py` at
+    level `hints`): a discard of a card known to be playable, a play of one known not to be, a play
+    of one known to be.
+
+    Args:
+        state: N games before the move.
+        action: int32 [N], the mover's.
+
+    Returns:
+        float32 [3, N], 1 where the move was such a one, else 0.
+    """
+    move = decode(state.rules, action)
+    hand = jnp.take_along_axis(state.knowledge, state.player[:, None, None], axis=1)[:, 0]
+    card = jnp.take_along_axis(hand, move.slot[:, None].astype(jnp.int32), axis=1)[:, 0]
+    fits = next_cards(state.rules, state.fireworks)
+    playable, unplayable = (card & ~fits) == 0, (card & fits) == 0
+    found = (move.is_discard & playable, move.is_play & unplayable, move.is_play & playable)
+    return jnp.stack(found).astype(jnp.float32)

@@ -5,14 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.games import TINY, eight_turns, random_games, shared_data, taught_games
-from support.small_ppo import make_ppo
+from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.returns import teaming_reward
-from hanabi_rl.learning.rollout import collect
 from hanabi_rl.measure.record import Record
 
 
@@ -53,20 +52,9 @@ def test_the_eight_turns_are_paid_twice():
     assert paid(eight_turns())[0, :9].tolist() == [0, 1, 0, 1, 0, 0, 0, 0, 0]
 
 
-def rollout_of(ppo, small):
-    def one(learner, actors):
-        return collect(
-            ppo.env, ppo.apply, learner.params, None, actors, jax.random.key(1), 13, view=ppo.view
-        )[1:2]
-
-    compiled = parallel.data_parallel(one, (None, 0), (0,))
-    (rollout,) = compiled(small.learner, small.actors.replace(reference_carry=None))
-    return jax.tree.map(lambda x: x[0], rollout)
-
-
 def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small):
     ppo = make_ppo()
-    rollout = rollout_of(ppo, small)
+    rollout = small_rollout(ppo, small)
     steps = jnp.float32(0)
     assert ppo.reward(rollout, steps) is rollout.transition.reward  # the same update as without
     assert ppo.team_metrics(rollout) == {}

@@ -20,7 +20,7 @@ from hanabi_rl.algorithms.hdr_ippo import hdr_objective, init_from_bc
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState, game_metrics
-from hanabi_rl.learning.rollout import ActorState, collect
+from hanabi_rl.learning.rollout import ActorState, Rollout, collect
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage.checkpoint import Checkpointer
 
@@ -181,3 +181,16 @@ def spread_run(
         jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
         for path, leaf in paths
     }
+
+
+def small_rollout(ppo: PPO, small: SmallPPO) -> Rollout:
+    """One rollout of the small learner with itself, as `ppo` collects it: leaves [T, N, ...]."""
+
+    def one(learner: LearnerState, actors: ActorState) -> tuple[Rollout]:
+        return collect(
+            ppo.env, ppo.apply, learner.params, None, actors, jax.random.key(1), 13, view=ppo.view
+        )[1:2]
+
+    compiled = parallel.data_parallel(one, (None, 0), (0,))
+    (rollout,) = compiled(small.learner, small.actors.replace(reference_carry=None))
+    return jax.tree.map(lambda x: x[0], rollout)

@@ -1,0 +1,49 @@
+"""The rewards for G1, G2 and G3: the moves that the measures of recorded games count, and nothing
+where their weights are 0."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY, random_games, taught_games
+from support.small_ppo import make_ppo, small_rollout
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.replay import replay
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.returns import dominated_moves
+from hanabi_rl.measure.dominance import KINDS, moves
+from hanabi_rl.measure.record import Record
+
+
+@pytest.mark.parametrize(
+    "games",
+    [taught_games(TINY, 40), random_games(Rules(num_players=3), 40)],
+    ids=["taught", "random, 3 players"],
+)
+def test_what_is_paid_is_what_the_measures_count(games):
+    @jax.jit
+    def read(decks, actions):
+        played = replay(games.rules, decks, actions)
+        return jax.vmap(dominated_moves)(played.state, actions.T)  # T, 3, N
+
+    paid = np.asarray(read(games.decks, games.actions)).transpose(1, 2, 0)
+    for kind, found in zip(KINDS, paid, strict=True):
+        np.testing.assert_array_equal(found != 0, moves(Record(games), kind, "hints"))
+    assert paid.sum() > 0
+
+
+def test_the_training_return_pays_each_by_its_weight(small):
+    rollout, steps = small_rollout(make_ppo(), small), jnp.float32(0)
+    weights = {"g1_weight": -0.5, "g2_weight": -1.0, "g3_weight": 0.02}
+    events = np.asarray(make_ppo().dominance(rollout))
+    assert (events.sum(axis=(0, 2)) > 0).all()  # each kind was seen
+    for ppo in (make_ppo(**weights), make_ppo(**weights, teaming_weight=0.3)):
+        before = make_ppo(teaming_weight=ppo.config.teaming_weight).reward(rollout, steps)
+        expected = -0.5 * events[:, 0] - events[:, 1] + 0.02 * events[:, 2]
+        np.testing.assert_allclose(ppo.reward(rollout, steps) - before, expected, atol=1e-6)
+    alone = jax.tree.map(lambda x: x[None], rollout)
+    measured = jax.vmap(make_ppo(**weights).team_metrics, axis_name=parallel.AXIS)(alone)
+    games = np.asarray(rollout.transition.done).sum()
+    for name, count in zip(("g1", "g2", "g3"), events.sum(axis=(0, 2)), strict=True):
+        assert measured[name][0] == pytest.approx(count / games)
