@@ -24,6 +24,7 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.agents.safe import Safe
+from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.agents.values import read_value
 from hanabi_rl.env.game import Rules
 
@@ -65,6 +66,12 @@ def _safe(policy: Policy, chances: tuple[float, ...]) -> Policy:
     return Safe(policy, last_life=chances[0], before=chances[1])
 
 
+def _tempered(policy: Policy, temperature: float) -> Policy:
+    if not 0.0 < temperature < float("inf"):
+        raise ValueError(f"expected a number above 0, got {temperature}")
+    return Tempered(policy, temperature=temperature)
+
+
 OPTIONS: dict[str, Option] = {
     "colors": Option(
         tuple[int, ...], _renamed, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
@@ -74,6 +81,11 @@ OPTIONS: dict[str, Option] = {
         _safe,
         "safe=0.6,0.1: it plays no card whose chance, by counting, is below 0.6 on the last life, "
         "below 0.1 before",
+    ),
+    "temperature": Option(
+        float,
+        _tempered,
+        "temperature=1.5: its logits are divided by 1.5; greedy play stays what it is",
     ),
 }
 """Every option; a new wrapper is its class, a function and its line here."""

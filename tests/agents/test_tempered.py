@@ -1,0 +1,61 @@
+"""An agent at another temperature."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY
+from support.policies import network_policy
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.one_file import write_file
+from hanabi_rl.env.hanabi import HanabiEnv
+from hanabi_rl.measure.selfplay import evaluate_selfplay
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("agent") / "small.safetensors"
+    write_file(path, network_policy(TINY, 3), {})
+    return str(path)
+
+
+def probabilities(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Of first moves, and which are legal: [N, A]."""
+    env, policy = HanabiEnv(**dataclasses.asdict(TINY)), load_policy(name)
+    state, games = env.reset(jax.random.key(0), 8), 8
+    legal = env.legal_actions(state)[:, 0]
+    reset = jnp.ones(games, bool)
+    _, logits = policy.step(policy.init_carry(games), env.observe(state)[:, 0], legal, reset)
+    return np.asarray(jax.nn.softmax(logits)), np.asarray(legal)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.7])
+def test_probabilities_are_to_the_power_of_one_over_the_temperature(
+    agent: str, temperature: float
+) -> None:
+    (plain, legal), (got, _) = (
+        probabilities(agent),
+        probabilities(f"{agent}?temperature={temperature}"),
+    )
+    power = np.where(legal, plain.astype(np.float64) ** (1 / temperature), 0.0)
+    np.testing.assert_allclose(got, power / power.sum(axis=1, keepdims=True), atol=1e-6)
+    assert np.abs(got - plain).max() > 1e-3
+
+
+def test_greedy_play_and_only_that_stays_what_it_is(agent: str) -> None:
+    plain, warm = load_policy(agent), load_policy(f"{agent}?temperature=1.7")
+    played = [evaluate_selfplay(policy, 50, seed=1).records.actions for policy in (plain, warm)]
+    np.testing.assert_array_equal(*played)
+    assert (
+        len({policy.identity() for policy in (plain, warm, load_policy(f"{agent}?temperature=2"))})
+        == 3
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
+def test_a_temperature_is_above_0(agent: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"temperature: expected a (finite )?number"):
+        load_policy(f"{agent}?temperature={value}")
