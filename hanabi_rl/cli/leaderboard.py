@@ -83,8 +83,8 @@ def leaderboard(
 def _text(
     entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], rules: Rules, games: int
 ) -> str:
-    from hanabi_rl.measure.leaderboard import seat_names
     from hanabi_rl.papers.ah2ac2 import LEADERBOARD
+    from hanabi_rl.play.line_ups import seat_names
 
     players = rules.num_players
     published = LEADERBOARD.get(players, ()) if rules.is_standard else ()

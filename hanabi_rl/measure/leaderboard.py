@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,10 @@ from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise, summary_dict
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
+from hanabi_rl.play.line_ups import CANDIDATE, LineUp, line_ups, seat_names
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-
-CANDIDATE = -1
-
-LineUp = tuple[int, ...]  # who sits at each seat: CANDIDATE or the index of a proxy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,22 +72,6 @@ class LeaderboardEntry:
                 )
             ],
         }
-
-
-def line_ups(num_players: int, num_proxies: int) -> tuple[LineUp, ...]:
-    """Every way to seat candidates and proxies with at least one of each, fewest candidates first.
-
-    4 for two players and two proxies, 18 for three players: 3 seats of one candidate times 4
-    ordered pairs of proxies, and 3 of two candidates times 2 proxies.
-    """
-    seatings = itertools.product((CANDIDATE, *range(num_proxies)), repeat=num_players)
-    mixed = [seats for seats in seatings if 0 < seats.count(CANDIDATE) < num_players]
-    return tuple(sorted(mixed, key=lambda seats: seats.count(CANDIDATE)))
-
-
-def seat_names(seats: LineUp, proxies: Sequence[str]) -> list[str]:
-    """Who sits where, by label."""
-    return ["candidate" if who == CANDIDATE else proxies[who] for who in seats]
 
 
 def play_leaderboard(

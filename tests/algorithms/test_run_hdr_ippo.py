@@ -15,6 +15,7 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
+from hanabi_rl.algorithms.loop import selfplay_metrics
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
@@ -130,6 +131,15 @@ def test_the_clone_is_the_chosen_one(run: Any) -> None:
     kept: Any = load_policy(folder / "bc-policy")
     most_accurate: Any = load_policy(folder / "bc" / "policy-accuracy")
     jax.tree.map(np.testing.assert_array_equal, kept.params, most_accurate.params)
+
+
+def test_training_starts_from_the_clone(run: Any, config: Any) -> None:
+    """What is measured before the first update is the clone's own play."""
+    settings = config(run_dir=str(run[0]))
+    clone: Any = load_policy(run[0] / "bc-policy")
+    start = selfplay_metrics(clone, settings)
+    assert {name: read_lines(run[0])[0][name] for name in start} == start
+    assert start["selfplay_points"] > 0
 
 
 @pytest.mark.parametrize("stop", [1, 4])  # before the first evaluation, and after a checkpoint

@@ -5,10 +5,11 @@ import pytest
 from support.games import LENIENT, LENIENT_3P
 from support.policies import network_policy
 
-from hanabi_rl.measure.leaderboard import line_ups, play_leaderboard, seat_names
+from hanabi_rl.measure.leaderboard import play_leaderboard
 from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
+from hanabi_rl.play.line_ups import line_ups, seat_names
 
 TWO_PLAYERS = {"C1", "C2", "1C", "2C"}
 THREE_PLAYERS = {

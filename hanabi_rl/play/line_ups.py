@@ -1,0 +1,26 @@
+"""Who sits where when candidates meet proxies (AH2AC2 section 4.2). No JAX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+CANDIDATE = -1
+
+LineUp = tuple[int, ...]  # who sits at each seat: CANDIDATE or the index of a proxy
+
+
+def line_ups(num_players: int, num_proxies: int) -> tuple[LineUp, ...]:
+    """Every way to seat candidates and proxies with at least one of each, fewest candidates first.
+
+    4 for two players and two proxies, 18 for three players: 3 seats of one candidate times 4
+    ordered pairs of proxies, and 3 of two candidates times 2 proxies.
+    """
+    seatings = itertools.product((CANDIDATE, *range(num_proxies)), repeat=num_players)
+    mixed = [seats for seats in seatings if 0 < seats.count(CANDIDATE) < num_players]
+    return tuple(sorted(mixed, key=lambda seats: seats.count(CANDIDATE)))
+
+
+def seat_names(seats: LineUp, proxies: Sequence[str]) -> list[str]:
+    """Who sits where, by label."""
+    return ["candidate" if who == CANDIDATE else proxies[who] for who in seats]

@@ -1,0 +1,266 @@
+"""The store of a challenge: every game granted once, every move once, nothing under a lease that
+has ended."""
+
+from __future__ import annotations
+
+import collections
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import full_deck
+from hanabi_rl.play.line_ups import line_ups
+from hanabi_rl.serve.keys import hash_key, hint_of, make_key, redact
+from hanabi_rl.serve.lifecycle import RefusedError
+from hanabi_rl.serve.schedule import deck_of, line_ups_of
+from hanabi_rl.serve.store import Grant, Key, Limits, StaleLeaseError, Store
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Store:
+    return Store(tmp_path / "challenge.sqlite", clock=clock)
+
+
+def new_key(store: Store, games: dict[int, int]) -> Key:
+    store.add_entry("mine")
+    key = store.key(store.add_key("mine", "eval", games))
+    assert key is not None
+    return key
+
+
+def play(store: Store, grant: Grant, score: int = 7) -> None:
+    store.finish(grant, len(grant.moves), [0, 1], score, score)
+
+
+def test_a_key_is_known_by_its_hash_alone(store: Store, clock: Clock) -> None:
+    store.add_entry("mine")
+    text = store.add_key("mine", "test")
+    key = store.key(text)
+    assert key is not None and key.kind == "test" and key.hint == hint_of(text)
+    store.close()
+    assert text.encode() not in store.path.read_bytes()
+    again = Store(store.path, clock=clock)
+    assert again.key(text) == key and again.key(text + "x") is None
+    clock.now += Limits().key_s + 1
+    assert again.key(text) is None
+
+
+def test_a_revoked_key_opens_nothing(store: Store) -> None:
+    store.add_entry("mine")
+    text = store.add_key("mine", "eval", {2: 4})
+    store.revoke(hint_of(text))
+    assert store.key(text) is None
+    with pytest.raises(ValueError, match="expected the hint of a key that is not revoked"):
+        store.revoke(hint_of(text))
+
+
+def test_keys_in_texts_are_cut() -> None:
+    key = make_key("eval")
+    assert key not in redact(f"GET /evaluation-info/{key}?x=1")
+    assert hint_of(key) in redact(f"GET /evaluation-info/{key}?x=1")
+    assert len({make_key("eval") for _ in range(100)}) == 100 and len(hash_key(key)) == 32
+
+
+def test_decks_and_line_ups_are_functions_of_the_secret() -> None:
+    rules, one, other = Rules(num_players=3), b"one", b"other"
+    decks = {deck_of(one, key, rules, i) for key in range(3) for i in range(50)}
+    assert len(decks) == 150 and all(sorted(deck) == sorted(full_deck(rules)) for deck in decks)
+    assert deck_of(one, 1, rules, 7) == deck_of(one, 1, rules, 7) != deck_of(other, 1, rules, 7)
+    drawn = line_ups_of(one, 1, 3, 2, 1000)
+    counts = collections.Counter(drawn)
+    assert set(counts) == set(line_ups(3, 2)) and set(counts.values()) == {55, 56}
+    assert drawn != sorted(drawn) and drawn != line_ups_of(one, 2, 3, 2, 1000)
+    with pytest.raises(ValueError, match="each of the 18 line-ups of 3 players"):
+        line_ups_of(one, 1, 3, 2, 17)
+
+
+def test_games_of_both_sizes_are_played_once_each(store: Store) -> None:
+    key, seen = new_key(store, {2: 5, 3: 18}), []
+    for _ in range(23):
+        grant = store.claim(key)
+        seen.append((grant.num_players, grant.line_up, grant.deck))
+        play(store, grant)
+    assert [players for players, *_ in seen] == [2] * 5 + [3] * 18
+    assert len({deck for *_, deck in seen}) == 23
+    assert [row.line_up for row in store.rows(key)] == [line_up for _, line_up, _ in seen]
+    assert all(row.status == "done" and row.score == 7 for row in store.rows(key))
+    with pytest.raises(RefusedError, match="no environments left: all 23 games"):
+        store.claim(key)
+    assert [score for _, score in store.finished(key)] == [7] * 23
+
+
+def test_a_key_has_so_many_games_at_a_time(store: Store) -> None:
+    key = new_key(store, {2: 8})
+    grants = [store.claim(key) for _ in range(6)]
+    with pytest.raises(RefusedError, match="6 games of this key are being played"):
+        store.claim(key)
+    play(store, grants[0])
+    play(store, grants[1])
+    rest = [store.claim(key), store.claim(key)]
+    play(store, grants[2])
+    with pytest.raises(RefusedError, match="the 5 remaining games are being played"):
+        store.claim(key)
+    assert len({grant.game_id for grant in grants + rest}) == 8
+
+
+def test_an_interrupted_game_goes_on_and_its_old_lease_is_void(store: Store, clock: Clock) -> None:
+    key = new_key(store, {2: 8})
+    first = store.claim(key)
+    store.record(first, 0, [3, 9])
+    clock.now += 5
+    second = store.claim(key)
+    store.release(second)
+    store.release(first)
+    again = store.claim(key)
+    assert (again.game_id, again.deck, again.moves) == (first.game_id, first.deck, (3, 9))
+    assert again.lease == first.lease + 1
+    for write in (
+        lambda: store.record(first, 2, [0]),
+        lambda: store.finish(first, 2, [0], 1, 1),
+    ):
+        with pytest.raises(StaleLeaseError):
+            write()
+    store.release(first)  # says nothing about the new lease
+    store.record(again, 2, [4])
+    assert store.moves(again.game_id) == (3, 9, 4)
+    assert [row.interruptions for row in store.rows(key)].count(1) == 2
+
+
+def test_a_move_is_written_once(store: Store) -> None:
+    grant = store.claim(new_key(store, {2: 4}))
+    store.record(grant, 0, [3])
+    with pytest.raises(Exception, match="UNIQUE"):
+        store.record(grant, 0, [4])
+    assert store.moves(grant.game_id) == (3,)
+
+
+@pytest.mark.parametrize("how", ["often", "long"])
+def test_a_game_left_too_often_or_too_long_is_forfeited(
+    tmp_path: Path, clock: Clock, how: str
+) -> None:
+    store = Store(tmp_path / "s.sqlite", Limits(interruptions=3, game_s=100.0), clock)
+    key = new_key(store, {2: 4})
+    game = store.claim(key)
+    for _ in range(3 if how == "often" else 1):
+        store.release(game)
+        clock.now += 0 if how == "often" else 101
+        if how == "long":
+            break
+        if store.rows(key)[0].interruptions < 3:
+            game = store.claim(key)
+    assert store.claim(key).game_id != game.game_id
+    rows = [row for row in store.rows(key) if row.status == "done"]
+    assert [row.score for row in rows] == [0] and not list(store.finished(key))
+
+
+def test_a_server_that_starts_frees_what_a_killed_one_held(store: Store, clock: Clock) -> None:
+    key = new_key(store, {2: 4})
+    held = store.claim(key)
+    store.close()
+    again = Store(store.path, clock=clock)
+    assert again.release_all() == 1
+    assert again.claim(key).game_id == held.game_id
+
+
+def test_a_store_of_another_version_is_refused(store: Store) -> None:
+    with store._transaction():
+        store._db.execute("UPDATE meta SET value = '99'")
+    store.close()
+    with pytest.raises(ValueError, match="expected a store of schema 1, got 99"):
+        Store(store.path)
+
+
+CLAIMS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from hanabi_rl.serve.lifecycle import RefusedError
+from hanabi_rl.serve.store import Limits, Store
+
+path, text, threads, claims = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+def claim(_):
+    store = Store(path, Limits(leases=10**6))
+    key, got = store.key(text), []
+    for _ in range(claims // threads):
+        try:
+            got.append(store.claim(key).game_id)
+        except RefusedError:
+            pass
+    store.close()
+    return got
+
+with ThreadPoolExecutor(threads) as pool:
+    for got in pool.map(claim, range(threads)):
+        print(*got, sep="\\n")
+assert "jax" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(
+    ("games", "connections", "claims"),
+    [(60, 8, 240), pytest.param(1000, 48, 4992, marks=pytest.mark.slow)],
+)
+def test_every_game_is_granted_once_to_many_processes(
+    tmp_path: Path, games: int, connections: int, claims: int
+) -> None:
+    store = Store(tmp_path / "challenge.sqlite")
+    store.add_entry("mine")
+    text, processes = store.add_key("mine", "eval", {2: games}), 4
+    running = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                CLAIMS,
+                str(store.path),
+                text,
+                str(connections // processes),
+                str(claims // processes),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(processes)
+    ]
+    granted = [line for run in running for line in run.communicate(timeout=300)[0].split()]
+    assert all(run.returncode == 0 for run in running)
+    assert len(granted) == len(set(granted)) == games
+
+
+def test_threads_share_one_store(store: Store) -> None:
+    key = new_key(store, {2: 40})
+    lock, scores = threading.Lock(), []
+
+    def play_some(_: int) -> None:
+        for _ in range(10):
+            grant = store.claim(key)
+            for turn in range(5):
+                store.record(grant, turn, [turn])
+            store.finish(grant, 5, [5], 3, 3)
+            with lock:
+                scores.append(grant.game_id)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(play_some, range(4)))
+    assert len(set(scores)) == 40 and all(row.score == 3 for row in store.rows(key))
