@@ -51,6 +51,22 @@ def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> 
     assert all(config.seed == 3 for config in configs.values())
 
 
+def test_no_game_to_predict_is_on_a_deck_of_the_games_to_learn_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predicted = []
+
+    def method(name: str, challenge: Challenge, folder: Path, held_out: Any) -> dict[str, Any]:
+        predicted.append(held_out)
+        return {"method": name}
+
+    monkeypatch.setattr(challenges, "_method", method)
+    run_challenge(SHORT, tmp_path / "c")
+    learnt, (held_out,) = load_games(tmp_path / "c" / "games.safetensors"), predicted
+    decks = [{deck.tobytes() for deck in games.decks} for games in (learnt, held_out)]
+    assert list(map(len, decks)) == [24, 8] and not decks[0] & decks[1]
+
+
 @pytest.mark.slow
 def test_the_clone_plays_with_the_partner_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -14,8 +14,8 @@ from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import sweep as sweeping
-from hanabi_rl.launch.grid import SweepConfig, parse_sweep
-from hanabi_rl.launch.sweep import run_sweep
+from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep
+from hanabi_rl.launch.sweep import run_sweep, table
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.runs.session import Stopped
@@ -220,6 +220,14 @@ def test_two_jobs_give_the_same_summaries(
         assert ours.keys() == theirs.keys() and ours["env_steps"] == theirs["env_steps"]
         assert ours["bc_selfplay_mean"] == theirs["bc_selfplay_mean"]
         assert "HDR-IPPO self-play" in (run / "log.txt").read_text()
+
+
+def test_a_line_of_the_table_has_the_seeds_of_its_own_point() -> None:
+    points = [Point("lr=1", {"lr": 1}), Point("lr=2", {"lr": 2})]
+    summaries = [{"score": value} for value in (1.0, 3.0, 10.0, 14.0)]
+    title, *lines = table(points, (0, 1), summaries, {"score": "self-play"}).splitlines()
+    assert title.split() == ["self-play"]
+    assert [line.split() for line in lines] == [["lr=1", "2", "±", "1"], ["lr=2", "12", "±", "2"]]
 
 
 def test_the_tables_pool_seeds_and_stand_beside_the_papers() -> None:

@@ -5,6 +5,7 @@ import pytest
 from support.games import LENIENT, LENIENT_3P
 from support.policies import network_policy
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.measure.leaderboard import play_leaderboard
 from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 from hanabi_rl.play.decks import evaluation_decks
@@ -66,6 +67,24 @@ def test_three_players_sit_in_every_line_up_equally_often():
         expected = play_games(at_seat, LENIENT_3P, decks[games])
         np.testing.assert_array_equal(entry.score[games], expected.scores)
         np.testing.assert_array_equal(entry.points[games], expected.points)
+
+
+def test_what_a_proxy_draws_in_a_game_depends_on_the_number_of_the_game_alone():
+    """Not on how the games are put together: every candidate meets the same chance."""
+    candidate, proxy = network_policy(LENIENT, 1), load_policy("bot:random", LENIENT)
+    entry = play_leaderboard(candidate, [proxy, proxy], 16, seed=5)
+    decks = evaluation_decks(LENIENT, 16, 5)
+    for game in (1, 6, 15):
+        seats = entry.line_ups[entry.line_up[game]]
+        alone = play_games(
+            (candidate, proxy),
+            LENIENT,
+            decks[[game]],
+            5,
+            seating=np.array([[0, 1] if seats[0] < 0 else [1, 0]]),
+            key_index=np.array([game]),
+        )
+        assert (entry.points[game], entry.score[game]) == (alone.points[0], alone.scores[0])
 
 
 def test_errors_say_what_was_expected():
