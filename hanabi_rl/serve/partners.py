@@ -12,11 +12,20 @@ from hanabi_rl.serve.lifecycle import Game
 
 
 @dataclasses.dataclass(frozen=True)
+class Shown:
+    """What programs at the seats see of a position, each seat its own row."""
+
+    observations: np.ndarray  # float32[P, O]
+    legal: np.ndarray  # bool[P, A]; idle seats have the no-op alone
+
+
+@dataclasses.dataclass(frozen=True)
 class Answer:
     """What the partner at the seat to move does, and how likely it found every action."""
 
     action: int
     probabilities: np.ndarray  # float32[A]; 0 where illegal
+    shown: Shown | None = None  # where asked for
 
 
 class Partners(Protocol):

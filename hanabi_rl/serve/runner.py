@@ -18,12 +18,12 @@ import numpy as np
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import rules as core
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe_seat
+from hanabi_rl.env.observe import observe, observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
 from hanabi_rl.play.episodes import OWN_CHANCE, group_identical
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.partners import Answer, Shown
 
 
 class _Slots(NamedTuple):
@@ -59,17 +59,23 @@ class Runner:
 
     In a game with persons at seats `people`, position i of the line-up sits at the i-th of the
     other seats. Partners are greedy; those that play by chance of their own (`bot:random`) get the
-    keys that `play_games(seed=seed)` gives game number `game_id`. Raises ValueError for policies of
-    other rules.
+    keys that `play_games(seed=seed)` gives game number `game_id`. With `show` the answers say what
+    every seat sees, for programs that play. Raises ValueError for policies of other rules.
     """
 
     def __init__(
-        self, policies: Sequence[Policy], rules: Rules, slots: int = 4, seed: int = 0
+        self,
+        policies: Sequence[Policy],
+        rules: Rules,
+        slots: int = 4,
+        seed: int = 0,
+        *,
+        show: bool = False,
     ) -> None:
         for policy in policies:
             if policy.rules != rules:
                 raise ValueError(f"expected partners for {rules}, got one for {policy.rules}")
-        self.rules, self.size = rules, slots
+        self.rules, self.size, self.show = rules, slots, show
         self._policies, self._held = group_identical(tuple(policies))
         self._positions = len(policies)
         self._known: list[_Known | None] = [None] * slots
@@ -157,12 +163,19 @@ class Runner:
         )
 
     def _run(self, feed: _Feed) -> None:
-        self._slots, actions, probabilities = tick(
-            self._slots, self._policies, feed, self._key, rules=self.rules, held=self._held
+        self._slots, *found = tick(
+            self._slots,
+            self._policies,
+            feed,
+            self._key,
+            rules=self.rules,
+            held=self._held,
+            show=self.show,
         )
-        actions, probabilities = np.asarray(actions), np.asarray(probabilities)
+        actions, probabilities, shown = jax.device_get(found)
         for place in np.flatnonzero(feed.begins | feed.moves):
-            self._answers[place] = Answer(int(actions[place]), probabilities[place])
+            seen = None if shown is None else Shown(*(rows[place] for rows in shown))
+            self._answers[place] = Answer(int(actions[place]), probabilities[place], seen)
 
 
 def _is_start_of(known: _Known, game: Game) -> bool:
@@ -190,7 +203,7 @@ def _empty_slots(
     return make(policies)
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "held"), donate_argnums=0)
+@functools.partial(jax.jit, static_argnames=("rules", "held", "show"), donate_argnums=0)
 def tick(
     slots: _Slots,
     policies: tuple[Policy, ...],
@@ -199,13 +212,14 @@ def tick(
     *,
     rules: Rules,
     held: tuple[tuple[int, ...], ...],
-) -> tuple[_Slots, jax.Array, jax.Array]:
+    show: bool,
+) -> tuple[_Slots, jax.Array, jax.Array, tuple[jax.Array, jax.Array] | None]:
     """Deals or moves in every slot that says so, then steps every policy on its seats, idle too.
 
     `held[g]` are the positions of the line-up that policy g holds, `key` the root of the chance
-    that they may play by. Returns the slots, and of the
-    seat to move its greedy action int32[S] and its probabilities float32[S, A] (of no meaning where
-    a person holds it).
+    that they may play by. Returns the slots; of the seat to move its greedy action int32[S] and its
+    probabilities float32[S, A] (of no meaning where a person holds it); and with `show` the
+    observations float32[S, P, O] and legal actions bool[S, P, A] of every seat.
     """
     begins, size = feed.begins, len(feed.begins)
     moved, _, _ = core.step(rules, slots.state, feed.action)
@@ -232,4 +246,5 @@ def tick(
     legal_now = core.legal_for_mover(rules, state)
     chances = jax.nn.softmax(jnp.where(legal_now, logits, -jnp.inf), axis=-1)
     action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    return _Slots(state, tuple(carries)), action, chances
+    shown = (observe(rules, hidden), legal_of_all) if show else None
+    return _Slots(state, tuple(carries)), action, chances, shown
