@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tyro.extras import SubcommandApp
 
@@ -19,11 +20,23 @@ from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
+from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
 from hanabi_rl.launch.errors import user_errors
 
 _DESCRIPTION = (
     "Human-like Hanabi partners: train and evaluate agents, handle recorded games. --debug shows "
     "an error's traceback."
+)
+
+
+_GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
+    (
+        "data",
+        DATA_COMMANDS,
+        "Recorded games: statistics, formats, splits, downloads, generated games.",
+    ),
+    ("entries", ENTRY_COMMANDS, "The candidates of a challenge that `serve` runs."),
+    ("keys", KEY_COMMANDS, "The keys that open their games."),
 )
 
 
@@ -55,7 +68,7 @@ def _sweep() -> None:
 
 
 def _app() -> SubcommandApp:
-    app, data = SubcommandApp(), SubcommandApp()
+    app = SubcommandApp()
     app.command(name="train")(_train)
     app.command(name="sweep")(_sweep)
     app.command(name="evaluate")(evaluate)
@@ -69,12 +82,11 @@ def _app() -> SubcommandApp:
     app.command(name="play")(play)
     app.command(name="agents")(list_agents)
     app.command(name="export")(export)
-    for name, command in DATA_COMMANDS.items():
-        data.command(name=name)(command)
-    app.command(
-        data,
-        name="data",
-        help="Recorded games: statistics, formats, splits, downloads, generated games.",
-    )
     app.command(name="replay")(replay_command)
+    app.command(name="serve")(serve)
+    for name, commands, about in _GROUPS:
+        group = SubcommandApp()
+        for subcommand, body in commands.items():
+            group.command(name=subcommand)(body)
+        app.command(group, name=name, help=about)
     return app

@@ -57,7 +57,7 @@ def play(
     """
     names = _line_up(agents, players, watch)
     if not terminal:
-        _check_extra()
+        check_extra()
     _keep_compiled()
     with _progress(f"loading {', '.join(dict.fromkeys(names))}"):
         policies = load_agents(names, players or _players(names, watch))
@@ -118,13 +118,7 @@ def _run_page(table: LocalPlay, out: Path, port: int, *, open_browser: bool, pau
 
     from hanabi_rl.serve.web import MAX_MESSAGE, make_app
 
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((HOST, port))
-    except OSError as error:
-        raise OSError(f"port {port} of this machine is taken ({error}): try --port 0") from error
-    listening.listen()
+    listening = listen(HOST, port)
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
     print(f"The table is at {address} (Ctrl-C stops; games are kept in {out})", flush=True)
     if open_browser:
@@ -141,7 +135,20 @@ def _run_page(table: LocalPlay, out: Path, port: int, *, open_browser: bool, pau
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _check_extra() -> None:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises OSError where the port is taken."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        raise OSError(f"port {port} of this machine is taken ({error}): try --port 0") from error
+    listening.listen()
+    return listening
+
+
+def check_extra() -> None:
+    """Raises ValueError where the extra `serve` is not installed."""
     missing = [name for name in WEB_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(

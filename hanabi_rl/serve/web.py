@@ -225,20 +225,22 @@ def make_app(play: LocalPlay, pause: float = 0.8) -> Starlette:
         ],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS),
-            Middleware(_Headers),
+            Middleware(WithHeaders),
             Middleware(GZipMiddleware, minimum_size=500),
         ],
         lifespan=lifespan,
     )
 
 
-class _Headers:
+class WithHeaders:
     """Puts `HEADERS` on every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)

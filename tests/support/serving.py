@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import uvicorn
+from starlette.applications import Starlette
 from support.games import TINY
 
 from hanabi_rl.env.game import Rules
@@ -58,12 +60,12 @@ def make_play(
 
 
 @contextlib.contextmanager
-def serve(play: LocalPlay, pause: float = 0.0) -> Iterator[str]:
+def serve_app(app: Starlette) -> Iterator[str]:
     """The real server in a thread, on a free port of this machine; yields its address."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
-        make_app(play, pause),
+        app,
         log_level="warning",
         access_log=False,
         ws="websockets-sansio",
@@ -74,9 +76,17 @@ def serve(play: LocalPlay, pause: float = 0.0) -> Iterator[str]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            time.sleep(0.01)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(20)
         listening.close()
         assert not thread.is_alive()
+
+
+def serve(play: LocalPlay, pause: float = 0.0) -> contextlib.AbstractContextManager[str]:
+    """The page of one machine, served."""
+    return serve_app(make_app(play, pause))

@@ -1,0 +1,143 @@
+"""`hanabi-rl serve`: AH2AC2's challenge on a machine of one's own; `entries` and `keys` run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from hanabi_rl.cli.play import check_extra, listen
+
+if TYPE_CHECKING:
+    from hanabi_rl.serve.store import Store
+
+STATE = Path("challenge")
+
+
+def serve(
+    state: Path = STATE,
+    proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
+    proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-likeness"),
+    host: str = "127.0.0.1",
+    port: int = 8643,
+    slots: int = 64,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+) -> None:
+    """Run the challenge: candidates with a key play with proxies, and end on a leaderboard.
+
+    The published ah2ac2 client plays unmodified (AH2AC2_EVALUATION_BASE_URL=HOST:PORT; it insists
+    on TLS).
+
+    Args:
+        state: the folder of the store; everything that happened is in it.
+        proxies_2p: the agents that candidates meet with two players; none: no such games.
+        proxies_3p: with three.
+        host: the address to listen at; 0.0.0.0 is every one.
+        port: 0 takes any that is free.
+        slots: games of each line-up that are kept compiled at a time; more take turns.
+        tls_cert: a certificate, with --tls-key; without, put a proxy in front.
+        tls_key: its key.
+    """
+    check_extra()
+    import uvicorn
+
+    from hanabi_rl.serve.candidate import MAX_MESSAGE, teams
+    from hanabi_rl.serve.challenge import make_challenge
+    from hanabi_rl.serve.inference import Inference
+
+    proxies = {2: proxies_2p, 3: proxies_3p}
+    proxies = {players: names for players, names in proxies.items() if names}
+    app = make_challenge(_store(state), Inference(teams(proxies), slots), proxies)
+    listening = listen(host, port)
+    scheme = "http" if tls_cert is None else "https"
+    print(
+        f"The challenge is at {scheme}://{host}:{listening.getsockname()[1]}/ once its agents are "
+        f"compiled (Ctrl-C stops; everything is in {state})",
+        flush=True,
+    )
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,  # addresses hold keys
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE,
+        ws_ping_timeout=120.0,  # candidates compile for tens of seconds
+        timeout_graceful_shutdown=5,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def add_entry(
+    name: tyro.conf.Positional[str], team: str = "", link: str = "", state: Path = STATE
+) -> None:
+    """Enter a candidate.
+
+    Args:
+        name: on the leaderboard.
+        team: whose it is.
+        link: to a paper or code.
+        state: the folder of the store.
+    """
+    _store(state).add_entry(name, team, link)
+    print(f"{name} is entered: `hanabi-rl keys create {name}` makes its key")
+
+
+def create_key(
+    entry: tyro.conf.Positional[str],
+    kind: Literal["eval", "test"] = "eval",
+    games_2p: int = 1000,
+    games_3p: int = 1000,
+    state: Path = STATE,
+) -> None:
+    """Make a key of an entry; it is printed this once.
+
+    Args:
+        entry: the name of the candidate.
+        kind: eval: games that count, once each; test: any number with random partners.
+        games_2p: games with two players.
+        games_3p: games with three.
+        state: the folder of the store.
+    """
+    games = {2: games_2p, 3: games_3p} if kind == "eval" else {}
+    games = {players: number for players, number in games.items() if number}
+    print(_store(state).add_key(entry, kind, games))
+
+
+def revoke_key(hint: tyro.conf.Positional[str], state: Path = STATE) -> None:
+    """End a key.
+
+    Args:
+        hint: its first characters, as `list` shows them.
+        state: the folder of the store.
+    """
+    _store(state).revoke(hint)
+
+
+def list_keys(state: Path = STATE) -> None:
+    """List the entries, their evaluation keys and how far they are.
+
+    Args:
+        state: the folder of the store.
+    """
+    from hanabi_rl.serve.standings import progress
+
+    store = _store(state)
+    for entry in store.entries():
+        print(entry["name"])
+        for key in entry["keys"]:
+            counts = progress(store.rows(key))
+            print(f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
+
+
+ENTRY_COMMANDS = {"add": add_entry}
+KEY_COMMANDS = {"create": create_key, "list": list_keys, "revoke": revoke_key}
+
+
+def _store(state: Path) -> Store:
+    from hanabi_rl.serve.store import Store
+
+    return Store(state / "challenge.sqlite")

@@ -1,0 +1,254 @@
+"""The sockets of AH2AC2's published client, which plays unmodified: `Arena`.
+
+The client drops the first frame whatever it is, so a refusal is the second one. It reads every key
+of the first payload but `info` as an agent. It never reconnects: a new connection of the same key
+gets the interrupted game again, from its first frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.line_ups import CANDIDATE, LineUp, line_ups
+from hanabi_rl.serve.inference import Team
+from hanabi_rl.serve.keys import Kind
+from hanabi_rl.serve.lifecycle import RefusedError
+from hanabi_rl.serve.seating import Nowhere, Seating, Thinker
+from hanabi_rl.serve.store import Grant, Key, Row, StaleLeaseError, Store
+
+RANDOM = "bot:random"
+GREETING = {"server": "hanabi-rl"}
+MAX_MESSAGE = 4096  # bytes of one message of a candidate
+MAX_WRONG = 10  # messages that are no moves, before a connection is closed
+MOVE_S = 300.0  # a candidate may take so long for a move
+_NUMPY = orjson.OPT_SERIALIZE_NUMPY
+
+
+def teams(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[Team]]:
+    """players -> every team that games with these proxies, and test games, can ask for."""
+    found: dict[int, list[Team]] = {}
+    for players, names in proxies.items():
+        of_size = [team_of(seats, names) for seats in line_ups(players, len(names))]
+        of_size += [(RANDOM,) * others for others in range(1, players)]
+        found[players] = list(dict.fromkeys(of_size))
+    return found
+
+
+def team_of(line_up: LineUp, names: Sequence[str]) -> Team:
+    """The agents at the seats that are not the candidate's, in their order."""
+    return tuple(names[who] for who in line_up if who != CANDIDATE)
+
+
+def candidate_seats(line_up: LineUp) -> list[int]:
+    """Where the candidate sits."""
+    return [seat for seat, who in enumerate(line_up) if who == CANDIDATE]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Journal:
+    """The store, under one lease."""
+
+    store: Store
+    grant: Grant
+
+    def record(self, turn: int, action: int) -> None:
+        """See `Journal.record`."""
+        self.store.record(self.grant, turn, [action])
+
+    def finish(self, turn: int, action: int, score: int, points: int) -> None:
+        """See `Journal.finish`."""
+        self.store.finish(self.grant, turn, [action], score, points)
+
+
+class Arena:
+    """The games of candidates with `proxies` (players -> names of agents)."""
+
+    def __init__(
+        self, store: Store, thinker: Thinker, proxies: Mapping[int, Sequence[str]]
+    ) -> None:
+        self.store, self.thinker, self.proxies = store, thinker, proxies
+        self.playing = 0
+        self._seed = secrets.randbits(32)  # of the decks of test games
+        self._tests = 0
+
+    async def info(self, request: Request) -> Response:
+        """`GET /evaluation-info/{key}`: the games of a key and how they stand."""
+        key = self.store.key(request.path_params["key"])
+        if key is None:
+            # Not a boolean: the client has a default for every field, but raises at this one.
+            reason = "this submission key is unknown, revoked or expired"
+            return _info([], reason, 404)
+        rows = self.store.rows(key)
+        return _info(rows, bool(rows) and all(row.status == "done" for row in rows))
+
+    async def play_next(self, socket: WebSocket) -> None:
+        """`WS /play-next?submission_key=`: the next game of a key."""
+        await socket.accept()
+        await _send(socket, GREETING)
+        grant = None
+        try:
+            key = self._key(socket.query_params.get("submission_key", ""), "eval")
+            grant = await asyncio.to_thread(self.store.claim, key)
+            await self._play(socket, self._seated(grant), is_test=False)
+        except (RefusedError, StaleLeaseError) as error:
+            await _end(socket, str(error))
+        finally:
+            if grant is not None:
+                self.store.release(grant)
+
+    async def play_test(self, socket: WebSocket) -> None:
+        """`WS /play-random-agent`: a game with partners that play at random; it is not kept."""
+        await socket.accept()
+        await _send(socket, GREETING)
+        try:
+            given = socket.query_params
+            self._key(given.get("test_submission_key", ""), "test")
+            seats = self._test_seats(
+                given.get("num_players", ""), given.getlist("candidate_positions")
+            )
+            await self._play(socket, self._test(*seats), is_test=True)
+        except RefusedError as error:
+            await _end(socket, str(error))
+
+    async def _play(self, socket: WebSocket, seating: Seating, *, is_test: bool) -> None:
+        self.playing += 1
+        try:
+            await _send(socket, await seating.frame() | {"info": _first_info(seating, is_test)})
+            wrong = 0
+            while not seating.done:
+                problem = await _step(socket, seating)
+                if problem is not None:
+                    wrong += 1
+                    await _send(socket, {"error_details": problem})
+                    if wrong == MAX_WRONG:
+                        await socket.close(1008, "too many messages that are no moves")
+                        return
+                    continue
+                score = {"done": seating.done, "score": seating.score}
+                await _send(socket, await seating.frame() | score)
+            await socket.close()
+        except WebSocketDisconnect:
+            pass  # the candidate is gone; the game stays
+        except RuntimeError:
+            if socket.client_state is WebSocketState.CONNECTED:
+                logging.getLogger(__name__).exception("a game broke off")
+                await _end(socket, "the server failed; the game is kept: connect again")
+        except TimeoutError:
+            await _end(socket, f"no action came for {MOVE_S:.0f} s; the game is kept")
+        finally:
+            self.playing -= 1
+
+    def _key(self, text: str, kind: Kind) -> Key:
+        key = self.store.key(text)
+        if key is None:
+            raise RefusedError("this submission key is unknown, revoked or expired")
+        if key.kind != kind:
+            raise RefusedError(f"this is a key of kind {key.kind}, expected one of kind {kind}")
+        return key
+
+    def _seated(self, grant: Grant) -> Seating:
+        return Seating(
+            Rules(num_players=grant.num_players),
+            grant.deck,
+            frozenset(candidate_seats(grant.line_up)),
+            team_of(grant.line_up, self.proxies[grant.num_players]),
+            self.thinker,
+            _Journal(self.store, grant),
+            game_id=grant.game_id,
+            moves=grant.moves,
+        )
+
+    def _test(self, players: int, seats: frozenset[int]) -> Seating:
+        rules = Rules(num_players=players)
+        self._tests += 1
+        deck = evaluation_decks(rules, 1, self._seed + self._tests, "people")[0]
+        return Seating(
+            rules,
+            tuple(int(card) for card in deck),
+            seats,
+            (RANDOM,) * (players - len(seats)),
+            self.thinker,
+            Nowhere(),
+            game_id=secrets.randbits(48),
+        )
+
+    def _test_seats(self, players: str, positions: Sequence[str]) -> tuple[int, frozenset[int]]:
+        """What the client's query says. Raises RefusedError."""
+        sizes = ", ".join(map(str, self.proxies))
+        if not players.isdecimal() or int(players) not in self.proxies:
+            raise RefusedError(f"num_players: expected one of {sizes}, got {players!r:.20}")
+        number = int(players)
+        seats = frozenset(int(seat) for seat in positions if seat.isdecimal() and len(seat) < 3)
+        if not 0 < len(seats) == len(positions) < number or max(seats) >= number:
+            raise RefusedError(
+                f"candidate_positions: expected 1 to {number - 1} different seats from 0 to "
+                f"{number - 1}, got {', '.join(positions)!r:.60}"
+            )
+        return number, seats
+
+
+async def _step(socket: WebSocket, seating: Seating) -> str | None:
+    """Takes one message; returns what is wrong with it."""
+    message = await asyncio.wait_for(socket.receive(), MOVE_S)
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1006))
+    try:
+        actions = orjson.loads(message.get("text") or message.get("bytes") or b"")
+    except orjson.JSONDecodeError:
+        return "expected JSON, one action an agent"
+    if not isinstance(actions, dict):
+        return "expected an object, one action an agent"
+    try:
+        # A commit waits for no other game's: it is a hundredth of a millisecond, the last one's
+        # a flush of the disk.
+        await asyncio.to_thread(seating.act, actions)
+    except RefusedError as error:
+        return str(error)
+    return None
+
+
+def _first_info(seating: Seating, is_test: bool) -> dict[str, Any]:
+    return {
+        "num_players": seating.game.rules.num_players,
+        "candidate_controlling": [f"agent_{seat}" for seat in sorted(seating.game.people)],
+        "is_debug": is_test,
+        "game_id": seating.game.game_id,
+    }
+
+
+def _info(rows: Sequence[Row], done: bool | str, status: int = 200) -> Response:
+    games = [_info_of(row) for row in rows]
+    body = {"current_env": None, "all_envs": games, "human_ai_eval_done": done}
+    return Response(orjson.dumps(body), status, media_type="application/json")
+
+
+def _info_of(row: Row) -> dict[str, Any]:
+    return {
+        "status": row.status.upper(),
+        "score": row.score,
+        "num_players": row.num_players,
+        "candidate_controlling": [f"agent_{seat}" for seat in candidate_seats(row.line_up)],
+    }
+
+
+async def _end(socket: WebSocket, text: str) -> None:
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        await _send(socket, {"error_details": text})
+        await socket.close()
+
+
+async def _send(socket: WebSocket, content: dict[str, Any]) -> None:
+    await socket.send_text(orjson.dumps(content, option=_NUMPY).decode())

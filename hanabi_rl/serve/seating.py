@@ -1,0 +1,134 @@
+"""One game of a candidate, from grant to end: `Seating`. No sockets, no clock.
+
+A game that was interrupted is shown again from its first frame: a candidate that remembers rebuilds
+its memory, nobody sees anything new, and moves once made stand, whatever is answered to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.inference import Team
+from hanabi_rl.serve.lifecycle import Game, Moved, RefusedError, advance
+from hanabi_rl.serve.partners import Answer
+
+
+class Thinker(Protocol):
+    """Who answers for the partners, and shows what the seats see."""
+
+    async def think(self, team: Team, game: Game) -> Answer:
+        """See `Inference.think`."""
+
+
+class Journal(Protocol):
+    """Where a game is written down before anybody is shown what comes of a move."""
+
+    def record(self, turn: int, action: int) -> None:
+        """The move number `turn`."""
+
+    def finish(self, turn: int, action: int, score: int, points: int) -> None:
+        """The last one."""
+
+
+class Nowhere:
+    """The journal of test games."""
+
+    def record(self, turn: int, action: int) -> None:
+        """See `Journal.record`."""
+
+    def finish(self, turn: int, action: int, score: int, points: int) -> None:
+        """See `Journal.finish`."""
+
+
+class Seating:
+    """A candidate at the seats `seats` of a game with `deck`, among the agents `team`.
+
+    `moves` were made before an interruption. `frame` and `act` take turns.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        deck: tuple[int, ...],
+        seats: frozenset[int],
+        team: Team,
+        thinker: Thinker,
+        journal: Journal,
+        *,
+        game_id: int,
+        moves: tuple[int, ...] = (),
+    ) -> None:
+        self.game = Game(game_id, rules, deck, seats)
+        self.diverged = 0  # moves that were answered otherwise when they were shown again
+        self._team, self._thinker, self._journal, self._made = team, thinker, journal, moves
+        self._answer: Answer | None = None
+
+    @property
+    def done(self) -> bool:
+        """The last move was made."""
+        return self.game.status == "done"
+
+    async def frame(self) -> dict[str, Any]:
+        """What the candidate's seats see now; NumPy rows under `obs` and `legal_moves`."""
+        self._answer = await self._thinker.think(self._team, self.game)
+        shown = self._answer.shown
+        assert shown is not None, "the runners of candidates show"
+        legal = shown.legal.astype(shown.observations.dtype)
+        return {
+            f"agent_{seat}": {"obs": shown.observations[seat], "legal_moves": legal[seat]}
+            for seat in sorted(self.game.people)
+        }
+
+    @property
+    def score(self) -> float:
+        """The true score now: 0 once all lives are lost."""
+        return float(self.game.table().score)
+
+    def act(self, actions: Mapping[str, Any]) -> None:
+        """One timestep: every seat of the candidate acts, the no-op where it is idle.
+
+        Raises:
+            RefusedError: in words for who wrote the candidate; nothing has changed.
+        """
+        answer, game = self._answer, self.game
+        assert answer is not None and game.to_move is not None, (
+            "after a frame of a game that goes on"
+        )
+        chosen = self._checked(actions, answer)
+        own = game.to_move in game.people
+        action = chosen[game.to_move] if own else answer.action
+        if game.turn < len(self._made):
+            made = self._made[game.turn]
+            self.diverged += own and action != made
+            self.game, _ = advance(game, Moved(game.to_move, game.turn, made))
+            return
+        after, _ = advance(game, Moved(game.to_move, game.turn, action))
+        if after.status == "done":
+            table = after.table()
+            self._journal.finish(game.turn, action, table.score, table.points)
+        else:
+            self._journal.record(game.turn, action)
+        self.game = after
+
+    def _checked(self, actions: Mapping[str, Any], answer: Answer) -> dict[int, int]:
+        names = {f"agent_{seat}": seat for seat in sorted(self.game.people)}
+        if set(actions) != set(names):
+            raise RefusedError(
+                f"expected an action of each of {', '.join(names)}, got "
+                f"{', '.join(map(str, actions)) or 'none'}"
+            )
+        assert answer.shown is not None, "checked when it was shown"
+        chosen = {}
+        for name, seat in names.items():
+            action, legal = actions[name], answer.shown.legal[seat]
+            if type(action) is not int or not 0 <= action < len(legal):
+                most = len(legal) - 1
+                raise RefusedError(
+                    f"{name}: expected a whole number from 0 to {most}, got {action!r:.60}"
+                )
+            if not legal[action]:
+                raise RefusedError(f"{name}: action {action} is not legal now")
+            chosen[seat] = action
+        return chosen

@@ -1,0 +1,117 @@
+"""A client of AH2AC2's wire protocol, as its published one behaves.
+
+What the published client does and this one too: it drops the first frame whatever it is, reads
+every key of the first payload but `info` as an agent and exactly four fields of `info`, raises at
+`error_details`, and never reconnects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from websockets.sync.client import ClientConnection, connect
+
+INFO_FIELDS = {"num_players", "candidate_controlling", "is_debug", "game_id"}
+Rows = dict[str, dict[str, np.ndarray]]
+Choose = Callable[[Rows], dict[str, int]]
+
+
+class ServerSaysError(Exception):
+    """`error_details`."""
+
+
+class Environment:
+    """One game over one connection."""
+
+    def __init__(self, address: str) -> None:
+        with contextlib.ExitStack() as stack:
+            self._socket: ClientConnection = stack.enter_context(
+                connect(address, open_timeout=30, max_size=2**20)
+            )
+            self._socket.recv()  # whatever it is
+            first = self._receive()
+            self._open = stack.pop_all()
+        self.info = first.pop("info")
+        assert set(self.info) == INFO_FIELDS, self.info
+        assert set(first) == set(self.info["candidate_controlling"])
+        self.rows, self.done, self.score = _arrays(first), False, 0.0
+
+    def step(self, actions: dict[str, int]) -> None:
+        """Every agent it controls acts."""
+        self._socket.send(json.dumps(actions))
+        answer = self._receive()
+        self.done, self.score = answer.pop("done"), answer.pop("score")
+        assert set(answer) == set(self.info["candidate_controlling"])
+        self.rows = _arrays(answer)
+
+    def say(self, text: str) -> None:
+        """Anything."""
+        self._socket.send(text)
+
+    def hear(self) -> dict[str, Any]:
+        """The next frame. Raises ServerSaysError."""
+        return self._receive()
+
+    def close(self) -> None:
+        """Leaves."""
+        self._open.close()
+
+    def _receive(self) -> dict[str, Any]:
+        answer = json.loads(self._socket.recv(timeout=60))
+        if "error_details" in answer:
+            raise ServerSaysError(answer["error_details"])
+        return dict(answer)
+
+
+def _arrays(answer: dict[str, Any]) -> Rows:
+    rows = {
+        agent: {name: np.array(values) for name, values in row.items()}
+        for agent, row in answer.items()
+    }
+    for row in rows.values():
+        assert set(row) == {"obs", "legal_moves"}
+        assert all(values.dtype == np.float64 for values in row.values()), "one dtype for all"
+    return rows
+
+
+def play_next(address: str, key: str) -> Environment:
+    """The next official game."""
+    base = address.replace("http", "ws", 1)
+    return Environment(f"{base}play-next?submission_key={key}")
+
+
+def play_test(address: str, key: str, players: int, seats: list[int]) -> Environment:
+    """A test game."""
+    base = address.replace("http", "ws", 1)
+    positions = "".join(f"&candidate_positions={seat}" for seat in seats)
+    return Environment(
+        f"{base}play-random-agent?num_players={players}{positions}&test_submission_key={key}"
+    )
+
+
+def evaluation_info(address: str, key: str) -> dict[str, Any]:
+    """What the client asks before every game; it ignores the status."""
+    try:
+        with urllib.request.urlopen(f"{address}evaluation-info/{key}") as answer:
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as error:
+        return dict(json.load(error))
+
+
+def first_legal(rows: Rows) -> dict[str, int]:
+    """A candidate that takes the first legal action: it discards, or plays where it may not."""
+    return {agent: int(np.argmax(row["legal_moves"])) for agent, row in rows.items()}
+
+
+def play_out(environment: Environment, choose: Choose = first_legal) -> float:
+    """A game to its end; its score."""
+    while not environment.done:
+        environment.step(choose(environment.rows))
+    environment.close()
+    return environment.score
