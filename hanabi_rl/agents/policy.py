@@ -136,6 +136,16 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         of it."""
         return digest(played(self), self.params)
 
+    def at_temperature(self, temperature: float) -> NetworkPolicy:
+        """The same policy with its logits divided by `temperature`: the weights and biases of its
+        last layers, whose names end in `logits`, are."""
+
+        def scaled(path: Any, leaf: Any) -> Any:
+            last = any(str(step.key).endswith("logits") for step in path)
+            return leaf / temperature if last else leaf
+
+        return self.replace(params=jax.tree_util.tree_map_with_path(scaled, self.params))
+
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
         H]`; of a structured network its `Memory`."""

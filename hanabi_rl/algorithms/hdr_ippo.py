@@ -22,6 +22,7 @@ from hanabi_rl.learning.partners import Partners, stack_policies
 from hanabi_rl.learning.ppo import PPO, LearnerState, Objective
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.beside_clone import make_report
+from hanabi_rl.measure.calibration import nearest_temperature
 from hanabi_rl.papers import ah2ac2
 from hanabi_rl.show.report import report_figures, report_table
 
@@ -35,6 +36,10 @@ class HDRIPPOConfig(WithClone, WithPartners, PPORunConfig):
     partner_share: float = 0.3
     """With `partners`: the chance that one of them holds a seat beside the learner's. Without any,
     every seat is the learner's, as in the paper."""
+
+    calibrate: bool = False
+    """Keep each policy at the temperature at which it is nearest to the clone: its greedy play
+    stays what it is, and it predicts people better."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,6 +88,9 @@ def training(config: HDRIPPOConfig, bc: NetworkPolicy) -> Training:
         init=init_from_bc,
         reference=bc,
         shown="kl_to_bc",
+        temperature=(lambda policy, config: nearest_temperature(bc, policy, seed=config.seed))
+        if config.calibrate
+        else None,
     )
     if not config.partners:
         return plan

@@ -79,6 +79,8 @@ class Training:
     """The metric of `evaluate` whose best policy is kept in `policy/`."""
     shown: str | None = None
     """A metric on the progress bar beside the score."""
+    temperature: Callable[[NetworkPolicy, PPORunConfig], float] | None = None
+    """What the logits of a policy are divided by before it is kept; None: nothing."""
 
 
 def run_ppo(
@@ -279,9 +281,12 @@ class _Trainer:
     def keep(self, name: str, done: int, score: float | None) -> None:
         """Writes a policy folder of the run."""
         steps = done * self.config.num_envs * self.config.num_steps
-        self.session.keep(
-            name, self.policy(), algorithm=self.training.algorithm, steps=steps, score=score
-        )
+        policy, temperature = self.policy(), self.training.temperature
+        if temperature is not None:
+            policy = policy.at_temperature(
+                parallel.on_first_host(lambda: temperature(policy, self.config))
+            )
+        self.session.keep(name, policy, algorithm=self.training.algorithm, steps=steps, score=score)
 
     def save(self, done: int, metrics: dict[str, float]) -> None:
         """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the

@@ -194,16 +194,43 @@ def kl_on_games(
 
     Raises ValueError when the policies play different games.
     """
-    if reference.rules != policy.rules:
-        raise ValueError(f"expected a reference for {policy.rules}, got {reference.rules}")
-    chunks = in_chunks(chunk_size, decks, actions)
-    parts = [_kl_chunk(reference, policy, *chunk, rules=policy.rules) for chunk in chunks]
-    kl, decisions = join_chunks(parts, len(decks))
+    kl, decisions = _kl(reference, policy, decks, actions, np.ones(1), chunk_size)
     return Divergence(
-        kl=kl.astype(np.float64),
+        kl=kl[:, 0].astype(np.float64),
         decisions=decisions.astype(np.int64),
         seat_timesteps=decisions.astype(np.int64) * policy.rules.num_players,
     )
+
+
+def kl_at_temperatures(
+    reference: Policy,
+    policy: Policy,
+    decks: np.ndarray,
+    actions: np.ndarray,
+    temperatures: np.ndarray,
+) -> np.ndarray:
+    """Nats per decision float64[K] of KL(reference || policy) along recorded games, with the
+    policy's logits divided by each of `temperatures` [K]. As `kl_on_games` otherwise."""
+    kl, decisions = _kl(reference, policy, decks, actions, temperatures, _CHUNK)
+    return np.asarray(kl.sum(axis=0, dtype=np.float64) / decisions.sum())
+
+
+def _kl(
+    reference: Policy,
+    policy: Policy,
+    decks: np.ndarray,
+    actions: np.ndarray,
+    temperatures: np.ndarray,
+    chunk_size: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of N games the sums of KL at each temperature, [N, K], and their decisions [N]."""
+    if reference.rules != policy.rules:
+        raise ValueError(f"expected a reference for {policy.rules}, got {reference.rules}")
+    at = jnp.asarray(temperatures, jnp.float32)
+    chunks = in_chunks(chunk_size, decks, actions)
+    parts = [_kl_chunk(reference, policy, *chunk, at, rules=policy.rules) for chunk in chunks]
+    kl, decisions = join_chunks(parts, len(decks))
+    return kl, decisions
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
@@ -233,17 +260,29 @@ def _predict_chunk(
 
 @functools.partial(jax.jit, static_argnames=("rules",))
 def _kl_chunk(
-    reference: Policy, policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
+    reference: Policy,
+    policy: Policy,
+    decks: jax.Array,
+    actions: jax.Array,
+    temperatures: jax.Array,
+    *,
+    rules: Rules,
 ) -> tuple[jax.Array, ...]:
-    """Sums of n games over their timesteps: KL, decisions, each [n]."""
+    """Sums of n games over their timesteps: KL [n, K] at each of `temperatures` [K], decisions
+    [n]."""
 
     def read(
         carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array
     ) -> tuple[Any, tuple[jax.Array, ...]]:
         reference_carry, reference_logits = step_seats(reference, carry[0], obs, now.legal, reset)
         policy_carry, logits = step_seats(policy, carry[1], obs, now.legal, reset)
-        kl = jnp.where(now.decision, kl_to_reference(reference_logits, logits), 0).sum(axis=1)
-        return (reference_carry, policy_carry), (kl, now.decision.sum(axis=1))
+
+        def kl(temperature: jax.Array) -> jax.Array:
+            nats = kl_to_reference(reference_logits, logits / temperature)
+            return jnp.where(now.decision, nats, 0).sum(axis=1)
+
+        sums = jax.lax.map(kl, temperatures).T, now.decision.sum(axis=1)
+        return (reference_carry, policy_carry), sums
 
     carry = tuple(_init_all_seats(p, len(decks)) for p in (reference, policy))
     return tuple(

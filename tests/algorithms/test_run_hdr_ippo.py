@@ -14,6 +14,7 @@ from support.runs import RUN_FILES, read_lines, read_state
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms import hdr_ippo
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
 from hanabi_rl.algorithms.loop import selfplay_metrics
 from hanabi_rl.env.game import Rules
@@ -140,6 +141,30 @@ def test_training_starts_from_the_clone(run: Any, config: Any) -> None:
     start = selfplay_metrics(clone, settings)
     assert {name: read_lines(run[0])[0][name] for name in start} == start
     assert start["selfplay_points"] > 0
+
+
+def test_a_calibrated_policy_is_kept_at_its_temperature(
+    run: Any, config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint has what was learnt; of the policy the last layer is divided, nothing else."""
+    clone: Any = load_policy(run[0] / "bc-policy")
+
+    def nearest(reference: Any, policy: Any, seed: int) -> float:
+        assert reference.identity() == clone.identity() and seed == 3
+        return 1.5
+
+    monkeypatch.setattr(hdr_ippo, "nearest_temperature", nearest)
+    short = {"total_steps": ENVS * STEPS, "bc_policy": str(run[0] / "bc-policy")}
+    run_hdr_ippo(config(run_dir=str(tmp_path / "c"), calibrate=True, **short))
+    learnt: Any = load_policy(tmp_path / "c" / "checkpoints" / "1")
+    last = jax.tree.map(lambda x: x / 1.5, learnt.params["logits"])
+    for name in ("policy", "policy-latest"):
+        kept: Any = load_policy(tmp_path / "c" / name)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+            kept.params,
+            {**learnt.params, "logits": last},
+        )
 
 
 @pytest.mark.parametrize("stop", [1, 4])  # before the first evaluation, and after a checkpoint

@@ -1,0 +1,34 @@
+"""The temperature at which a policy is nearest to another."""
+
+import numpy as np
+import pytest
+from support.games import TINY
+from support.policies import network_policy
+
+from hanabi_rl.measure.calibration import TEMPERATURES, nearest_temperature
+from hanabi_rl.measure.prediction import kl_at_temperatures, kl_on_games
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+
+@pytest.mark.parametrize("sharpness", [2.0, 1.25])
+def test_a_sharpened_copy_is_nearest_where_it_is_no_sharper(sharpness: float) -> None:
+    policy = network_policy(TINY, 3)
+    found = nearest_temperature(policy, policy.at_temperature(1 / sharpness), num_games=16)
+    assert found == pytest.approx(sharpness)
+
+
+def test_it_is_the_least_of_the_kls_measured_one_by_one() -> None:
+    reference, policy = network_policy(TINY, 3), network_policy(TINY, 4)
+    decks = evaluation_decks(TINY, 16, 7, "selection")
+    played = play_games((policy, policy), TINY, decks, 7, sample=True)
+    some = TEMPERATURES[[0, 10, 30, 44]]
+    each = [
+        kl_on_games(reference, policy.at_temperature(t), played.decks, played.actions) for t in some
+    ]
+    expected = [one.kl.sum() / one.decisions.sum() for one in each]
+    got = kl_at_temperatures(reference, policy, played.decks, played.actions, some)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    found = nearest_temperature(reference, policy, num_games=16, seed=7)
+    at = kl_at_temperatures(reference, policy, played.decks, played.actions, TEMPERATURES)
+    assert found == TEMPERATURES[at.argmin()] and np.ptp(at) > 1e-4
