@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -68,7 +69,8 @@ def serve(
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def add_entry(

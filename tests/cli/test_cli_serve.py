@@ -1,0 +1,52 @@
+"""`hanabi-rl entries` and `keys`: who may play, and how far they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hanabi_rl.cli import main
+from hanabi_rl.serve.store import Store
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    main([*map(str, args)])
+    return capsys.readouterr().out
+
+
+def test_a_candidate_from_its_entry_to_its_last_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ("--state", tmp_path)
+    assert "mine is entered" in run(capsys, "entries", "add", "mine", "--team", "us", *at)
+    sizes = ("--games-2p", 8, "--games-3p", 18)
+    text = run(capsys, "keys", "create", "mine", *sizes, *at).strip()
+    store = Store(tmp_path / "challenge.sqlite")
+    key = store.key(text)
+    assert key is not None
+    assert [row.num_players for row in store.rows(key)] == [2] * 8 + [3] * 18
+    grant = store.claim(key)
+    store.finish(grant, 0, [0], 3, 3)
+    listed = run(capsys, "keys", "list", *at)
+    assert text not in listed and f"{key.hint}...  1 done, 0 active, 25 todo" in listed
+    test = run(capsys, "keys", "create", "mine", "--kind", "test", *at).strip()
+    opened = store.key(test)
+    assert opened is not None and opened.kind == "test" and store.rows(opened) == []
+    run(capsys, "keys", "revoke", key.hint, *at)
+    assert store.key(text) is None and store.key(test) is not None
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("keys", "create", "nobody"), "expected the name of an entry, got 'nobody'"),
+        (("keys", "revoke", "hk_eval_x"), "expected the hint of a key that is not revoked"),
+    ],
+)
+def test_what_does_not_exist_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*args, "--state", str(tmp_path)])
+    assert stopped.value.code == 2 and message in capsys.readouterr().err
