@@ -287,7 +287,7 @@ def test_seeds_deal_the_same_games_and_none_deals_new_ones(make_play):
 def test_web_workers_import_no_jax():
     code = (
         "import sys\n"
-        "import hanabi_rl.serve.web, hanabi_rl.serve.terminal\n"
+        "import hanabi_rl.serve.web, hanabi_rl.serve.terminal, hanabi_rl.serve.challenge\n"
         "heavy = {'jax', 'flax', 'jaxmarl', 'distrax', 'scipy', 'matplotlib'}\n"
         "print(sorted(heavy & sys.modules.keys()))"
     )
