@@ -21,6 +21,7 @@ from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
 from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
+from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
 
 _DESCRIPTION = (
@@ -79,6 +80,7 @@ def _app() -> SubcommandApp:
     app.command(name="behaviour")(behaviour)
     app.command(name="interdependence")(interdependence)
     app.command(name="metrics")(metrics)
+    app.command(name="unit-tests")(unit_tests)
     app.command(name="play")(play)
     app.command(name="agents")(list_agents)
     app.command(name="export")(export)

@@ -1,0 +1,208 @@
+"""Players of the unit tests, in plain Python on a `Table`: the partners' scripts, and a careful one
+that passes every test.
+
+Each looks at no more than the mover may: its own cards only through what it was told and what it
+can count. After Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import numpy as np
+
+from hanabi_rl.env.actions import Move, decode_action, encode_action
+from hanabi_rl.env.table import Table, full_deck
+
+Script = Callable[[Table, np.random.Generator], int]
+"""(the table, chance) -> the mover's action."""
+
+
+def possible_cards(table: Table, seat: int, slot: int) -> set[int]:
+    """The card ids that a card in the hand of `seat` can be, by its hints and by every copy that
+    `seat` can see."""
+    ranks = table.rules.num_ranks
+    known = table.knowledge[table.hands[seat][slot]]
+    others = [order for player, hand in enumerate(table.hands) if player != seat for order in hand]
+    left = full_deck(table.rules)
+    for card in [table.deck[order] for order in [*others, *table.discards]] + _on_fireworks(table):
+        left.remove(card)
+    return {card for card in left if card // ranks in known.colors and card % ranks in known.ranks}
+
+
+def is_playable(table: Table, card: int) -> bool:
+    """The card would score now."""
+    color, rank = divmod(card, table.rules.num_ranks)
+    return table.fireworks[color] == rank
+
+
+def is_dead(table: Table, card: int) -> bool:
+    """The card can score no more: played already, or above one whose copies are all gone."""
+    rules, (color, rank) = table.rules, divmod(card, table.rules.num_ranks)
+    lost = [table.deck[order] for order in table.discards]
+    below = range(table.fireworks[color], rank)
+    return rank < table.fireworks[color] or any(
+        lost.count(color * rules.num_ranks + r) == rules.num_cards_of_rank[r] for r in below
+    )
+
+
+def is_last_copy(table: Table, card: int) -> bool:
+    """The card can still score, and no other copy of it is left."""
+    lost = [table.deck[order] for order in table.discards]
+    copies = table.rules.num_cards_of_rank[card % table.rules.num_ranks]
+    color, rank = divmod(card, table.rules.num_ranks)
+    useful = rank >= table.fireworks[color] and not is_dead(table, card)
+    return useful and lost.count(card) == copies - 1
+
+
+def certain_slots(table: Table, seat: int) -> list[int]:
+    """The slots of `seat` whose every possible card is playable now."""
+    return _slots(table, seat, lambda card: is_playable(table, card))
+
+
+def dead_slots(table: Table, seat: int) -> list[int]:
+    """The slots whose every possible card is dead."""
+    return _slots(table, seat, lambda card: is_dead(table, card))
+
+
+def last_copy_slots(table: Table, seat: int) -> list[int]:
+    """The slots whose every possible card is a last copy."""
+    return _slots(table, seat, lambda card: is_last_copy(table, card))
+
+
+def impossible_slots(table: Table, seat: int) -> list[int]:
+    """The slots no possible card of which is playable now."""
+    return _slots(table, seat, lambda card: not is_playable(table, card))
+
+
+def is_hinted(table: Table, seat: int, slot: int) -> bool:
+    """A hint has touched the card."""
+    known = table.knowledge[table.hands[seat][slot]]
+    return known.hinted_color is not None or known.hinted_rank is not None
+
+
+def chop(table: Table, seat: int) -> int:
+    """The oldest slot that no hint has touched; slot 0 where every one was."""
+    size = len(table.hands[seat])
+    return next((slot for slot in range(size) if not is_hinted(table, seat, slot)), 0)
+
+
+def legal_actions(table: Table) -> list[int]:
+    """What the mover may do."""
+    return [a for a in range(table.rules.num_moves) if table.illegal_reason(a) is None]
+
+
+def legal_hints(table: Table) -> list[int]:
+    """The hints that the mover may give."""
+    rules = table.rules
+    kinds = {action: decode_action(rules, action).kind for action in legal_actions(table)}
+    return [action for action, kind in kinds.items() if kind in ("color", "rank")]
+
+
+def discarder(table: Table, rng: np.random.Generator) -> int:
+    """Discards its chop; with every token there, gives its first legal hint."""
+    del rng
+    return _discard_or_hint(table, chop(table, table.player))
+
+
+def absent(table: Table, rng: np.random.Generator) -> int:
+    """Discards its oldest card whatever happens (with every token there, its first legal hint)."""
+    del rng
+    return _discard_or_hint(table, 0)
+
+
+def player(table: Table, rng: np.random.Generator) -> int:
+    """Plays a card that is certain, else as `discarder`."""
+    certain = certain_slots(table, table.player)
+    if certain:
+        return encode_action(table.rules, Move("play", slot=certain[0]))
+    return discarder(table, rng)
+
+
+def at_random(table: Table, rng: np.random.Generator) -> int:
+    """Any legal move, evenly."""
+    return int(rng.choice(legal_actions(table)))
+
+
+def careful(table: Table, rng: np.random.Generator) -> int:
+    """Plays what is certain, saves what would be lost, tells what can be played, discards what is
+    dead; it never gambles. Two players. It shows that the tests can be passed: it scores little."""
+    del rng
+    me = table.player
+    certain = certain_slots(table, me)
+    if certain:
+        return encode_action(table.rules, Move("play", slot=certain[0]))
+    saving = _saving_hint(table)
+    if saving is not None:
+        return saving
+    hints = legal_hints(table)
+    worth = [len(_newly_certain(table, hint)) for hint in hints]
+    if hints and max(worth) > 0:
+        return hints[int(np.argmax(worth))]
+    if table.info_tokens < table.rules.max_info_tokens:
+        return encode_action(table.rules, Move("discard", slot=_careful_discard(table)))
+    new = [hint for hint in hints if _tells_something(table, hint)]
+    return (new or hints or legal_actions(table))[0]
+
+
+def _saving_hint(table: Table) -> int | None:
+    """The hint that touches the next player's chop where that is a last copy which it would
+    discard."""
+    other = (table.player + 1) % table.rules.num_players
+    place = chop(table, other)
+    card = table.deck[table.hands[other][place]]
+    if certain_slots(table, other) or not is_last_copy(table, card):
+        return None
+    hints = [hint for hint in legal_hints(table) if place in table.touched(_move(table, hint))]
+    return hints[0] if hints else None
+
+
+def _newly_certain(table: Table, hint: int) -> set[int]:
+    """Playable cards of the other player that the hint makes certain."""
+    other = (table.player + 1) % table.rules.num_players
+    after = copy.deepcopy(table)
+    after.apply(hint)
+    return set(certain_slots(after, other)) - set(certain_slots(table, other))
+
+
+def _careful_discard(table: Table) -> int:
+    me = table.player
+    dead, kept = dead_slots(table, me), last_copy_slots(table, me)
+    if dead:
+        return dead[0]
+    order = [chop(table, me), *range(len(table.hands[me]))]
+    return next((slot for slot in order if slot not in kept), order[0])
+
+
+def _tells_something(table: Table, hint: int) -> bool:
+    """The hint touches a card that no hint has touched."""
+    other = (table.player + 1) % table.rules.num_players
+    return any(not is_hinted(table, other, slot) for slot in table.touched(_move(table, hint)))
+
+
+def _discard_or_hint(table: Table, slot: int) -> int:
+    if table.info_tokens == table.rules.max_info_tokens:
+        return legal_hints(table)[0]
+    return encode_action(table.rules, Move("discard", slot=slot))
+
+
+def _move(table: Table, action: int) -> Move:
+    return decode_action(table.rules, action)
+
+
+def _slots(table: Table, seat: int, holds: Callable[[int], bool]) -> list[int]:
+    return [
+        slot
+        for slot in range(len(table.hands[seat]))
+        if all(map(holds, possible_cards(table, seat, slot)))
+    ]
+
+
+def _on_fireworks(table: Table) -> list[int]:
+    ranks = table.rules.num_ranks
+    return [
+        color * ranks + rank
+        for color, height in enumerate(table.fireworks)
+        for rank in range(height)
+    ]

@@ -1,0 +1,91 @@
+"""The unit tests of robustness, as text and as figures for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hanabi_rl.data.formats.hanab_live import share_link
+from hanabi_rl.measure.situations import RULES
+from hanabi_rl.measure.unit_tests import CATEGORIES, Attempt, Result, category_means
+
+_LABEL = 34
+
+
+def unit_test_table(results: Mapping[str, Sequence[Result]]) -> str:
+    """A line a test: chance, and the share that each agent (name -> results) passes; then the means
+    of the categories, which are never averaged, and one failure of each test to look at."""
+    names = list(results)
+    columns = [max(len(name), 6) + 2 for name in names]
+    tests = next(iter(results.values()))
+    lines = [
+        "".ljust(_LABEL)
+        + "chance"
+        + "".join(name.rjust(width) for name, width in zip(names, columns, strict=True))
+    ]
+    for row, result in enumerate(tests):
+        label = f"{result.test.name:<4}{result.test.category:<6}{result.test.title}"
+        shares = [results[name][row].share for name in names]
+        lines.append(_line(label, result.chance, shares, columns))
+    lines.append("")
+    means = {name: category_means(results[name]) for name in names}
+    for category in CATEGORIES:
+        of_category = [result.chance for result in tests if result.test.category == category]
+        chance = sum(of_category) / len(of_category)
+        shares = [means[name][category] for name in names]
+        lines.append(_line(f"{category}, mean of {len(of_category)}", chance, shares, columns))
+    counts = sorted({len(result.attempts) for of in results.values() for result in of})
+    lines += ["", f"{_range(counts)} situations a test; greedy play unless sampled.", ""]
+    return "\n".join(lines + [line for name in names for line in _failures(name, results[name])])
+
+
+def unit_test_figures(results: Sequence[Result]) -> dict[str, Any]:
+    """One agent's results, JSON-ready: shares with Wilson intervals, chance, links of failures."""
+    return {
+        "tests": {result.test.name: _figures(result) for result in results},
+        "categories": category_means(results),
+        "categories_corrected": category_means(results, corrected=True),
+    }
+
+
+def _figures(result: Result) -> dict[str, Any]:
+    from scipy.stats import binomtest
+
+    passed, count = int(result.passed.sum()), len(result.passed)
+    interval = binomtest(passed, count).proportion_ci(method="wilson")
+    return {
+        "category": result.test.category,
+        "title": result.test.title,
+        "instances": count,
+        "share": result.share,
+        "share_ci95": [interval.low, interval.high],
+        "chance": result.chance,
+        "corrected": result.corrected,
+        "failures": [_link(attempt) for attempt in result.failures()],
+    }
+
+
+def _line(label: str, chance: float, shares: Sequence[float], columns: Sequence[int]) -> str:
+    cells = [f"{share:{width}.2f}" for share, width in zip(shares, columns, strict=True)]
+    return f"{label:<{_LABEL}}{chance:>6.2f}" + "".join(cells)
+
+
+def _failures(name: str, results: Sequence[Result]) -> list[str]:
+    failed = [result for result in results if result.failures()]
+    if not failed:
+        return [f"{name}: no failure"]
+    lines = [f"{name}, a failure of each test:"]
+    for result in failed:
+        lines.append(f"  {result.test.name}: {result.test.means}")
+        lines.append(f"      {_link(result.failures()[0])}")
+    return lines
+
+
+def _link(attempt: Attempt) -> str:
+    """Its replay, opened where the agent begins to choose."""
+    situation = attempt.situation
+    return share_link(RULES, situation.deck, attempt.actions, turn=len(situation.prefix) + 1)
+
+
+def _range(counts: Sequence[int]) -> str:
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

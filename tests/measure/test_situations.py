@@ -1,0 +1,197 @@
+"""The situations of the unit tests: each is what its test says, checked card by card."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.games import shared_data
+
+from hanabi_rl.data.files import load_games
+from hanabi_rl.env.actions import decode_action
+from hanabi_rl.measure import situations
+from hanabi_rl.measure.scripts import certain_slots, chop, is_hinted, possible_cards
+from hanabi_rl.measure.situations import RULES, Situation, instances, mined, renamed
+from hanabi_rl.measure.unit_tests import TESTS
+
+COUNT = 30
+BUILT = [test for test in TESTS if test.build is not None]
+
+
+def of(name: str) -> list[Situation]:
+    (test,) = [test for test in TESTS if test.name == name]
+    assert test.build is not None
+    return instances(test.build, COUNT, 3)
+
+
+def hand(situation: Situation, seat: int) -> list[tuple[int, int]]:
+    """(colour, rank from 1) of each card in the hand now."""
+    table = situation.table()
+    return [(table.deck[order] // 5, table.deck[order] % 5 + 1) for order in table.hands[seat]]
+
+
+def told(situation: Situation, order: int) -> tuple[bool, bool]:
+    """Whether a hint named the colour, and the rank, of a card."""
+    known = situation.table().knowledge[order]
+    return known.hinted_color is not None, known.hinted_rank is not None
+
+
+@pytest.mark.parametrize("test", BUILT, ids=lambda test: test.name)
+def test_the_agent_is_to_move_on_decks_of_their_own(test):
+    built = instances(test.build, COUNT, 3)
+    for situation in built:
+        table = situation.table()  # every move of the prefix is legal
+        assert table.player == situation.seat and not table.over
+    assert len({situation.deck for situation in built}) == COUNT
+    assert built == instances(test.build, COUNT, 3) != instances(test.build, COUNT, 4)
+    colors = {situation.deck[situation.marked] // 5 for situation in built}
+    assert built[0].marked < 0 or len(colors) == 5
+
+
+def test_s1_the_one_is_told_in_full():
+    for situation in of("S1"):
+        assert situation.deck[situation.marked] % 5 == 0 and told(situation, situation.marked) == (
+            1,
+            1,
+        )
+        assert [rank for _, rank in hand(situation, 1)].count(1) == 1
+    assert {situation.marked for situation in of("S1")} == set(range(5, 10))
+
+
+def test_s3_ones_are_told_by_rank():
+    counts = set()
+    for situation in of("S3"):
+        ones = [color for color, rank in hand(situation, 1) if rank == 1]
+        counts.add(len(ones))
+        assert len(set(ones)) == len(ones)
+    assert counts == {1, 2, 3}
+
+
+def test_s4_s5_no_token_is_left():
+    for situation in of("S4") + of("S5"):
+        table = situation.table()
+        assert table.info_tokens == 0 and table.points == 1
+    for situation in of("S5"):
+        assert situation.deck[situation.marked] % 5 == 4 and told(situation, situation.marked) == (
+            1,
+            1,
+        )
+    for situation in of("S4"):
+        (played,) = [c for c, height in enumerate(situation.table().fireworks) if height]
+        assert (played, 1) in hand(situation, 1)
+
+
+def test_s6_the_agent_was_told_nothing_and_has_one_life():
+    for situation in of("S6"):
+        table = situation.table()
+        assert (table.life_tokens, table.points, table.info_tokens) == (1, 1, 8)
+        assert not any(is_hinted(table, 1, slot) for slot in range(5))
+
+
+def test_s7_the_only_card_of_its_rank_is_pointed_at():
+    for situation in of("S7"):
+        table = situation.table()
+        (slot,) = [slot for slot in range(5) if is_hinted(table, 1, slot)]
+        rank = hand(situation, 1)[slot][1]
+        assert rank in (3, 4) and [r for _, r in hand(situation, 1)].count(rank) == 1
+
+
+def test_s9_four_ones_lie_and_the_two_is_told():
+    for situation in of("S9"):
+        table, (color, rank) = situation.table(), divmod(situation.deck[situation.marked], 5)
+        assert sorted(table.fireworks) == [0, 1, 1, 1, 1] and rank == 1
+        assert table.fireworks[color] == 1 and told(situation, situation.marked) == (1, 1)
+        slot = table.hands[1].index(situation.marked)
+        assert certain_slots(table, 1) == [slot]
+
+
+def test_s10_the_agents_one_is_played_already():
+    for situation in of("S10"):
+        table, color = situation.table(), situation.deck[situation.marked] // 5
+        assert table.fireworks[color] == 1 and told(situation, situation.marked) == (1, 1)
+        assert situation.marked in table.hands[0]
+
+
+def test_a1_the_partner_has_a_certain_card():
+    for situation in of("A1"):
+        table = situation.table()
+        assert table.points == 1 and certain_slots(table, 1)
+
+
+def test_a2_the_partner_would_discard_what_cannot_be_replaced():
+    kinds = set()
+    for situation in of("A2"):
+        table, card = situation.table(), situation.deck[situation.marked]
+        assert table.hands[0][chop(table, 0)] == situation.marked == 0 and table.info_tokens == 7
+        lost = [table.deck[order] for order in table.discards]
+        kinds.add((card % 5 + 1, lost.count(card)))
+        assert [rank for _, rank in hand(situation, 1)].count(4) == 1
+    assert kinds == {(5, 0), (3, 1)}
+
+
+def test_a3_the_partner_has_one_playable_card():
+    for situation in of("A3"):
+        assert [rank for _, rank in hand(situation, 1)].count(1) == 1
+        assert 1 not in [rank for _, rank in hand(situation, 0)]
+
+
+def test_m1_the_told_card_is_held_after_three_discards():
+    for situation in of("M1"):
+        table = situation.table()
+        assert situation.marked in table.hands[1] and told(situation, situation.marked) == (1, 1)
+        moves = [decode_action(RULES, action).kind for action in situation.prefix[7:]]
+        assert moves == ["discard"] * 5
+
+
+def test_m2_the_partner_hinted_or_discarded_nine_times():
+    for situation in of("M2"):
+        partners = [decode_action(RULES, action).kind for action in situation.prefix[::2]]
+        assert len(partners) == 9 and "play" not in partners
+        assert {decode_action(RULES, a).kind for a in situation.prefix[1::2]} == {"discard"}
+
+
+def test_m3_three_cards_of_a_colour_are_told_in_full():
+    for situation in of("M3"):
+        table = situation.table()
+        full = [order for order in table.hands[1] if told(situation, order) == (1, 1)]
+        cards = sorted(divmod(table.deck[order], 5) for order in full)
+        assert [rank for _, rank in cards] == [0, 1, 2] and len({color for color, _ in cards}) == 1
+
+
+def test_possible_cards_are_what_no_other_place_can_explain():
+    """Against all decks that fit: a card is possible exactly when its copies are not all seen."""
+    for situation in of("S9")[:5]:
+        table, seat = situation.table(), situation.seat
+        seen = [table.deck[order] for order in table.hands[1 - seat]]
+        seen += [
+            color * 5 + rank for color, top in enumerate(table.fireworks) for rank in range(top)
+        ]
+        for slot, order in enumerate(table.hands[seat]):
+            known = table.knowledge[order]
+            expected = {
+                color * 5 + rank
+                for color in known.colors
+                for rank in known.ranks
+                if seen.count(color * 5 + rank) < (3, 2, 2, 2, 1)[rank]
+            }
+            assert possible_cards(table, seat, slot) == expected
+
+
+def test_renaming_colours_renames_deck_and_hints():
+    situation = of("S1")[0]
+    colors = np.array([2, 0, 1, 4, 3])
+    other = renamed(situation, colors)
+    assert [divmod(card, 5)[1] for card in other.deck] == [card % 5 for card in situation.deck]
+    assert other.deck[5] // 5 == colors[situation.deck[5] // 5]
+    first = [decode_action(RULES, game.prefix[0]) for game in (situation, other)]
+    assert first[0].kind == "color" and first[1].value == colors[first[0].value]
+    assert renamed(other, np.argsort(colors)) == situation
+
+
+def test_mined_positions_fit_one_a_game():
+    games = load_games(shared_data("2p_hgroup_bot_val.safetensors"))
+    late = mined(games, situations.ripe, 200, 0)
+    last = mined(games, situations.last_turn, 200, 0)
+    assert 90 <= len(late) <= 109 and len(last) == 37  # shared/reference/robustness.md, 4.3
+    for situation in late:
+        assert len(situation.prefix) >= 20 and situation.table().player == situation.seat
+    assert all(situation.table().turns_left == 1 for situation in last)
