@@ -17,6 +17,7 @@ from hanabi_rl.runs.tracking import Tracker
 from hanabi_rl.storage.checkpoint import Checkpointer, Restored
 from hanabi_rl.storage.files import finish_replacements
 from hanabi_rl.storage.records import to_dict
+from hanabi_rl.storage.trees import IncompatibleError
 
 C = TypeVar("C", bound=RunConfig)
 
@@ -146,6 +147,20 @@ def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterat
         yield run_dir
 
 
+def _restored(checkpoints: Checkpointer, template: Any, run_dir: Path) -> Restored | None:
+    """The run's last good checkpoint, if it has one."""
+    if checkpoints.latest_step() is None:
+        return None
+    try:
+        return checkpoints.restore(template)
+    except IncompatibleError as error:
+        raise IncompatibleError(
+            f"{error}. Another version of hanabi-rl trained this run and this one cannot go on "
+            f"with it; its policies still play (`hanabi-rl evaluate {run_dir}`) and can be kept "
+            f"(`hanabi-rl export {run_dir} FILE.safetensors`)"
+        ) from error
+
+
 @contextmanager
 def open_session(
     algorithm: str,
@@ -188,11 +203,7 @@ def open_session(
                 )
             )
         restored = parallel.on_first_host(
-            lambda: (
-                checkpoints.restore(template)
-                if checkpoints and checkpoints.latest_step() is not None
-                else None
-            )
+            lambda: None if checkpoints is None else _restored(checkpoints, template, run_dir)
         )
         if parallel.host() == 0:
             tracker = stack.enter_context(

@@ -24,6 +24,7 @@ from support.states import make_state, raw
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BC, BCTraining
 from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.runs.session import _restored
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.trees import IncompatibleError
 
@@ -274,6 +275,16 @@ def test_another_model_is_an_error_that_names_the_leaf(
     with Checkpointer(saved) as checkpoints, pytest.raises(IncompatibleError, match=message):
         checkpoints.restore(template)
     wrong.add(name, None)
+
+
+def test_a_run_of_another_version_says_what_can_still_be_done(saved: Path) -> None:
+    template = make_state(0)
+    WRONG_MODELS[next(iter(WRONG_MODELS))][0](template)
+    with (
+        Checkpointer(saved) as checkpoints,
+        pytest.raises(IncompatibleError, match=r"leaf .*`hanabi-rl export runs/old FILE"),
+    ):
+        _restored(checkpoints, template, Path("runs/old"))
 
 
 def test_another_game_or_network_is_an_error_that_names_the_leaf(
