@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 _RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of one count per game
 
@@ -47,6 +46,8 @@ def student_interval(
     estimate: float, std_error: float, freedom: int, level: float = 0.95
 ) -> Interval:
     """The interval of an estimate with a standard error of `freedom` >= 1 degrees of freedom."""
+    from scipy.special import stdtrit  # here: the web's workers show standings without SciPy
+
     reach = float(stdtrit(freedom, _upper_tail(level))) * std_error
     return Interval(estimate, estimate - reach, estimate + reach, std_error)
 

@@ -11,6 +11,7 @@ is a 2, 3 or 4. Seat 0 is dealt places 0 to 4 of the deck, seat 1 places 5 to 9.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,12 +72,17 @@ def instances(build: Build, count: int, seed: int) -> list[Situation]:
     return [_drawn(build, seed, number) for number in range(count)]
 
 
+def stream(purpose: str, *numbers: int) -> np.random.Generator:
+    """Chance for one purpose alone: no two purposes share their numbers."""
+    return np.random.default_rng([zlib.crc32(purpose.encode()), len(numbers), *numbers])
+
+
 def mined(games: Games, fits: Callable[[Table], bool], count: int, seed: int) -> list[Situation]:
     """Positions of recorded games that fit the mover, one a game at most, with the colours renamed.
     Fewer than `count` where the games have no more."""
     found: list[Situation] = []
     for game in range(len(games)):
-        rng = np.random.default_rng([seed, game])
+        rng = stream("mined", seed, game)
         position = _position(games, game, fits)
         if position is not None:
             found.append(renamed(position, rng.permutation(RULES.num_colors)))
@@ -376,7 +382,7 @@ class _Deal:
 def _drawn(build: Build, seed: int, number: int) -> Situation:
     for attempt in range(_TRIES):
         try:
-            return build(np.random.default_rng([seed, number, attempt]), number)
+            return build(stream(build.__name__, seed, number, attempt), number)
         except Unfit:
             continue
     raise AssertionError(f"{build.__name__} does not fit in {_TRIES} draws")

@@ -25,7 +25,7 @@ from hanabi_rl.env.rules import State
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure import scripts, situations
 from hanabi_rl.measure.scripts import Script
-from hanabi_rl.measure.situations import RULES, Build, Situation
+from hanabi_rl.measure.situations import RULES, Build, Situation, stream
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -169,12 +169,15 @@ def plays_nothing_impossible(attempt: Attempt) -> bool:
 
 
 def tells_something_new(attempt: Attempt) -> bool:
-    """No hint of the agent touches only cards that were hinted before. With every token there it
-    may not discard, and what it hints then for want of anything better does not count."""
-    return not any(
-        own.touched and not _new(own) and own.before.info_tokens < RULES.max_info_tokens
-        for own in attempt.own()
-    )
+    """No hint of the agent touches only cards that were hinted before it began to choose."""
+    table = attempt.situation.table()
+    other = 1 - attempt.situation.seat
+    told = {
+        order
+        for slot, order in enumerate(table.hands[other])
+        if scripts.is_hinted(table, other, slot)
+    }
+    return not any(own.touched and told.issuperset(own.touched) for own in attempt.own())
 
 
 def saves_the_marked(attempt: Attempt) -> bool:
@@ -427,7 +430,7 @@ Todo = Sequence[tuple[UnitTest, Situation]]
 
 
 def _play_script(agent: Script, todo: Todo, seed: int) -> list[tuple[int, ...]]:
-    plays = [_Play(test, situation, [seed, i]) for i, (test, situation) in enumerate(todo)]
+    plays = [_Play(test, situation, seed, i) for i, (test, situation) in enumerate(todo)]
     for play in plays:
         while (mine := play.waits_for_agent()) is not None:
             play.take(agent(play.table, play.rng) if mine else play.partner_action())
@@ -437,8 +440,7 @@ def _play_script(agent: Script, todo: Todo, seed: int) -> list[tuple[int, ...]]:
 def _play_policy(policy: Policy, todo: Todo, seed: int, sample: bool) -> list[tuple[int, ...]]:
     """All at once: the policy sees every turn of each from the first, the prefix included."""
     plays = [
-        _Play(test, situation, [seed, i], from_deal=True)
-        for i, (test, situation) in enumerate(todo)
+        _Play(test, situation, seed, i, from_deal=True) for i, (test, situation) in enumerate(todo)
     ]
     state = game.deal(RULES, jnp.array([situation.deck for _, situation in todo], jnp.uint8))
     seats = jnp.array([situation.seat for _, situation in todo])
@@ -487,10 +489,16 @@ class _Play:
     """A situation being played, to the limit of the agent's turns or the end of the game."""
 
     def __init__(
-        self, test: UnitTest, situation: Situation, seed: Sequence[int], *, from_deal: bool = False
+        self,
+        test: UnitTest,
+        situation: Situation,
+        seed: int,
+        number: int,
+        *,
+        from_deal: bool = False,
     ) -> None:
         self._test, self._situation = test, situation
-        self.rng = np.random.default_rng(seed)
+        self.rng = stream("partner", seed, number)
         self.table = Table(RULES, situation.deck) if from_deal else situation.table()
         self.actions = [] if from_deal else list(situation.prefix)
         self._own = 0
@@ -528,13 +536,6 @@ class _Play:
 
 def _of_mover(slots: Callable[[Table, int], list[int]], own: Own) -> list[int]:
     return slots(own.before, own.before.player)
-
-
-def _new(own: Own) -> bool:
-    """The hint touches a card that no hint had touched."""
-    other = 1 - own.before.player
-    slots = own.before.touched(own.move)
-    return any(not scripts.is_hinted(own.before, other, slot) for slot in slots)
 
 
 def _check(rules: Any, what: str) -> None:

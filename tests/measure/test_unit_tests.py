@@ -53,16 +53,16 @@ def test_the_calibration_of_the_specification():
     games = load_games(shared_data("2p_hgroup_bot_val.safetensors"))
     careful = by_name(run_tests(scripts.careful, games, 50))
     assert all(result.share == 1.0 for result in careful.values())
-    chances = chance_levels(games, 500)
-    assert chances == pytest.approx(CHANCE, abs=0.07)
-    convention = run_tests(load_policy("bot:convention"), games, 50, chances=chances)
+    chances, expected = chance_levels(games, 500), dict(CHANCE)
+    for mined in ("S2", "S8"):  # 98 and 37 positions, however many are asked for
+        assert chances.pop(mined) == pytest.approx(expected.pop(mined), abs=0.12)
+    assert chances == pytest.approx(expected, abs=0.07)
+    convention = run_tests(load_policy("bot:convention"), games, 100)
     shares = {name: result.share for name, result in by_name(convention).items()}
     assert shares.pop("M2") == pytest.approx(0.54, abs=0.15)
     assert min(shares.values()) >= 0.9  # every other test: 0.92 to 1 there
     means = category_means(convention)
-    assert means["SR"] == pytest.approx(0.99, abs=0.02) and means["AR"] == pytest.approx(
-        0.99, abs=0.02
-    )
+    assert [means["SR"], means["AR"]] == pytest.approx([0.99, 0.99], abs=0.02)
 
 
 def test_a_policy_plays_what_it_plays_alone():
