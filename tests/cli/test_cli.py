@@ -20,11 +20,15 @@ COMMANDS = [
     "behaviour",
     "interdependence",
     "metrics",
+    "unit-tests",
     "play",
     "agents",
     "export",
-    "data",
     "replay",
+    "serve",
+    "data",
+    "entries",
+    "keys",
 ]
 
 

@@ -14,7 +14,7 @@ from support.small_ppo import make_ppo
 
 from hanabi_rl.algorithms import bc_training as bc_run
 from hanabi_rl.algorithms import br_bc as br_bc_run
-from hanabi_rl.algorithms import loop
+from hanabi_rl.algorithms import lineups, loop
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanabi import HanabiEnv
@@ -177,7 +177,7 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
     def kl(reference: Any, policy: Any, games: int, seed: int = 0) -> Any:
         asked.append(("kl", (reference, policy), "report"))
 
-    for module in (bc_run, br_bc_run, loop, beside_clone):
+    for module in (bc_run, br_bc_run, lineups, loop, beside_clone):
         for name, fake in (
             ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl)
         ):  # fmt: skip
