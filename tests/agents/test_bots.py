@@ -192,7 +192,7 @@ def test_convention_bot_is_deterministic() -> None:
     np.testing.assert_array_equal(again.actions, self_play(2).actions)
 
 
-@pytest.mark.parametrize("players", [2, 3])
+@pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_colours_are_treated_alike(players: int) -> None:
     """Exact, without exception: no tie is broken by colour."""
     rules, games = STANDARD[players], self_play(players)

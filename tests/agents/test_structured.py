@@ -104,7 +104,9 @@ def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: Level) -> Non
         state = random_move(rules, state, jax.random.fold_in(key, turn))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "level", ["facts", "learnt", pytest.param("reading", marks=pytest.mark.slow)]
+)
 def test_renaming_colours_permutes_the_logits(level: Level) -> None:
     rules = SMALL
     actor, params = network(rules, level)
@@ -216,6 +218,7 @@ def test_chances_are_counted_by_hand() -> None:
             assert float(shown.own[game, slot, 3]) == pytest.approx(good / total, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
     rules, network = SMALL, StructuredConfig("learnt", trunk=(16,), head=8)
     params = init_params(rules, network, jax.random.key(0))

@@ -94,6 +94,7 @@ def network_policy(seed: int) -> NetworkPolicy:
     return NetworkPolicy(params=jax.tree.map(lambda x: 4 * x, params), rules=RULES, network=NETWORK)
 
 
+@pytest.mark.slow
 def test_permuted_policies_play_the_same_game_in_permuted_colors() -> None:
     decks, colors = evaluation_decks(RULES, 64, seed=1), jnp.array([1, 2, 0])
     policies = tuple(network_policy(seed) for seed in range(3))

@@ -46,7 +46,11 @@ FIELDS = {
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "config"), [("ippo", IPPOConfig), ("other_play", OtherPlayConfig)]
+    ("algorithm", "config"),
+    [
+        ("ippo", IPPOConfig),
+        pytest.param("other_play", OtherPlayConfig, marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_from_scratch(algorithm: str, config: Any, tmp_path: Path) -> None:
     folder = tmp_path / algorithm

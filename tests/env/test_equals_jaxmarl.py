@@ -173,7 +173,7 @@ def both_games(
 
 
 @pytest.mark.parametrize(
-    "players", [2, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 5))]
+    "players", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4, 5))]
 )
 def test_the_standard_game(players):
     rules = Rules(num_players=players)

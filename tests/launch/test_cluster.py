@@ -104,6 +104,7 @@ def test_local_jobs_give_the_table_of_the_sweep_without_a_launcher(
     assert len(list((tmp_path / "jobs").glob("*_0_log.out"))) == 2
 
 
+@pytest.mark.slow
 def test_at_most_so_many_local_jobs_at_once_each_with_its_cores(tmp_path: Path) -> None:
     def run(algorithm: str, config: Any) -> dict[str, Any]:
         begun = time.time()

@@ -44,6 +44,7 @@ def cloned(learner: DecisionCloning, games: Games) -> CloningState:
     return state
 
 
+@pytest.mark.slow
 def test_a_simple_teacher_is_learnt() -> None:
     """The clone, as a policy that reads observations, predicts other games of the teacher; and the
     same seed gives the same clone."""

@@ -232,6 +232,7 @@ def count_moves(rules: Any, memory: Any, state: Any, reset: Any, colors: Any) ->
     return memory, {"obs": obs.astype(jnp.bfloat16), "moves": memory.astype(jnp.float32)}
 
 
+@pytest.mark.slow
 def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
     view = lambda rules: Mover(  # noqa: E731
         rules, count_moves, lambda rules, envs: jnp.zeros(envs, jnp.int32)

@@ -65,6 +65,7 @@ def test_the_calibration_of_the_specification():
     assert [means["SR"], means["AR"]] == pytest.approx([0.99, 0.99], abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_policy_plays_what_it_plays_alone():
     """The agent's own moves are those of the policy stepped through the whole game by itself, with
     the memory that it has then."""

@@ -92,6 +92,7 @@ def test_a_whole_run_is_what_the_client_expects(served: Served) -> None:
         play_next(served.address, key)
 
 
+@pytest.mark.slow
 def test_an_agent_over_the_wire_plays_as_in_play_games(served: Served) -> None:
     """Action by action, on the decks that the store dealt."""
     key = served.key("agent", games=4)
