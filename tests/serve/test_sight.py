@@ -1,83 +1,19 @@
 """Nothing of a hidden card is in anything that leaves the server, and a leak would be noticed."""
 
 import dataclasses
-import functools
-import itertools
 import json
 
-import numpy as np
 import orjson
 import pytest
+from support.hidden import pairs, random_game
 
-from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.serve import local
-from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.seat_view import table_frame
 from hanabi_rl.serve.sight import open_sight, sight_of
 
 PAIRS = 40
 RULES = [Rules(), Rules(num_players=3), Rules(num_players=5)]
-
-
-def random_game(rules, seed, turns, seat):
-    """A game in progress with a person at `seat`, by random moves that seldom lose a life."""
-    rng = np.random.default_rng(seed)
-    deck = tuple(int(card) for card in rng.permutation(full_deck(rules)))
-    table, moves = Table(rules, deck), []
-    while len(moves) < turns and not table.over:
-        legal = [a for a in range(rules.num_moves) if table.illegal_reason(a) is None]
-        safe = [a for a in legal if not rules.hand_size <= a < 2 * rules.hand_size]
-        moves.append(int(rng.choice(safe if safe and rng.random() < 0.9 else legal)))
-        table.apply(moves[-1])
-    moves = moves[:-1] if table.over else moves
-    return Game(seed, rules, deck, frozenset({seat}), tuple(moves))
-
-
-def other_hidden_cards(game, seat, rng):
-    """A game that `seat` cannot tell from this one: an own card, and then another hidden card, are
-    exchanged for what still lets every move so far be what it was. None where nothing does."""
-    table, rules, deck = game.table(), game.rules, list(game.deck)
-    own, undrawn = table.hands[seat], range(table.drawn, rules.deck_size)
-    seen = told_so_far(game)
-    for first in (rng.permutation(own), rng.permutation(undrawn)):
-        for one, two in itertools.product(first, rng.permutation([*own, *undrawn])):
-            changed = list(deck)
-            changed[one], changed[two] = deck[two], deck[one]
-            other = dataclasses.replace(game, deck=tuple(changed))
-            if changed != deck and told_so_far(other, seen) == seen:
-                deck = changed
-                break
-    return None if tuple(deck) == game.deck else dataclasses.replace(game, deck=tuple(deck))
-
-
-def told_so_far(game, expected=None):
-    """What every hint touched, by hand from a table; None as soon as it is not the expected."""
-    table, seen = Table(game.rules, game.deck), []
-    for action in game.moves:
-        move = decode_action(game.rules, action)
-        if move.kind in ("color", "rank"):
-            seen.append((action, tuple(table.touched(move))))
-            if expected is not None and seen[-1] != expected[len(seen) - 1]:
-                return None
-        table.apply(action)
-    return seen
-
-
-@functools.cache
-def pairs(rules, count):
-    rng = np.random.default_rng(rules.num_players)
-    found = []
-    for seed in range(10 * count):
-        seat = seed % rules.num_players
-        game = random_game(rules, seed, turns=int(rng.integers(0, 40)), seat=seat)
-        other = other_hidden_cards(game, seat, rng)
-        if other is not None:
-            found.append((game, other, seat))
-        if len(found) == count:
-            return found
-    raise AssertionError(f"only {len(found)} pairs")
 
 
 def shown(game, seat):
