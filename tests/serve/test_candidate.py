@@ -268,7 +268,7 @@ class InProcess:
         return self.runner.think([game])[0]
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("players", [2, 3])
 def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte(
     players: int, count: int
