@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, make_bot
+from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, bot_scores, make_bot
 from hanabi_rl.agents.folder import read_folder
 from hanabi_rl.agents.one_file import SUFFIX, load_shipped, read_card, read_file, shipped
 from hanabi_rl.agents.policy import Policy
@@ -240,6 +240,7 @@ def known_agents() -> dict[str, Any]:
                 key: {"type": found.type.__name__, "default": found.default}
                 for key, found in bot_parameters(name).items()
             },
+            "scores": bot_scores(name),
         }
         for name, bot in BOTS.items()
     ]

@@ -83,11 +83,18 @@ def _table(known: dict[str, Any]) -> str:
         lines.append(f"{agent['name']:<{width}}  {agent['about']}{version}")
         if "selfplay" in agent:
             lines.append(f"{'':<{width}}  {_figures(agent)}")
+        if agent.get("scores"):
+            lines.append(f"{'':<{width}}  {_scores(agent['scores'])}")
         for name, parameter in agent.get("parameters", {}).items():
             lines.append(f"{'':<{width}}  ?{name}={parameter['default']} ({parameter['type']})")
     lines.append("options of every agent")
     lines += [f"{'':<{width}}  ?{about}" for about in known["options"].values()]
     return "\n".join(lines)
+
+
+def _scores(scores: dict[str, Any]) -> str:
+    each = (f"{players} players {score['mean']:.2f}" for players, score in scores.items())
+    return f"self-play: {', '.join(each)}"
 
 
 def _figures(agent: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.bots.registry import BOTS, make_bot
+from hanabi_rl.agents.bots.registry import BOTS, bot_scores, make_bot
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.actions import Move, decode_action, encode_action
@@ -19,6 +19,7 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.state import pack_counters
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.env.table import full_deck
+from hanabi_rl.papers.bots import SELFPLAY
 from hanabi_rl.play.episodes import play_games
 
 GAMES = 200
@@ -179,6 +180,22 @@ def test_convention_bot_is_legal_and_strong(players: int) -> None:
     assert_legal(games)
     assert games.score.mean() > {2: 22.6, 3: 22.7, 4: 22.3, 5: 21.0}[players]
     assert (games.score == 0).sum() <= 3
+
+
+def test_the_scores_that_are_listed_are_of_these_bots() -> None:
+    """And as published, whose own standard errors are 0.02 to 0.03 (0.06 for `internal`)."""
+    for name in BOTS:
+        scores = bot_scores(name)
+        assert list(scores) == ["2", "3", "4", "5"], "python benchmarks/bots.py --write yes"
+        for players, published in SELFPLAY.get(name, {}).items():
+            points, (low, high) = (
+                scores[str(players)]["points"],
+                scores[str(players)]["points_ci95"],
+            )
+            assert abs(points - published) < 0.1 + (high - low) / 2, (name, players)
+    listed, games = bot_scores("convention")["2"], self_play(2).score
+    assert abs(games.mean() - listed["mean"]) < 4 * games.std() / np.sqrt(GAMES)
+    assert listed["ci95"][0] < listed["mean"] < listed["ci95"][1] and listed["games"] == 5000
 
 
 def test_convention_bot_plays_small_games() -> None:

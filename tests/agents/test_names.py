@@ -130,5 +130,7 @@ def test_the_list_of_agents(capsys: pytest.CaptureFixture[str]) -> None:
     assert bots["bot:convention"]["parameters"]["smoothing"] == {"type": "float", "default": 0.02}
     main(["agents"])
     shown = capsys.readouterr().out
+    assert bots["bot:smart"]["scores"]["3"]["games"] == 5000
+    assert "self-play: 2 players 23.44, 3 players 23.48" in shown
     for name in (*bots, "obl:FILE", "?smoothing=0.02 (float)", "?colors=1,0,2,3,4"):
         assert name in shown

@@ -6,10 +6,12 @@ from __future__ import annotations
 import importlib
 import typing
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.env.game import Rules
+from hanabi_rl.storage.files import read_json
 
 
 class _Bots(Mapping[str, type[Bot]]):
@@ -49,6 +51,10 @@ BOTS = _Bots(
 module is imported when it is first asked for."""
 
 
+SCORES_FILE = Path(__file__).parent / "scores.json"
+"""What `python benchmarks/bots.py --write yes` measured."""
+
+
 class Parameter(NamedTuple):
     """A parameter of a bot."""
 
@@ -82,6 +88,13 @@ def bot_parameters(name: str) -> dict[str, Parameter]:
     return {
         field.name: Parameter(types[field.name], field.default) for field in bot.parameter_fields()
     }
+
+
+def bot_scores(name: str) -> dict[str, Any]:
+    """Self-play of a bot as it is by default, by number of players ("2" to "5"): `games`, `mean`
+    with `ci95`, `points`, shares `zero` and `perfect`. Empty where another version was measured."""
+    measured = read_json(SCORES_FILE).get(name, {})
+    return dict(measured["scores"]) if measured.get("version") == _find(name).version else {}
 
 
 def _find(name: str) -> type[Bot]:

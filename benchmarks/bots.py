@@ -1,0 +1,59 @@
+"""Self-play of every bot with 2 to 5 players, beside what is published of it.
+
+    python benchmarks/bots.py --json
+    python benchmarks/bots.py --write yes
+
+The second keeps the figures where `hanabi-rl agents` reads them; do so when a bot's version
+changes.
+"""
+
+import sys
+
+import common
+
+from hanabi_rl.agents.bots.registry import BOTS, SCORES_FILE, make_bot
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.papers.bots import SELFPLAY
+from hanabi_rl.storage.files import write_json
+
+
+def scores_of(name: str, players: int, games: int, seed: int) -> common.Record:
+    """One cell: mean score and points with their 95% intervals, shares of lost and perfect
+    games."""
+    played = evaluate_selfplay(make_bot(name, Rules(players)), games, seed).summary
+    return {
+        "games": games,
+        "mean": round(played.mean.mean, 3),
+        "ci95": [round(bound, 3) for bound in played.mean.bounds],
+        "points": round(played.points.mean, 3),
+        "points_ci95": [round(bound, 3) for bound in played.points.bounds],
+        "zero": round(played.zero_share, 4),
+        "perfect": round(played.perfect_share, 4),
+    }
+
+
+def measure(games: int = 5000, seed: int = 0, write: str = "no") -> common.Record:
+    """Plays every cell; returns the JSON record."""
+    record: common.Record = {}
+    for name, bot in BOTS.items():
+        scores = {}
+        for players in (2, 3, 4, 5):
+            cell = scores_of(name, players, games, seed)
+            low, high = cell["points_ci95"]
+            published = SELFPLAY.get(name, {}).get(players, "")
+            print(
+                f"| bot:{name} | {players} | {cell['mean']:.2f} | {cell['points']:.2f} "
+                f"[{low:.2f}, {high:.2f}] | {cell['zero']:.1%} | {cell['perfect']:.1%} | "
+                f"{published} |",
+                file=sys.stderr,
+            )
+            scores[str(players)] = cell
+        record[name] = {"version": bot.version, "scores": scores}
+    if write == "yes":
+        write_json(SCORES_FILE, record)
+    return record
+
+
+if __name__ == "__main__":
+    common.run(__doc__, measure)
