@@ -1,6 +1,7 @@
 """The cross-play matrix against single pairs, its cache, and its files."""
 
 import csv
+import gc
 import io
 import json
 
@@ -12,6 +13,7 @@ from support.policies import network_policy, recurrent_policy
 from hanabi_rl.agents.policy import PolicyInfo
 from hanabi_rl.data.games import join_games
 from hanabi_rl.measure import crossplay
+from hanabi_rl.measure import matrix as matrix_module
 from hanabi_rl.measure.cells import CellCache, CellKey
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.matrix import (
@@ -254,3 +256,19 @@ def test_errors_say_what_was_expected():
     ]:
         with pytest.raises(ValueError, match=message):
             make_agents(policies, labels, ["bc"] * len(policies))
+
+
+@pytest.mark.skipif(not matrix_module._MAPS.exists(), reason="needs Linux's /proc")
+def test_what_was_compiled_is_forgotten_before_memory_mappings_run_out(agents, matrix, monkeypatch):
+    """Linux allows a process 65,530 of them; a line-up takes hundreds."""
+
+    def mappings():
+        gc.collect()
+        return len(matrix_module._MAPS.read_bytes().splitlines())
+
+    before, held = mappings(), _play_chunk._cache_size()
+    assert held > 0
+    monkeypatch.setattr(matrix_module, "_MOST_MAPS", before - 1)
+    matrix_module._make_room()
+    assert mappings() < before and _play_chunk._cache_size() == 0
+    assert play_matrix(agents, SETTING).cells == matrix.cells
