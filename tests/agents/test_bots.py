@@ -153,6 +153,7 @@ def test_random_bot_says_what_it_will_do_without_a_key() -> None:
     np.testing.assert_allclose(logits, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_random_bot_plays_a_game_alike_in_any_batch() -> None:
     """Its chance is the game's, by number: in another order, and with other games beside it, a game
     is the same."""

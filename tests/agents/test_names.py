@@ -84,6 +84,7 @@ def test_settings_that_an_agent_does_not_take(name: str, message: str) -> None:
         load_policy(name, RULES)
 
 
+@pytest.mark.slow
 def test_a_bots_parameters_are_part_of_its_identity_and_its_logits() -> None:
     """The first move of a game: the same choice, with eps of the probability over the A legal
     actions."""

@@ -85,7 +85,7 @@ def test_the_state_shows_what_the_observation_shows(rules: Rules) -> None:
 
 
 @pytest.mark.parametrize(
-    "level", ["facts", "learnt", pytest.param("reading", marks=pytest.mark.slow)]
+    "level", ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("learnt", "reading"))]
 )
 def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: Level) -> None:
     rules = SMALL
@@ -105,7 +105,7 @@ def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: Level) -> Non
 
 
 @pytest.mark.parametrize(
-    "level", ["facts", "learnt", pytest.param("reading", marks=pytest.mark.slow)]
+    "level", ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("learnt", "reading"))]
 )
 def test_renaming_colours_permutes_the_logits(level: Level) -> None:
     rules = SMALL

@@ -18,6 +18,7 @@ def recorded(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_table_with_failures_to_look_at(recorded, capsys):
     args = ["unit-tests", "careful", "bot:random", "--instances", "6", "--games", recorded]
     main([*args, "--json"])

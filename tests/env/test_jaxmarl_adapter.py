@@ -105,7 +105,8 @@ def assert_same(ours: Any, theirs: Any) -> None:
     jax.tree_util.tree_map_with_path(compare, ours, theirs)
 
 
-@pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("players", [2, 3])
 def test_whole_games_equal_jaxmarl_through_auto_reset(players: int) -> None:
     """Every second game is random, the others careful: those reach the last round and high
     scores."""

@@ -51,6 +51,7 @@ def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> 
     assert all(config.seed == 3 for config in configs.values())
 
 
+@pytest.mark.slow
 def test_no_game_to_predict_is_on_a_deck_of_the_games_to_learn_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

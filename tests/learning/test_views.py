@@ -255,9 +255,8 @@ def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
     assert min(jax.tree.leaves(moved)) > 0
 
 
-@pytest.mark.parametrize(
-    "make_view", [pytest.param(None, marks=pytest.mark.slow), Mover], ids=["all seats", "mover"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("make_view", [None, Mover], ids=["all seats", "mover"])
 def test_a_privileged_critic_sees_the_hand_and_the_policy_does_not(make_view: Any) -> None:
     """Other cards in the seat's own hand change its value and never its logits."""
     fields = {} if make_view is None else {"make_view": make_view}
