@@ -42,12 +42,12 @@ def measure(repeats: int = 3) -> common.Record:
     for name, size in sizes.items():
         ppo = recurrent_ppo(**size)
         learner, actors = jax.jit(ppo.init)(jax.random.key(0))
-        args = parallel.replicate(learner), parallel.shard(actors), None, None
+        args = parallel.replicate(learner), parallel.shard(actors), None, None, None
         executable, _ = common.compiled(ppo.compile_update(), *args)
         work = ppo.config.num_envs * STEPS
         record[f"{name}_bytes"] = common.needed_bytes(executable)
         sides[name] = common.repeated(
-            executable, args, lambda results, _: (*results[:2], None, None), work
+            executable, args, lambda results, _: (*results[:2], None, None, None), work
         )
         sides[name]()  # touches its memory for the first time
     rates = common.alternate(sides, repeats)

@@ -59,7 +59,7 @@ def small_update() -> Any:
     update = ppo.compile_update()
 
     def advance() -> int:
-        state[0], state[1], _ = jax.block_until_ready(update(*state, None, None))
+        state[0], state[1], _ = jax.block_until_ready(update(*state, None, None, None))
         return ppo.config.num_envs * ppo.config.num_steps
 
     return advance

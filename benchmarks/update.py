@@ -62,6 +62,7 @@ def ours(players: int, envs: int, steps: int, precision: Precision) -> tuple[Any
         parallel.shard(actors),
         parallel.replicate(clone),
         None,
+        None,
     )
 
 

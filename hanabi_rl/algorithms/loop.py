@@ -15,6 +15,9 @@ import jax
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, clone_title, reference_policy
+from hanabi_rl.data.files import load_games
+from hanabi_rl.data.games import join_games
+from hanabi_rl.env.starts import Starts, starts_of
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_positive
 from hanabi_rl.learning.partners import Partners
@@ -42,13 +45,38 @@ class PPORunConfig(PPOConfig, RunConfig):
     report_policy: Literal["best", "final"] = "best"
     """Which policy is reported: the best of the evaluations (`policy/`), or the last
     (`policy-latest/`)."""
+    start_states: tuple[str, ...] = ()
+    """Files of games: some of the training games begin in their positions (diverse starts), with
+    the cards left in their order. What is reported never does."""
+    start_share: float = 0.5
+    """With `start_states`: the chance that a game begins in one of them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "eval_every", "eval_games", "save_every", "log_every")
+        if not 0.0 <= self.start_share <= 1.0:
+            raise ValueError(f"start_share: expected a chance in [0, 1], got {self.start_share}")
 
 
 C = TypeVar("C", bound=PPORunConfig)
+
+
+def recorded_starts(config: PPORunConfig) -> Starts | None:
+    """The positions that `start_states` name, or None.
+
+    Raises:
+        ValueError: a file is no file of games, or of another game.
+    """
+    if not config.start_states:
+        return None
+    games = [load_games(name) for name in config.start_states]
+    for name, given in zip(config.start_states, games, strict=True):
+        if given.rules != config.game:
+            raise ValueError(
+                f"--start-states {name}: expected games of {config.game}, got {given.rules}"
+            )
+    whole = join_games(games)
+    return starts_of(config.game, whole.decks, whole.actions, config.start_share, seed=config.seed)
 
 
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
@@ -153,7 +181,7 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
         steps_per_number=config.num_envs * config.num_steps,
     ) as session:
         update = ppo.compile_update()
-        others = reference, partners
+        others = reference, partners, recorded_starts(config)
         trainer = _Trainer(session, config, training, update, learner, actors, policy, others)
         steps = config.num_envs * config.num_steps
         print(
@@ -216,7 +244,7 @@ class _Trainer:
         learner: LearnerState,
         actors: ActorState,
         policy: NetworkPolicy,
-        others: tuple[NetworkPolicy | None, NetworkPolicy | Partners | None],
+        others: tuple[NetworkPolicy | None, NetworkPolicy | Partners | None, Starts | None],
     ) -> None:
         self.session, self.config, self.training, self.template = session, config, training, policy
         self.best: float | None = None

@@ -12,6 +12,7 @@ from hanabi_rl.env import rules as game_rules
 from hanabi_rl.env.decks import DeckPool, deck_of_game, environment_keys, given_pool, new_pool
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
+from hanabi_rl.env.starts import Starts, begin
 from hanabi_rl.env.state import State, select_games
 
 
@@ -73,13 +74,22 @@ class HanabiEnv:
         game = game_rules.deal_packed(self.rules, pool.decks[:, 0])
         return EnvState(game=game, pool=pool, games=jnp.zeros_like(pool.first))
 
-    def step(self, env_state: EnvState, action: jax.Array) -> tuple[EnvState, TimeStep]:
-        """Play one move ``int32[N]`` in every environment, and deal a new game where it ended
-        one."""
+    def step(
+        self, env_state: EnvState, action: jax.Array, starts: Starts | None = None
+    ) -> tuple[EnvState, TimeStep]:
+        """Play one move ``int32[N]`` in every environment, and deal a new game where it ended one;
+        with `starts` some of the new games begin in the middle (see `Starts`).
+
+        Raises:
+            ValueError: `starts` where the decks are given.
+        """
         rules = self.rules
         after, reward, done = game_rules.step(rules, env_state.game, action)
         deck, pool = deck_of_game(rules, env_state.pool, env_state.games + 1, needed=done)
-        game = select_games(done, game_rules.deal_packed(rules, deck), after).materialized()
+        fresh = game_rules.deal_packed(rules, deck)
+        if starts is not None:
+            fresh = begin(starts, fresh, pool.keys, env_state.games + 1)
+        game = select_games(done, fresh, after).materialized()
         timestep = TimeStep(
             reward=reward,
             done=done,

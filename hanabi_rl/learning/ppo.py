@@ -24,6 +24,7 @@ from jax.flatten_util import ravel_pytree
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import Rules, current_player
+from hanabi_rl.env.starts import Starts
 from hanabi_rl.learning import losses, minibatches, parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
@@ -212,8 +213,8 @@ class PPO:
         )
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, ActorState, losses.Metrics]]:
-        """`update` on all devices: (learner, sharded actors, reference, partners) -> (learner,
-        sharded actors, metrics)."""
+        """`update` on all devices: (learner, sharded actors, reference, partners, starts)
+        -> (learner, sharded actors, metrics)."""
         if self.config.num_blocks % parallel.num_devices():
             raise ValueError(
                 f"num_blocks={self.config.num_blocks} must be divisible by the "
@@ -221,7 +222,7 @@ class PPO:
             )
         return parallel.data_parallel(
             self.update,
-            in_axes=(None, 0, None, None),
+            in_axes=(None, 0, None, None, None),
             out_axes=(None, 0, None),
             donate_argnums=(0, 1),
         )
@@ -232,6 +233,7 @@ class PPO:
         actors: ActorState,
         reference: Policy | None,
         partners: Policy | Partners | None,
+        starts: Starts | None = None,
     ) -> tuple[LearnerState, ActorState, losses.Metrics]:
         """One PPO update: collect, returns, epochs. All shapes are one device's share."""
         collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
@@ -252,6 +254,7 @@ class PPO:
             partners,
             self.view,
             self.privileged,
+            starts,
         )
         reward = self.reward(rollout, timesteps)
         experience = self.returns(rollout, last_value, actors.carry, reward)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.hanabi import EnvState, HanabiEnv, TimeStep
 from hanabi_rl.env.rules import Rules, State
+from hanabi_rl.env.starts import Starts
 from hanabi_rl.env.state import select_games
 from hanabi_rl.env.streams import gumbel, random_words
 from hanabi_rl.env.symmetry import invert_permutations, permute_actions
@@ -125,6 +126,7 @@ def collect(
     partners: Policy | Partners | None = None,
     view: View | None = None,
     privileged: Privileged | None = None,
+    starts: Starts | None = None,
 ) -> tuple[ActorState, Rollout, jax.Array]:
     """Plays `num_steps` timesteps in every environment, every seat sampling from the network that
     holds it.
@@ -138,6 +140,7 @@ def collect(
         partners: who holds the seats that the learner does not.
         view: what networks read; None is every seat's observation.
         privileged: what the critic reads of the whole state beside that.
+        starts: where some of the games begin; carries and memories start empty there.
 
     Returns:
         The actors' state afterwards, the rollout, and the value of what comes after it, float32 [N,
@@ -179,7 +182,7 @@ def collect(
         log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]
         colors = None if episode.colors is None else view.of_rows(episode.colors, game)
         move = view.of_mover(_true_colors(rules, action, colors), game)
-        env_state, transition = env.step(actors.env, move)
+        env_state, transition = env.step(actors.env, move, starts)
         record = Rollout(
             state=game.without_deck(),
             reset=actors.reset,

@@ -48,7 +48,7 @@ def trained(
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()
     for _ in range(updates):
-        learner, actors, metrics = update(learner, actors, None, parallel.replicate(partner))
+        learner, actors, metrics = update(learner, actors, None, parallel.replicate(partner), None)
     assert all(np.isfinite(float(value)) for value in metrics.values())
     return NetworkPolicy(
         params=parallel.fetch(learner.params["actor"]), rules=ppo.env.rules, network=NETWORK

@@ -1,19 +1,22 @@
 """Whole tiny runs of the baselines: what they write, and what they measure."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.games import TINY
+from support.games import TINY, random_games
 from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
 from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.loop import recorded_starts
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
 from hanabi_rl.algorithms.registry import run
+from hanabi_rl.data.files import save_games
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
@@ -65,6 +68,30 @@ def test_a_run_from_scratch(algorithm: str, config: Any, tmp_path: Path) -> None
     policy: Any = load_policy(folder)
     assert policy.info.algorithm == algorithm and policy.network.kind == "feed_forward"
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_games_that_begin_in_recorded_positions(tmp_path: Path) -> None:
+    """They are nearer to their end; what is measured begins at the start as ever."""
+    save_games(tmp_path / "games.safetensors", random_games(TINY, 40))
+    lengths, config = [], IPPOConfig(**FIELDS, start_states=(str(tmp_path / "games.safetensors"),))
+    for share in (0.0, 1.0):
+        folder = tmp_path / str(share)
+        run("ippo", dataclasses.replace(config, start_share=share, run_dir=str(folder)))
+        lines = read_lines(folder)[1:]
+        ended = sum(line["train_games"] for line in lines)
+        lengths.append(UPDATES * ENVS * STEPS / ended)
+    assert lengths[1] < 0.8 * lengths[0]
+
+
+def test_start_states_of_another_game_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "games.safetensors"
+    save_games(path, random_games(TINY, 2))
+    config = IPPOConfig(start_states=(str(path),))
+    with pytest.raises(ValueError, match="games.safetensors: expected games of .*, got "):
+        recorded_starts(config)
+    with pytest.raises(ValueError, match=r"start_share: expected a chance in \[0, 1\], got 1.5"):
+        IPPOConfig(start_share=1.5)
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def run() -> Run:
     try:
         given = jax.tree.leaves((learner.params, learner.opt_state, actors))
         for _ in range(NUM_UPDATES):
-            learner, actors, measured = update(learner, actors, None, None)
+            learner, actors, measured = update(learner, actors, None, None, None)
             metrics.append(measured)
             compiled.append(list(events))
             events.clear()

@@ -133,7 +133,7 @@ def test_it_learns_the_small_game() -> None:
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()
     for _ in range(30):
-        learner, actors, metrics = update(learner, actors, None, None)
+        learner, actors, metrics = update(learner, actors, None, None, None)
     policy = NetworkPolicy(
         params=parallel.fetch(learner.params["actor"]), rules=RULES, network=network
     )

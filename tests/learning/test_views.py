@@ -249,7 +249,7 @@ def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
     state = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()
     for _ in range(2):
-        *state, metrics = update(*state, None, None)
+        *state, metrics = update(*state, None, None, None)
         assert float(metrics["first_max_log_ratio"]) < 1e-4
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, parallel.fetch(state[0].params))
     assert min(jax.tree.leaves(moved)) > 0
@@ -285,6 +285,6 @@ def test_a_privileged_critic_sees_the_hand_and_the_policy_does_not(make_view: An
     np.testing.assert_array_equal(one[0], two[0])
     assert np.abs(np.asarray(one[1] - two[1])).min() > 1e-4
     _, _, metrics = ppo.compile_update()(
-        parallel.replicate(learner), parallel.shard(actors), None, None
+        parallel.replicate(learner), parallel.shard(actors), None, None, None
     )
     assert float(metrics["first_max_log_ratio"]) < 1e-4
