@@ -147,7 +147,7 @@ def act(
     return np.asarray(actor.apply(params, shown, legal_for_mover(rules, state)))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", [*LEVELS[:2], pytest.param("reading", marks=pytest.mark.slow)])
 def test_another_own_hand_and_deck_show_the_same(level: Level) -> None:
     """The mover's hand is replaced by the next player's, slot by slot; its hints stay."""
     rules = SMALL

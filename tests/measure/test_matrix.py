@@ -258,6 +258,7 @@ def test_errors_say_what_was_expected():
             make_agents(policies, labels, ["bc"] * len(policies))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not matrix_module._MAPS.exists(), reason="needs Linux's /proc")
 def test_what_was_compiled_is_forgotten_before_memory_mappings_run_out(agents, matrix, monkeypatch):
     """Linux allows a process 65,530 of them; a line-up takes hundreds."""

@@ -90,6 +90,7 @@ def test_a_policy_plays_what_it_plays_alone():
             table.apply(action)
 
 
+@pytest.mark.slow
 def test_names_of_colours_change_no_verdict(recorded):
     policy, rng = load_policy("bot:convention"), np.random.default_rng(0)
     some = [test for test in TESTS if test.build is not None and test.name != "M2"]
