@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.algorithms.loop import PPORunConfig, selfplay_metrics
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -69,7 +69,7 @@ def draw_lineup(
 
 
 def with_partners(
-    policy: NetworkPolicy, partners: Sequence[NetworkPolicy], config: PPORunConfig
+    policy: NetworkPolicy, partners: Sequence[Policy], config: PPORunConfig
 ) -> list[float]:
     """The mean score beside each partner, in every seating, on the selection decks."""
     return [
@@ -81,7 +81,7 @@ def with_partners(
 
 
 def partner_metrics(
-    partners: Sequence[NetworkPolicy],
+    partners: Sequence[Policy],
 ) -> Callable[[NetworkPolicy, PPORunConfig], dict[str, float]]:
     """Measures self-play and, as `WITH_ALL`, the mean over all partners."""
 

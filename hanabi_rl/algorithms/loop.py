@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import jax
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, clone_title, reference_policy
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import join_games
@@ -99,7 +99,7 @@ class Training:
     """(learner, key, reference, partners) -> the state that training starts from."""
     reference: NetworkPolicy | None = None
     """What the learner is regularised towards."""
-    partners: NetworkPolicy | Partners | None = None
+    partners: Policy | Partners | None = None
     """Who holds the seats that the learner does not."""
     evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
     """Measures a policy during training."""
@@ -244,7 +244,7 @@ class _Trainer:
         learner: LearnerState,
         actors: ActorState,
         policy: NetworkPolicy,
-        others: tuple[NetworkPolicy | None, NetworkPolicy | Partners | None, Starts | None],
+        others: tuple[NetworkPolicy | None, Policy | Partners | None, Starts | None],
     ) -> None:
         self.session, self.config, self.training, self.template = session, config, training, policy
         self.best: float | None = None

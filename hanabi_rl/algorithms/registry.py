@@ -7,7 +7,7 @@ from typing import Any
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.runs.config import RunConfig
 
-NAMES = ("bc", "hdr_ippo", "ippo", "other_play", "br_bc")
+NAMES = ("bc", "hdr_ippo", "ippo", "other_play", "br_bc", "best_response")
 """Each a module of this folder with an `ALGORITHM`."""
 
 

@@ -37,7 +37,8 @@ def challenge(
         held_out: games to predict.
         decks: on which each method plays with the partner, in every seating.
         seed: of the runs and the decks.
-        out: where the runs and challenge.json go; default runs/challenge-PARTNER-GAMES-sSEED.
+        out: where the runs and challenge.json go; default
+            runs/challenge-PARTNER-PLAYERSp-LEVEL-GAMES-sSEED.
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.launch.challenge import METHODS, Challenge, challenge_table, run_challenge

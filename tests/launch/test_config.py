@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -32,6 +33,7 @@ CLASSES: dict[str, Any] = {
     "ippo": IPPOConfig,
     "other_play": IPPOConfig,
     "br_bc": BRBCConfig,
+    "best_response": BestResponseConfig,
 }
 PRESETS = [
     (path.parent.name, path.stem)

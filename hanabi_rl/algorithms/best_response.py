@@ -1,0 +1,116 @@
+"""Best responses: from nothing, PPO learns to play with given partners, which never change.
+
+With one partner it is that partner's approximate best response, the denominator of BR-Prox
+(ZSC-Eval, Wang et al. 2024, section 3.1). With checkpoints of several self-play runs, each kept at
+its beginning, half-way and end, it is the second stage of Fictitious Co-Play (FCP, Strouse et al.
+2021); with clones of several data sets, a best response to a population of human models.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+
+from hanabi_rl.agents.names import BOT, load_policy, parse_name
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.lineups import WITH_ALL, WithPartners, draw_lineup, partner_metrics
+from hanabi_rl.algorithms.loop import Training, run_ppo
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.partners import stack_policies
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.show.report import link_lines, score_figures, score_table
+
+
+@dataclasses.dataclass(frozen=True)
+class BestResponseConfig(WithPartners, IPPOConfig):
+    """train/best_response.py"""
+
+    partner_share: float = 1.0
+    """The chance that a partner holds a seat beside the learner's, all through training."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.partner_share <= 1.0:
+            raise ValueError(
+                f"partner_share: expected a chance in [0, 1], got {self.partner_share}"
+            )
+
+
+def partner_rules(config: BestResponseConfig) -> Rules:
+    """The game of the first partner that was trained; bots alone play the configured one.
+
+    Raises:
+        ValueError: no partner is given, or it cannot be read.
+    """
+    if not config.partners:
+        raise ValueError("--partners: expected whom to play with, got nobody")
+
+    def rules() -> Rules:
+        trained = [name for name in config.partners if parse_name(name).source != BOT]
+        return load_policy(trained[0]).rules if trained else config.game
+
+    return parallel.on_first_host(rules)
+
+
+def training(config: BestResponseConfig, clone: None) -> Training:
+    """The partners take their share of the seats; the best policy with them is kept."""
+    del clone
+    partners = [load_policy(name, config.game) for name in config.partners]
+    lineups = draw_lineup(
+        config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
+    )
+    return Training(
+        "best_response",
+        "Best response",
+        "Best response to " + ", ".join(config.partners),
+        PPO(config, config.network, draw_episode=lineups),
+        partners=partners[0] if len(partners) == 1 else stack_policies(partners),
+        evaluate=partner_metrics(partners),
+        selected_by=WITH_ALL,
+        shown="partner_seats",
+    )
+
+
+def report(config: BestResponseConfig, policy: NetworkPolicy, clone: None) -> dict[str, Any]:
+    """Measures the policy beside each partner; prints and returns the figures."""
+    del clone
+    games, seed = config.report_games, config.seed
+    played = evaluate_selfplay(policy, games, seed)
+    beside = {
+        name: evaluate_pair(policy, load_policy(name, config.game), games, seed).summary
+        for name in config.partners
+    }
+    rows = [(f"with {name}", summary) for name, summary in beside.items()]
+    rows.append(("self-play", played.summary))
+    print("\n".join(["", score_table(rows), *link_lines(played)]))
+    means = [summary.mean.mean for summary in beside.values()]
+    return {
+        **score_figures({"selfplay": played.summary}),
+        WITH_ALL: sum(means) / len(means),
+        "with_partners": {
+            name: {"mean": summary.mean.mean, "ci95": summary.mean.bounds}
+            for name, summary in beside.items()
+        },
+        "links": played.links(),
+    }
+
+
+def run_best_response(config: BestResponseConfig) -> dict[str, Any]:
+    """See `run_ppo`."""
+    config = dataclasses.replace(config, game=partner_rules(config))
+    return run_ppo("best_response", config, training, report)
+
+
+ALGORITHM = Algorithm(
+    "best_response",
+    BestResponseConfig,
+    run_best_response,
+    shown={WITH_ALL: "with partners", "selfplay_mean": "self-play"},
+    game=partner_rules,
+    in_sweeps={"report_policy": "final"},
+)

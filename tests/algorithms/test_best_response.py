@@ -1,0 +1,94 @@
+"""Best responses: whom they are trained with, what they learn, and what a run reports."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY
+from support.policies import network_policy
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.algorithms.best_response import BestResponseConfig, partner_rules, training
+from hanabi_rl.algorithms.registry import run
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.nn.networks import NetworkConfig
+
+SMALL = NetworkConfig(
+    embedding=(32,),
+    lstm=(),
+    decoder=(32,),
+    critic=(32,),
+    activation="relu",
+    layer_norm=False,
+    dropout=0.0,
+)
+FIELDS = {
+    "num_envs": 64,
+    "num_steps": 32,
+    "epochs": 4,
+    "num_minibatches": 4,
+    "lr": 3e-3,
+    "eval_every": 15,
+    "eval_games": 500,
+    "save_every": 100,
+    "report_games": 500,
+    "tensorboard": False,
+    "game": TINY,
+    "network": SMALL,
+}
+
+
+@pytest.mark.slow
+def test_the_best_response_to_a_bot_plays_better_with_it_than_chance_and_the_bot_itself(
+    tmp_path: Path,
+) -> None:
+    """`bot:flawed` plays at a chance of one in four and loses alone (0.00 with itself): who knows
+    it gives it no chance to."""
+    bot = load_policy("bot:flawed", TINY)
+    config = BestResponseConfig(
+        **FIELDS, partners=("bot:flawed",), total_steps=60 * 64 * 32, run_dir=str(tmp_path / "br")
+    )
+    summary = run("best_response", config)
+    alone = evaluate_pair(bot, bot, 500).summary.mean.mean
+    policy = load_policy(tmp_path / "br")
+    found = evaluate_pair(policy, bot, 500, config.seed).summary.mean.mean
+    assert summary["with_partners"]["bot:flawed"]["mean"] == pytest.approx(found)
+    assert summary["crossplay_with_partners_mean"] == pytest.approx(found)
+    assert found > alone + 1.0
+    stored = json.loads((tmp_path / "br" / "summary.json").read_text())
+    assert stored["with_partners"]["bot:flawed"]["mean"] == pytest.approx(found)
+
+
+def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
+    tmp_path: Path,
+) -> None:
+    for seed in (0, 1):
+        policy = network_policy(TINY, seed=seed)
+        save_policy(tmp_path / str(seed), policy, algorithm="ippo", steps=seed, score=None)
+    names = tuple(str(tmp_path / str(seed)) for seed in (0, 1))
+    config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
+    plan = training(config, None)
+    keys = jax.random.split(jax.random.key(0), 200)
+    learns = np.asarray(
+        jax.vmap(lambda key: plan.ppo.draw_episode(key, jnp.zeros(())).learns)(keys)
+    )
+    assert (learns.sum(axis=1) == 1).all() and 0.35 < learns[:, 0].mean() < 0.65
+    first = jax.tree.leaves(load_policy(names[0]).params)[0]
+    stacked = jax.tree.leaves(plan.partners.policies.params)[0]  # type: ignore[union-attr]
+    np.testing.assert_array_equal(stacked[0], first)
+    assert plan.partners.count == 2  # type: ignore[union-attr]
+
+
+def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path: Path) -> None:
+    save_policy(tmp_path / "p", network_policy(TINY, seed=0), algorithm="ippo", steps=0, score=None)
+    of_both = BestResponseConfig(partners=("bot:simple", str(tmp_path / "p")))
+    assert partner_rules(of_both) == TINY
+    assert partner_rules(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
+    with pytest.raises(ValueError, match="--partners: expected whom to play with, got nobody"):
+        partner_rules(BestResponseConfig())
+    with pytest.raises(ValueError, match=r"partner_share: expected a chance in \[0, 1\], got 2"):
+        BestResponseConfig(partner_share=2.0)
