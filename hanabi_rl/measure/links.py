@@ -18,7 +18,6 @@ import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.actions import Moves, decode
