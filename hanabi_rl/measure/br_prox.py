@@ -55,7 +55,8 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 
 def ratios(returns: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """J / J_BR, not clipped: `returns` [..., C] by `best` [C]; 1 where `best` is at most 0."""
+    """J / J_BR, not clipped, float[...] of `returns` and `best` (which broadcasts); 1 where `best`
+    is at most 0."""
     positive = best > 0
     return np.where(positive, returns / np.where(positive, best, 1.0), 1.0)
 
@@ -98,6 +99,27 @@ def br_prox(returns: np.ndarray, best: np.ndarray, seed: int = 0) -> BRProx:
         unclipped=float(interquartile_mean(raw.reshape(-1))),
         runs=len(returns),
     )
+
+
+Part = Literal["all", "moderate", "expert"]
+
+
+def by_strength(returns: np.ndarray, best: np.ndarray, seed: int = 0) -> dict[Part, BRProx]:
+    """BR-Prox with all partners, with the moderate and with the expert ones (section 5.2); without
+    the last where all are alike. `returns` float[R, M, S, N] of R runs with M partners at S seats
+    on N decks, `best` float[M, S]."""
+    strong = experts(best)
+    parts: dict[Part, np.ndarray] = {
+        "all": np.ones_like(strong),
+        "moderate": ~strong,
+        "expert": strong,
+    }
+    runs, decks = len(returns), returns.shape[-1]
+    return {
+        part: br_prox(returns[:, who].reshape(runs, -1, decks), best[who].reshape(-1), seed)
+        for part, who in parts.items()
+        if who.any()
+    }
 
 
 def experts(best: np.ndarray) -> np.ndarray:

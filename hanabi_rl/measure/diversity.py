@@ -104,7 +104,8 @@ def _draw(
         missing = size - len(chosen)
         if missing and rng.random() * sums[missing, j] < values[j - 1] * sums[missing - 1, j - 1]:
             chosen.append(j - 1)
-    rest, members = vectors[:, chosen], []
+    rest = vectors[:, chosen]
+    members: list[int] = []
     for _ in range(size):
         weights = (rest**2).sum(axis=1)
         weights[members] = 0.0
