@@ -19,6 +19,7 @@ Agents = Annotated[
 File = tyro.conf.Positional[Path]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
+Groups = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=AGENT,AGENT [...]")]
 _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
 
@@ -42,6 +43,38 @@ def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
     from hanabi_rl.agents import names
 
     return names.load_agents(agents, players)
+
+
+def group_agents(
+    agents: Sequence[str], labels: Sequence[str], policies: Sequence[Policy], chosen: Sequence[str]
+) -> list[str]:
+    """The group of each agent: what `--group` says, else its algorithm or the bot's name."""
+    from hanabi_rl.agents.policy import NetworkPolicy
+
+    groups = []
+    for agent, policy in zip(agents, policies, strict=True):
+        algorithm = (
+            policy.info.algorithm
+            if isinstance(policy, NetworkPolicy)
+            else agent.removeprefix("bot:")
+        )
+        groups.append(algorithm or "unnamed")
+    for text in chosen:
+        name, _, members = text.partition("=")
+        if not name or not members:
+            raise ValueError(f"expected --group NAME=AGENT,AGENT, got {text!r}")
+        for member in members.split(","):
+            found = [
+                i for i, names in enumerate(zip(agents, labels, strict=True)) if member in names
+            ]
+            if not found:
+                raise ValueError(
+                    f"--group {text}: expected one of the agents {', '.join(labels)}, got "
+                    f"{member!r}"
+                )
+            for index in found:
+                groups[index] = name
+    return groups
 
 
 def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> None:

@@ -10,6 +10,7 @@ from tyro.extras import SubcommandApp
 
 from hanabi_rl.cli.agents import list_agents
 from hanabi_rl.cli.behaviour import behaviour
+from hanabi_rl.cli.br_prox import PARTNER_COMMANDS, br_prox
 from hanabi_rl.cli.challenge import challenge
 from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
@@ -36,6 +37,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
         DATA_COMMANDS,
         "Recorded games: statistics, formats, splits, downloads, generated games.",
     ),
+    ("partners", PARTNER_COMMANDS, "Partners that differ, for `br-prox`."),
     ("entries", ENTRY_COMMANDS, "The candidates of a challenge that `serve` runs."),
     ("keys", KEY_COMMANDS, "The keys that open their games."),
 )
@@ -75,6 +77,7 @@ def _app() -> SubcommandApp:
     app.command(name="evaluate")(evaluate)
     app.command(name="cross-play")(cross_play)
     app.command(name="leaderboard")(leaderboard)
+    app.command(name="br-prox")(br_prox)
     app.command(name="challenge")(challenge)
     app.command(name="predict")(predict)
     app.command(name="behaviour")(behaviour)

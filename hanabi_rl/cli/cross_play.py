@@ -5,20 +5,14 @@ from __future__ import annotations
 import json as json_format
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
-
-from hanabi_rl.cli.agents import Agents, Flag, load_agents
+from hanabi_rl.cli.agents import Agents, Flag, Groups, group_agents, load_agents
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.policy import Policy
     from hanabi_rl.measure.cells import CellCache
     from hanabi_rl.measure.matrix import Agent, CrossPlayMatrix, Setting
-
-_Groups = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=AGENT,AGENT [...]")]
 
 
 def cross_play(
@@ -27,7 +21,7 @@ def cross_play(
     players: int | None = None,
     games: int = 5000,
     seed: int = 0,
-    group: _Groups = (),
+    group: Groups = (),
     cache: Path | None = None,
     sample: Flag = False,
     json: Flag = False,
@@ -58,7 +52,7 @@ def cross_play(
     if not agents:
         raise ValueError("expected at least one agent, got none")
     policies, labels = load_agents(agents, players), short_labels(agents)
-    groups = _groups(agents, labels, policies, group)
+    groups = group_agents(agents, labels, policies, group)
     lineup = make_agents(policies, labels, groups)
     matrix = _play(lineup, Setting(games, seed, sample), CellCache(cache or out / "cells"))
     write_matrix(matrix, out)
@@ -95,35 +89,3 @@ def _play(agents: tuple[Agent, ...], setting: Setting, cache: CellCache) -> Cros
         file=sys.stderr,
     )
     return matrix
-
-
-def _groups(
-    agents: Sequence[str], labels: Sequence[str], policies: Sequence[Policy], chosen: Sequence[str]
-) -> list[str]:
-    """The group of each agent: what `--group` says, else its algorithm or the bot's name."""
-    from hanabi_rl.agents.policy import NetworkPolicy
-
-    groups = []
-    for agent, policy in zip(agents, policies, strict=True):
-        algorithm = (
-            policy.info.algorithm
-            if isinstance(policy, NetworkPolicy)
-            else agent.removeprefix("bot:")
-        )
-        groups.append(algorithm or "unnamed")
-    for text in chosen:
-        name, _, members = text.partition("=")
-        if not name or not members:
-            raise ValueError(f"expected --group NAME=AGENT,AGENT, got {text!r}")
-        for member in members.split(","):
-            found = [
-                i for i, names in enumerate(zip(agents, labels, strict=True)) if member in names
-            ]
-            if not found:
-                raise ValueError(
-                    f"--group {text}: expected one of the agents {', '.join(labels)}, got "
-                    f"{member!r}"
-                )
-            for index in found:
-                groups[index] = name
-    return groups

@@ -49,6 +49,7 @@ __all__ = [
     "random_legal_action",
     "score",
     "step",
+    "useless_cards",
 ]
 
 
@@ -82,6 +83,17 @@ def _is_over(
 def next_cards(rules: Rules, fireworks: jax.Array) -> jax.Array:
     """The set of cards that can be played on `fireworks` ``uint32[...]``."""
     return ((fireworks << 1) | rules.rank_cards[0]) & ~fireworks & rules.all_cards
+
+
+def useless_cards(rules: Rules, state: State) -> jax.Array:
+    """The cards played already and those above one of which no copy is left, uint32[...]."""
+    planes = (*rules.full_planes, 0)
+    gone = jnp.zeros_like(state.fireworks)
+    for copies in range(1, len(planes)):  # of cards with just so many copies, the last is discarded
+        gone |= state.discards[..., copies - 1] & (planes[copies - 1] & ~planes[copies])
+    for _ in range(rules.num_ranks - 1):
+        gone |= (gone << 1) & ~jnp.uint32(rules.rank_cards[0]) & rules.all_cards
+    return state.fireworks | gone
 
 
 class _Move(NamedTuple):

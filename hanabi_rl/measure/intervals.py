@@ -181,6 +181,52 @@ def bootstrap_correlation(
     return _percentile_interval(estimate, correlations, level, num_resamples, seed)
 
 
+def bootstrap_decks(
+    values: np.ndarray,
+    statistic: Callable[[np.ndarray], np.ndarray],
+    level: float = 0.95,
+    num_resamples: int = 10_000,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap interval for a statistic of column means; rows resampled whole.
+
+    Args:
+        values: float[N, C], the same N decks in each of C columns.
+        statistic: of column means float[B, C], a number each: float[B].
+    """
+    decks = len(values)
+
+    def resample(rng: np.random.Generator, size: int) -> np.ndarray:
+        return statistic(_draw(rng, size, decks) @ values / decks)
+
+    estimate = float(statistic(values.mean(axis=0)[None])[0])
+    return _percentile_interval(estimate, resample, level, num_resamples, seed)
+
+
+def bootstrap_runs(
+    values: np.ndarray,
+    statistic: Callable[[np.ndarray], np.ndarray],
+    level: float = 0.95,
+    num_resamples: int = 50_000,
+    seed: int = 0,
+) -> Interval:
+    """Stratified percentile bootstrap interval (Agarwal et al. 2021, rliable): in every column the
+    runs are resampled by themselves.
+
+    Args:
+        values: float[R, C], R training runs on each of C tasks.
+        statistic: of all R * C values of a resample, float[B, R * C] -> float[B].
+    """
+    runs, columns = values.shape
+
+    def resample(rng: np.random.Generator, size: int) -> np.ndarray:
+        drawn = rng.integers(runs, size=(size, runs, columns))
+        return statistic(values[drawn, np.arange(columns)].reshape(size, -1))
+
+    estimate = float(statistic(values.reshape(1, -1))[0])
+    return _percentile_interval(estimate, resample, level, num_resamples, seed)
+
+
 def _percentile_interval(
     estimate: float,
     resample: Callable[[np.random.Generator, int], np.ndarray],

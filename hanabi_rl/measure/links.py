@@ -18,13 +18,12 @@ import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.actions import Moves, decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
-from hanabi_rl.env.rules import State, next_cards
+from hanabi_rl.env.rules import next_cards, useless_cards
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
 
 if TYPE_CHECKING:
@@ -110,18 +109,7 @@ def _positions(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.
     uint32[n, T] each, and the information tokens int32[n, T]."""
     state = replay(rules, decks, actions).state  # [T, n, ...]
     fits = next_cards(rules, state.fireworks)
-    return fits.T, _useless(rules, state).T, state.info_tokens.T
-
-
-def _useless(rules: Rules, state: State) -> jax.Array:
-    """The cards played already and those above one of which no copy is left, uint32[...]."""
-    planes = (*rules.full_planes, 0)
-    gone = jnp.zeros_like(state.fireworks)
-    for copies in range(1, len(planes)):  # of cards with just so many copies, the last is discarded
-        gone |= state.discards[..., copies - 1] & (planes[copies - 1] & ~planes[copies])
-    for _ in range(rules.num_ranks - 1):
-        gone |= (gone << 1) & ~jnp.uint32(rules.rank_cards[0]) & rules.all_cards
-    return state.fireworks | gone
+    return fits.T, useless_cards(rules, state).T, state.info_tokens.T
 
 
 class Touches(NamedTuple):

@@ -15,6 +15,7 @@ COMMANDS = [
     "evaluate",
     "cross-play",
     "leaderboard",
+    "br-prox",
     "challenge",
     "predict",
     "behaviour",
@@ -27,6 +28,7 @@ COMMANDS = [
     "replay",
     "serve",
     "data",
+    "partners",
     "entries",
     "keys",
 ]

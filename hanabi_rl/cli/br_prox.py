@@ -1,0 +1,247 @@
+"""`hanabi-rl br-prox`: how near agents come to best responses; `hanabi-rl partners`: to whom."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_format
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hanabi_rl.cli.agents import Agents, File, Flag, Groups, group_agents, load_agents
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.measure.matrix import Setting
+    from hanabi_rl.measure.partners import Partner, PartnerSet, Returns
+    from hanabi_rl.show.br_prox import Comparison
+
+
+def br_prox(
+    agents: Agents,
+    partners: Path,
+    group: Groups = (),
+    games: int = 1000,
+    seed: int = 0,
+    sample: Flag = False,
+    points: Flag = False,
+    plot: Path | None = None,
+    json: Flag = False,
+) -> None:
+    """Print how near agents come to the best responses of some partners: BR-Prox (ZSC-Eval).
+
+    Every agent plays the same decks with every partner at every seat. J_BR is what the file says of
+    each partner, else what its best response gets on these decks.
+
+    Args:
+        agents: any (bot:NAME, agent:NAME, a run's folder, ...); several of one group are one
+            method's training runs.
+        partners: partners.json, which `hanabi-rl partners select` writes; by hand
+            {"partners": [{"agent": NAME, "best_response": NAME}, ...]}.
+        group: which agents are runs of one method; by default those of one algorithm.
+        games: decks a seat.
+        seed: of the decks, of the actions where they are sampled, and of the resamples.
+        sample: draw actions from the agents' distributions instead of taking the most likely ones.
+        points: a second table by points, whether or not the lives were lost.
+        plot: a PNG file to draw the scores' table to.
+        json: print one line of JSON on stdout and the tables on stderr.
+    """
+    from hanabi_rl.measure.matrix import Setting
+    from hanabi_rl.measure.partners import play_partners, read_partners
+    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.show.br_prox import br_prox_figures, br_prox_table, plot_br_prox
+    from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.storage.files import to_json
+
+    if not agents:
+        raise ValueError("expected at least one agent, got none")
+    agents = tuple(dict.fromkeys(agents))
+    setting, chosen = Setting(games, seed, sample), read_partners(partners)
+    unknown = [
+        partner for partner in chosen.partners if not _known(partner, chosen, sample, points)
+    ]
+    for partner in unknown:
+        if not partner.best_response:
+            raise ValueError(
+                f"{partners}: expected a best_response of {partner.agent}, whose returns with "
+                f"{'sampled' if sample else 'greedy'} play are not in the file"
+            )
+    others = [partner.agent for partner in chosen.partners]
+    responses = [partner.best_response for partner in unknown]
+    loaded = load_agents([*agents, *others, *responses], chosen.players)
+    policies, rest = loaded[: len(agents)], loaded[len(agents) :]
+    groups = group_agents(agents, short_labels(agents), policies, group)
+    best = _best_returns(
+        chosen.partners, unknown, rest[: len(others)], rest[len(others) :], setting
+    )
+    total = len(policies) * len(others)
+    with Progress("br-prox", total=total, unit="pairs") as progress:
+        returns = play_partners(policies, rest[: len(others)], setting, progress.update)
+
+    figures: dict[str, Any] = {}
+    title = f"{partners}: {games:,} decks a seat, {'sampled' if sample else 'greedy'}, seed {seed}"
+    print(title, file=sys.stderr if json else sys.stdout)
+    if len(unknown) < len(others) and (chosen.games, chosen.seed) != (games, seed):
+        print(f"J_BR is the file's: {chosen.games} decks, seed {chosen.seed}", file=sys.stderr)
+    for unit in ("scores", "points") if points else ("scores",):
+        compared = _compare(unit, others, best, returns, groups, seed)
+        parts = compared.parts()
+        figures[unit] = br_prox_figures(compared, parts)
+        print(f"\n{br_prox_table(compared, parts)}", file=sys.stderr if json else sys.stdout)
+        if plot is not None and unit == "scores":
+            plot_br_prox(parts, plot, title)
+            print(f"{plot}: drawn", file=sys.stderr)
+    if json:
+        about = {"file": partners, "games": games, "seed": seed, "sampled": sample}
+        runs = [
+            {"agent": agent, "method": method, "policy_hash": policy.identity()}
+            for agent, method, policy in zip(agents, groups, policies, strict=True)
+        ]
+        print(json_format.dumps(to_json(about | {"agents": runs} | figures)))
+
+
+def _known(partner: Partner, chosen: PartnerSet, sample: bool, points: bool) -> bool:
+    """Whether the file says what the partner's best response gets in such games."""
+    alike = chosen.sampled is None or chosen.sampled == sample
+    return alike and partner.score is not None and (partner.points is not None or not points)
+
+
+def _best_returns(
+    partners: Sequence[Partner],
+    unknown: Sequence[Partner],
+    policies: Sequence[Policy],
+    responses: Sequence[Policy],
+    setting: Setting,
+) -> dict[str, np.ndarray]:
+    """`scores` and `points` float[M, S] of the best responses: the file's, those of `unknown`
+    partners played here. NaN are points that nobody asked for."""
+    import numpy as np
+
+    from hanabi_rl.measure.partners import measured, play_pair
+
+    left = list(responses)
+    found = []
+    for partner, policy in zip(partners, policies, strict=True):
+        if partner in unknown:
+            partner = measured(partner, play_pair(left.pop(0), policy, setting))
+        seats = policy.rules.num_players
+        score = partner.score or ()
+        of_points = partner.points or (np.nan,) * seats
+        if len(score) != seats or len(of_points) != seats:
+            raise ValueError(
+                f"expected the score of {partner.agent}'s best response at each of {seats} seats, "
+                f"got {len(score)}"
+            )
+        found.append((score, of_points))
+    scores, points = np.array(found).swapaxes(0, 1)
+    return {"scores": scores, "points": points}
+
+
+def _compare(
+    unit: str,
+    partners: Sequence[str],
+    best: dict[str, np.ndarray],
+    returns: Returns,
+    groups: Sequence[str],
+    seed: int,
+) -> Comparison:
+    import numpy as np
+
+    from hanabi_rl.show.br_prox import Comparison
+    from hanabi_rl.show.matrix import short_labels
+
+    of_agents, which = getattr(returns, unit), np.array(groups)
+    methods = {name: of_agents[which == name] for name in dict.fromkeys(groups)}
+    return Comparison(unit, short_labels(partners), best[unit], methods, seed)
+
+
+def select_partners(
+    candidates: File,
+    count: int,
+    out: Path,
+    by: Literal["br-div", "p-div"] = "br-div",
+    select: Literal["best", "dpp"] = "best",
+    samples: int = 10_000,
+    games: int = 1000,
+    seed: int = 0,
+    sample: Flag = False,
+) -> None:
+    """Choose the partners that differ most, by what they or their best responses do.
+
+    Every candidate plays with its best response at both seats. Pairs that score at most 5% of the
+    greatest score are left out; of the others the set is chosen whose event counts have the
+    greatest determinant of similarities.
+
+    Args:
+        candidates: a partners.json that names each candidate's agent and best_response.
+        count: partners to choose, at most the rank of the features.
+        out: the partners.json to write, with what was measured.
+        by: the events of the best responses, or of the partners themselves.
+        select: best: all sets or, where there are over a million, a local search; dpp: the best of
+            some draws of a k-DPP, as the paper does.
+        samples: those draws.
+        games: decks a seat.
+        seed: of the decks, of sampled actions and of the search.
+        sample: draw actions from the agents' distributions instead of taking the most likely ones.
+    """
+    from hanabi_rl.measure.matrix import Setting
+    from hanabi_rl.measure.partners import (
+        able,
+        choose,
+        measured,
+        play_pair,
+        read_partners,
+        write_partners,
+    )
+    from hanabi_rl.runs.tracking import Progress
+
+    read, setting = read_partners(candidates), Setting(games, seed, sample)
+    for partner in read.partners:
+        if not partner.best_response:
+            raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
+    pairs = [name for p in read.partners for name in (p.best_response, p.agent)]
+    loaded = load_agents(pairs, read.players)
+    found = []
+    with Progress("partners", total=len(read.partners), unit="pairs") as progress:
+        for index, partner in enumerate(read.partners):
+            response, policy = loaded[2 * index], loaded[2 * index + 1]
+            pairing = play_pair(response, policy, setting, with_events=True)
+            found.append(measured(partner, pairing))
+            progress.update(index + 1)
+    rules = loaded[0].rules
+    kept = able(found, rules.max_score)
+    if not kept:
+        raise ValueError(f"{candidates}: expected pairs that score, got none of {len(found)}")
+    chosen, divs = choose(kept, count, by, samples if select == "dpp" else None, seed)
+    partners = tuple(kept[member] for member in chosen.members)
+    write_partners(
+        out,
+        dataclasses.replace(
+            read,
+            players=rules.num_players,
+            games=games,
+            seed=seed,
+            sampled=sample,
+            selected_by=by,
+            search=chosen.search,
+            br_div=divs["br-div"],
+            p_div=divs["p-div"],
+            candidates=len(kept),
+            partners=partners,
+        ),
+    )
+    left_out = len(found) - len(kept)
+    print(
+        f"{count} of {len(kept)} candidates by {by} ({chosen.search}): BR-Div {divs['br-div']:.6g},"
+        f" P-Div {divs['p-div']:.6g}; {left_out} left out, which score at most 5%"
+    )
+    for partner in partners:
+        means = ", ".join(f"{mean:.2f}" for mean in partner.score or ())
+        print(f"  {partner.agent} with {partner.best_response}: {means}")
+    print(f"{out}: written", file=sys.stderr)
+
+
+PARTNER_COMMANDS = {"select": select_partners}

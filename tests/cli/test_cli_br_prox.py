@@ -1,0 +1,202 @@
+"""`hanabi-rl partners select` and `hanabi-rl br-prox`, as a user types them."""
+
+import json
+
+import numpy as np
+import pytest
+from support.games import TINY
+from support.policies import network_policy
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.cli import main
+from hanabi_rl.measure.br_prox import br_prox
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.diversity import diversity
+from hanabi_rl.measure.events import event_counts
+from hanabi_rl.measure.partners import (
+    Partner,
+    PartnerSet,
+    able,
+    behaviour_features,
+    read_partners,
+    write_partners,
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Run folders `s0` to `s3`, all of one shape: `s0` and `s1` of bc, the others of ippo."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in range(4):
+        algorithm = "bc" if seed < 2 else "ippo"
+        policy = network_policy(TINY, seed)
+        save_policy(
+            folder / f"s{seed}" / "policy", policy, algorithm=algorithm, steps=1, score=None
+        )
+    return folder
+
+
+def write_pairs(path, runs, pairs, **settings):
+    partners = [
+        {"agent": str(runs / agent), "best_response": str(runs / response)}
+        for agent, response in pairs
+    ]
+    path.write_text(json.dumps({"partners": partners, **settings}))
+    return str(path)
+
+
+def test_select_measures_the_pairs_and_keeps_the_most_diverse(runs, tmp_path, capsys):
+    pairs = [("s0", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "s0")]
+    given = write_pairs(tmp_path / "candidates.json", runs, pairs)
+    args = ["partners", "select", given, "--games", "16", "--seed", "3", "--sample"]
+    main([*args, "--count", "2", "--out", str(tmp_path / "out.json")])
+    chosen = read_partners(tmp_path / "out.json")
+    assert (chosen.players, chosen.games, chosen.seed, chosen.sampled) == (2, 16, 3, True)
+    assert (chosen.selected_by, chosen.search, chosen.candidates) == ("br-div", "exact", 4)
+    assert f"BR-Div {chosen.br_div:.6g}" in capsys.readouterr().out
+
+    main([*args, "--count", "4", "--out", str(tmp_path / "all.json")])
+    every = read_partners(tmp_path / "all.json").partners
+    features = {by: behaviour_features(every, by) for by in ("br-div", "p-div")}
+    members = [every.index(partner) for partner in chosen.partners]
+    assert diversity(features["p-div"], members) == pytest.approx(chosen.p_div)
+    others = [diversity(features["br-div"], [i, j]) for i in range(4) for j in range(i)]
+    assert chosen.br_div == pytest.approx(max(others))
+
+    partner = every[0]  # s0 with its best response s1
+    played = evaluate_pair(*(load_policy(runs / n) for n in ("s1", "s0")), 16, 3, sample=True)
+    for seating, games in zip(played.seatings, played.records, strict=True):
+        seat = seating[0]
+        counts = event_counts(games).mean(axis=0)
+        np.testing.assert_allclose(partner.response_events[seat], counts[seat])
+        np.testing.assert_allclose(partner.partner_events[seat], counts[1 - seat])
+        assert partner.score[seat] == games.scores.mean()
+        assert partner.points[seat] == games.points.mean()
+
+    main(
+        [
+            *args,
+            "--count",
+            "2",
+            "--by",
+            "p-div",
+            "--select",
+            "dpp",
+            "--samples",
+            "200",
+            "--out",
+            str(tmp_path / "dpp.json"),
+        ]
+    )
+    drawn = read_partners(tmp_path / "dpp.json")
+    pairs_of = [diversity(features["p-div"], [i, j]) for i in range(4) for j in range(i)]
+    assert drawn.search == "dpp" and drawn.p_div == pytest.approx(max(pairs_of))
+
+
+def test_br_prox_prints_a_table_json_and_a_picture(runs, tmp_path, capsys):
+    file = write_pairs(tmp_path / "p.json", runs, [("s0", "s1"), ("s1", "s0"), ("s3", "s2")])
+    agents = [str(runs / name) for name in ("s2", "s3", "s0")]
+    flags = ["--partners", file, "--games", "16", "--sample", "--points"]
+    main(["br-prox", *agents, *flags, "--plot", str(tmp_path / "p.png"), "--json"])
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert [run["method"] for run in record["agents"]] == ["ippo", "ippo", "bc"]
+    assert (tmp_path / "p.png").stat().st_size > 10_000
+
+    policies = {name: load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
+
+    def returns(agent, partner, unit):
+        """float[2, 16], by the seat of the agent."""
+        played = evaluate_pair(policies[agent], policies[partner], 16, sample=True)
+        if agent == partner:
+            return [getattr(played.records[0], unit)] * 2
+        assert [seating[0] for seating in played.seatings] == [0, 1]
+        return [getattr(games, unit) for games in played.records]
+
+    for unit in ("scores", "points"):
+        best = np.mean(
+            [returns(b, p, unit) for p, b in (("s0", "s1"), ("s1", "s0"), ("s3", "s2"))], axis=-1
+        )
+        expected = br_prox(
+            np.array(
+                [[returns(a, p, unit) for p in ("s0", "s1", "s3")] for a in ("s2", "s3")]
+            ).reshape(2, 6, 16),
+            best.reshape(-1),
+        )
+        found = record[unit]["methods"]["ippo"]["all"]
+        assert (found["iqm"], found["runs"]) == (expected.iqm.mean, 2)
+        assert found["iqm_ci95"] == expected.iqm.bounds and found["interval_over"] == "runs"
+        shown = [partner["best_response_return"] for partner in record[unit]["partners"]]
+        assert shown == best.tolist()
+    assert record["scores"]["methods"]["bc"]["all"]["interval_over"] == "decks"
+    assert "resample runs; of one run its decks" in err and "moderate (2)" in err
+
+
+def test_what_the_file_says_of_a_best_response_is_believed(runs, tmp_path, capsys):
+    partner = {"agent": str(runs / "s0"), "score": [1e-3, 2e-3]}
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"partners": [partner], "sampled": True}))
+    args = ["br-prox", str(runs / "s1"), "--partners", str(path), "--games", "16"]
+    main([*args, "--sample"])
+    out, err = capsys.readouterr()
+    assert "Warning: " in out  # everybody is better than that
+    assert "J_BR is the file's: None decks" in err
+    for wrong in ([], ["--sample", "--points"]):  # nothing is known of these
+        with pytest.raises(SystemExit):
+            main([*args, *wrong])
+        assert "expected a best_response of" in capsys.readouterr().err
+
+
+def test_partners_are_written_as_they_are_read(tmp_path):
+    first = Partner("bot:a", "bot:b", (1.0, 2.0), None, ((1.0,) * 14,) * 2, None, (0.5,) * 14, 1.0)
+    partners = PartnerSet(players=2, games=8, br_div=3.5, partners=(first, Partner("x", "y")))
+    write_partners(tmp_path / "p.json", partners)
+    assert read_partners(tmp_path / "p.json") == partners
+
+
+def test_pairs_that_cannot_do_the_task_are_left_out():
+    partners = [Partner("a", score=(0.0, 2.5)), Partner("b", score=(1.2, 1.3))]
+    assert able(partners, 25) == []
+    assert able(partners, 24) == partners
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense", "is not valid JSON"),
+        ("[]", 'expected {"partners": [...]}'),
+        ('{"partners": []}', "at least one partner"),
+        ('{"partners": ["bot:x"]}', "partners[0]: expected an object"),
+        ('{"partners": [{"agent": "bot:x"}]}', "expected an agent and its best_response"),
+        ('{"partners": [{"name": "bot:x"}]}', "unknown field 'name'"),
+        ('{"partners": [{"agent": "bot:x", "score": 3}]}', "partners[0].score"),
+        ('{"partners": [{"agent": "RUNS/s0", "score": [1]}]}', "at each of 2 seats"),
+        ('{"format_version": 9, "partners": [{"agent": "x", "score": [1]}]}', "format_version 1"),
+        ('{"partners": [{"agent": "bot:genius", "best_response": "RUNS/s0"}]}', "bot:convention"),
+    ],
+)
+def test_a_bad_file_is_an_error_of_one_line(runs, tmp_path, capsys, text, message):
+    path = tmp_path / "p.json"
+    path.write_text(text.replace("RUNS", str(runs)))
+    with pytest.raises(SystemExit) as stop:
+        main(["br-prox", str(runs / "s1"), "--partners", str(path), "--games", "16"])
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2 and out == "" and len(err.splitlines()) == 1 and message in err
+
+
+def test_other_mistakes_are_errors_of_one_line(runs, tmp_path, capsys):
+    pairs = write_pairs(tmp_path / "p.json", runs, [("s0", "s1"), ("s0", "s1")])
+    out = str(tmp_path / "out.json")
+    select = ["partners", "select", pairs, "--out", out, "--games", "16", "--seed", "3", "--sample"]
+    for args, message in (
+        ([*select, "--count", "2"], "expected to select 1 to 1 of 2 candidates"),
+        (["br-prox", "--partners", pairs], "at least one agent"),
+        (["br-prox", str(runs / "s0"), "--partners", "nowhere.json"], "nowhere.json"),
+        (["br-prox", str(runs / "s0"), "--partners", pairs, "--group", "x=y"], "one of the agents"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(args)
+        err = capsys.readouterr().err
+        assert stop.value.code == 2 and message in err.splitlines()[-1], args
+    assert not (tmp_path / "out.json").exists()
