@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json as json_format
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,14 +72,13 @@ def br_prox(
     others = [partner.agent for partner in chosen.partners]
     responses = [partner.best_response for partner in unknown]
     loaded = load_agents([*agents, *others, *responses], chosen.players)
-    policies, rest = loaded[: len(agents)], loaded[len(agents) :]
+    policies = loaded[: len(agents)]
+    beside = loaded[len(agents) : len(agents) + len(others)]
+    best_responses = dict(zip(unknown, loaded[len(agents) + len(others) :], strict=True))
     groups = group_agents(agents, short_labels(agents), policies, group)
-    best = _best_returns(
-        chosen.partners, unknown, rest[: len(others)], rest[len(others) :], setting
-    )
-    total = len(policies) * len(others)
-    with Progress("br-prox", total=total, unit="pairs") as progress:
-        returns = play_partners(policies, rest[: len(others)], setting, progress.update)
+    best = _best_returns(chosen.partners, beside, best_responses, setting)
+    with Progress("br-prox", total=len(policies) * len(beside), unit="pairs") as progress:
+        returns = play_partners(policies, beside, setting, progress.update)
 
     figures: dict[str, Any] = {}
     title = f"{partners}: {games:,} decks a seat, {'sampled' if sample else 'greedy'}, seed {seed}"
@@ -111,22 +110,20 @@ def _known(partner: Partner, chosen: PartnerSet, sample: bool, points: bool) -> 
 
 def _best_returns(
     partners: Sequence[Partner],
-    unknown: Sequence[Partner],
     policies: Sequence[Policy],
-    responses: Sequence[Policy],
+    responses: Mapping[Partner, Policy],
     setting: Setting,
 ) -> dict[str, np.ndarray]:
-    """`scores` and `points` float[M, S] of the best responses: the file's, those of `unknown`
-    partners played here. NaN are points that nobody asked for."""
+    """`scores` and `points` float[M, S] of the best responses: the file's, for the
+    keys of `responses` what those get here. NaN are points that nobody asked for."""
     import numpy as np
 
     from hanabi_rl.measure.partners import measured, play_pair
 
-    left = list(responses)
     found = []
     for partner, policy in zip(partners, policies, strict=True):
-        if partner in unknown:
-            partner = measured(partner, play_pair(left.pop(0), policy, setting))
+        if partner in responses:
+            partner = measured(partner, play_pair(responses[partner], policy, setting))
         seats = policy.rules.num_players
         score = partner.score or ()
         of_points = partner.points or (np.nan,) * seats

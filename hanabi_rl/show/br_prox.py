@@ -92,8 +92,8 @@ def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRPr
     for name, of_method in parts.items():
         if of_method["all"].clipped > MANY_CLIPPED:
             lines.append(
-                f"Warning: {of_method['all'].clipped:.0%} of {name}'s entries are above 1: the "
-                "best responses are not best ones, train them longer."
+                f"Warning: {of_method['all'].clipped:.0%} of the entries of {name} are above 1: "
+                "the best responses are not best ones, train them longer."
             )
     return "\n".join(lines)
 
