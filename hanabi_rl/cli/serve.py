@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +19,7 @@ STATE = Path("challenge")
 
 def serve(
     state: Path = STATE,
+    store: str | None = None,
     proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
     proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-likeness"),
     host: str = "127.0.0.1",
@@ -32,7 +34,9 @@ def serve(
     on TLS).
 
     Args:
-        state: the folder of the store; everything that happened is in it.
+        state: the folder of the store and its secret; everything that happened is in it.
+        store: the address of a PostgreSQL database, postgresql://..., to keep it there. Several
+            servers may share it, each with the same challenge.secret in its folder.
         proxies_2p: the agents that candidates meet with two players; none: no such games.
         proxies_3p: with three.
         host: the address to listen at; 0.0.0.0 is every one.
@@ -50,12 +54,14 @@ def serve(
 
     proxies = {2: proxies_2p, 3: proxies_3p}
     proxies = {players: names for players, names in proxies.items() if names}
-    app = make_challenge(_store(state), Inference(teams(proxies), slots), proxies)
     listening = listen(host, port)
+    bound = listening.getsockname()[1]
+    kept = _store(state, store, worker=f"{socket.gethostname()}:{bound}")
+    app = make_challenge(kept, Inference(teams(proxies), slots), proxies)
     scheme = "http" if tls_cert is None else "https"
     print(
-        f"The challenge is at {scheme}://{host}:{listening.getsockname()[1]}/ once its agents are "
-        f"compiled (Ctrl-C stops; everything is in {state})",
+        f"The challenge is at {scheme}://{host}:{bound}/ once its agents are "
+        f"compiled (Ctrl-C stops; everything is in {state if store is None else 'the database'})",
         flush=True,
     )
     config = uvicorn.Config(
@@ -74,7 +80,11 @@ def serve(
 
 
 def add_entry(
-    name: tyro.conf.Positional[str], team: str = "", link: str = "", state: Path = STATE
+    name: tyro.conf.Positional[str],
+    team: str = "",
+    link: str = "",
+    state: Path = STATE,
+    store: str | None = None,
 ) -> None:
     """Enter a candidate.
 
@@ -83,8 +93,9 @@ def add_entry(
         team: whose it is.
         link: to a paper or code.
         state: the folder of the store.
+        store: see `serve`.
     """
-    _store(state).add_entry(name, team, link)
+    _store(state, store).add_entry(name, team, link)
     print(f"{name} is entered: `hanabi-rl keys create {name}` makes its key")
 
 
@@ -94,6 +105,7 @@ def create_key(
     games_2p: int = 1000,
     games_3p: int = 1000,
     state: Path = STATE,
+    store: str | None = None,
 ) -> None:
     """Make a key of an entry; it is printed this once.
 
@@ -103,35 +115,40 @@ def create_key(
         games_2p: games with two players.
         games_3p: games with three.
         state: the folder of the store.
+        store: see `serve`.
     """
     games = {2: games_2p, 3: games_3p} if kind == "eval" else {}
     games = {players: number for players, number in games.items() if number}
-    print(_store(state).add_key(entry, kind, games))
+    print(_store(state, store).add_key(entry, kind, games))
 
 
-def revoke_key(hint: tyro.conf.Positional[str], state: Path = STATE) -> None:
+def revoke_key(
+    hint: tyro.conf.Positional[str], state: Path = STATE, store: str | None = None
+) -> None:
     """End a key.
 
     Args:
         hint: its first characters, as `list` shows them.
         state: the folder of the store.
+        store: see `serve`.
     """
-    _store(state).revoke(hint)
+    _store(state, store).revoke(hint)
 
 
-def list_keys(state: Path = STATE) -> None:
+def list_keys(state: Path = STATE, store: str | None = None) -> None:
     """List the entries, their evaluation keys and how far they are.
 
     Args:
         state: the folder of the store.
+        store: see `serve`.
     """
     from hanabi_rl.serve.standings import progress
 
-    store = _store(state)
-    for entry in store.entries():
+    kept = _store(state, store)
+    for entry in kept.entries():
         print(entry["name"])
         for key in entry["keys"]:
-            counts = progress(store.rows(key))
+            counts = progress(kept.rows(key))
             print(f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
 
 
@@ -139,7 +156,8 @@ ENTRY_COMMANDS = {"add": add_entry}
 KEY_COMMANDS = {"create": create_key, "list": list_keys, "revoke": revoke_key}
 
 
-def _store(state: Path) -> Store:
+def _store(state: Path, address: str | None, worker: str = "") -> Store:
     from hanabi_rl.serve.store import Store
 
-    return Store(state / "challenge.sqlite")
+    place = state / "challenge.sqlite" if address is None else address
+    return Store(place, secret=state / "challenge.secret", worker=worker)

@@ -15,7 +15,7 @@ Mode = Literal["read", "write", "durable", "alone"]
 nobody else is in a transaction of this mode."""
 
 
-class StoreUnavailableError(RuntimeError):
+class StoreUnavailableError(OSError):
     """The database cannot be reached, or cannot write: nothing is known of the transaction but that
     it was not acknowledged."""
 
