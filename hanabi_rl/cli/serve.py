@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -25,6 +26,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8643,
     slots: int = 64,
+    web_workers: int = 1,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
 ) -> None:
@@ -42,22 +44,24 @@ def serve(
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
         slots: games of each line-up that are kept compiled at a time; more take turns.
+        web_workers: processes that share the port, each with an inference process of its own.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.
     """
     check_extra()
     import uvicorn
+    from uvicorn.supervisors import Multiprocess
 
-    from hanabi_rl.serve.candidate import MAX_MESSAGE, teams
-    from hanabi_rl.serve.challenge import make_challenge
-    from hanabi_rl.serve.inference import Inference
+    from hanabi_rl.serve.candidate import MAX_MESSAGE
+    from hanabi_rl.serve.challenge import open_challenge
 
     proxies = {2: proxies_2p, 3: proxies_3p}
     proxies = {players: names for players, names in proxies.items() if names}
     listening = listen(host, port)
     bound = listening.getsockname()[1]
-    kept = _store(state, store, worker=f"{socket.gethostname()}:{bound}")
-    app = make_challenge(kept, Inference(teams(proxies), slots), proxies)
+    _store(state, store).close()  # what is wrong with it is said here, and its tables are made
+    name = f"{socket.gethostname()}:{bound}"
+    where = _where(state, store)
     scheme = "http" if tls_cert is None else "https"
     print(
         f"The challenge is at {scheme}://{host}:{bound}/ once its agents are "
@@ -65,7 +69,9 @@ def serve(
         flush=True,
     )
     config = uvicorn.Config(
-        app,
+        functools.partial(open_challenge, *where, name, web_workers > 1, proxies, slots),
+        factory=True,
+        workers=web_workers,
         log_level="warning",
         access_log=False,  # addresses hold keys
         ws="websockets-sansio",
@@ -76,7 +82,10 @@ def serve(
         ssl_keyfile=tls_key,
     )
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+        if web_workers == 1:
+            uvicorn.Server(config).run(sockets=[listening])
+        else:  # starts again what dies
+            Multiprocess(config, [listening]).run()
 
 
 def add_entry(
@@ -156,8 +165,14 @@ ENTRY_COMMANDS = {"add": add_entry}
 KEY_COMMANDS = {"create": create_key, "list": list_keys, "revoke": revoke_key}
 
 
-def _store(state: Path, address: str | None, worker: str = "") -> Store:
+def _store(state: Path, address: str | None) -> Store:
     from hanabi_rl.serve.store import Store
 
+    place, secret = _where(state, address)
+    return Store(place, secret=secret)
+
+
+def _where(state: Path, address: str | None) -> tuple[Path | str, Path]:
+    """A store and its secret."""
     place = state / "challenge.sqlite" if address is None else address
-    return Store(place, secret=state / "challenge.secret", worker=worker)
+    return place, state / "challenge.secret"

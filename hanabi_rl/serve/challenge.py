@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 
 import orjson
 from starlette.applications import Starlette
@@ -17,7 +19,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from hanabi_rl.serve.candidate import Arena
+from hanabi_rl.serve.candidate import Arena, teams
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.inference import Inference
 from hanabi_rl.serve.standings import as_csv, standings
@@ -25,6 +27,21 @@ from hanabi_rl.serve.store import Store
 from hanabi_rl.serve.web import HERE, WithHeaders
 
 BEAT_S = 5.0  # between two signs of life of a worker
+
+
+def open_challenge(
+    place: Path | str,
+    secret: Path,
+    name: str,
+    one_of_many: bool,
+    proxies: Mapping[int, Sequence[str]],
+    slots: int,
+) -> Starlette:
+    """The application of one web process of the server `name`, with an inference process of its
+    own. What it needs is plain, so that it can be made where the process starts."""
+    worker = f"{name}/{os.getpid()}" if one_of_many else name
+    store = Store(place, secret=secret, worker=worker)
+    return make_challenge(store, Inference(teams(proxies), slots), proxies)
 
 
 def make_challenge(

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -14,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.games import ROOT
 from support.postgres import Cluster, cluster
 from support.protocol import ServerSaysError, evaluation_info, first_legal, play_next, play_out
 from support.serving import serve_app
@@ -180,3 +186,52 @@ def test_a_server_whose_database_is_away_says_so_and_goes_on(
         again = play_next(address, key)
         assert again.info == left.info
         play_out(again)
+
+
+@pytest.mark.slow
+def test_web_workers_share_a_port_and_start_again(place: Path | str, tmp_path: Path) -> None:
+    where = ["--state", str(tmp_path)]
+    where += ["--store", place] if isinstance(place, str) else []
+    store = Store(place, secret=tmp_path / "challenge.secret")
+    store.add_entry("mine")
+    text = store.add_key("mine", "eval", {2: 12}, proxies=1)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}/"
+    running = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "hanabi_rl", "serve", *where, "--web-workers", "2"),
+            *("--proxies-2p", "bot:simple", "--proxies-3p", "--port", str(port), "--slots", "4"),
+        ],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+    def workers() -> set[str]:
+        with store._database.transaction("read") as db:
+            return {name for (name,) in db.execute("SELECT name FROM workers").fetchall()}
+
+    def holders() -> set[str]:
+        with store._database.transaction("read") as db:
+            return {
+                n for (n,) in db.execute("SELECT worker FROM games WHERE leased = 1").fetchall()
+            }
+
+    try:
+        wait_until(lambda: len(workers()) == 2)
+        open_games = [play_next(address, text) for _ in range(6)]
+        assert holders() <= workers() and len({one.info["game_id"] for one in open_games}) == 6
+        for one in open_games:
+            play_out(one)
+        (killed, _) = (int(name.rpartition("/")[2]) for name in sorted(workers()))
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: len(workers()) == 3)  # another took its place
+        for _ in range(6):
+            play_out(play_next(address, text))
+        key = store.key(text)
+        assert key is not None
+        assert {row.status for row in store.rows(key)} == {"done"}
+    finally:
+        running.terminate()
+        assert running.wait(20) == 0
+        store.close()
