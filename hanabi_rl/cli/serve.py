@@ -59,7 +59,8 @@ def serve(
     proxies = {players: names for players, names in proxies.items() if names}
     listening = listen(host, port)
     bound = listening.getsockname()[1]
-    _store(state, store).close()  # what is wrong with it is said here, and its tables are made
+    with _store(state, store):
+        pass  # what is wrong with it is said here, and its tables are made
     name = f"{socket.gethostname()}:{bound}"
     where = _where(state, store)
     scheme = "http" if tls_cert is None else "https"
@@ -104,7 +105,8 @@ def add_entry(
         state: the folder of the store.
         store: see `serve`.
     """
-    _store(state, store).add_entry(name, team, link)
+    with _store(state, store) as kept:
+        kept.add_entry(name, team, link)
     print(f"{name} is entered: `hanabi-rl keys create {name}` makes its key")
 
 
@@ -128,7 +130,8 @@ def create_key(
     """
     games = {2: games_2p, 3: games_3p} if kind == "eval" else {}
     games = {players: number for players, number in games.items() if number}
-    print(_store(state, store).add_key(entry, kind, games))
+    with _store(state, store) as kept:
+        print(kept.add_key(entry, kind, games))
 
 
 def revoke_key(
@@ -141,7 +144,8 @@ def revoke_key(
         state: the folder of the store.
         store: see `serve`.
     """
-    _store(state, store).revoke(hint)
+    with _store(state, store) as kept:
+        kept.revoke(hint)
 
 
 def list_keys(state: Path = STATE, store: str | None = None) -> None:
@@ -153,23 +157,25 @@ def list_keys(state: Path = STATE, store: str | None = None) -> None:
     """
     from hanabi_rl.serve.standings import progress
 
-    kept = _store(state, store)
-    for entry in kept.entries():
-        print(entry["name"])
-        for key in entry["keys"]:
-            counts = progress(kept.rows(key))
-            print(f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
+    with _store(state, store) as kept:
+        for entry in kept.entries():
+            print(entry["name"])
+            for key in entry["keys"]:
+                counts = progress(kept.rows(key))
+                print(
+                    f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items())
+                )
 
 
 ENTRY_COMMANDS = {"add": add_entry}
 KEY_COMMANDS = {"create": create_key, "list": list_keys, "revoke": revoke_key}
 
 
-def _store(state: Path, address: str | None) -> Store:
+def _store(state: Path, address: str | None) -> contextlib.closing[Store]:
     from hanabi_rl.serve.store import Store
 
     place, secret = _where(state, address)
-    return Store(place, secret=secret)
+    return contextlib.closing(Store(place, secret=secret))
 
 
 def _where(state: Path, address: str | None) -> tuple[Path | str, Path]:
