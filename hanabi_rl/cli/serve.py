@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,11 +20,13 @@ STATE = Path("challenge")
 
 def serve(
     state: Path = STATE,
+    store: str | None = None,
     proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
     proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-likeness"),
     host: str = "127.0.0.1",
     port: int = 8643,
     slots: int = 64,
+    web_workers: int = 1,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
 ) -> None:
@@ -32,34 +36,43 @@ def serve(
     on TLS).
 
     Args:
-        state: the folder of the store; everything that happened is in it.
+        state: the folder of the store and its secret; everything that happened is in it.
+        store: the address of a PostgreSQL database, postgresql://..., to keep it there. Several
+            servers may share it, each with the same challenge.secret in its folder.
         proxies_2p: the agents that candidates meet with two players; none: no such games.
         proxies_3p: with three.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
         slots: games of each line-up that are kept compiled at a time; more take turns.
+        web_workers: processes that share the port, each with an inference process of its own.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.
     """
     check_extra()
     import uvicorn
+    from uvicorn.supervisors import Multiprocess
 
-    from hanabi_rl.serve.candidate import MAX_MESSAGE, teams
-    from hanabi_rl.serve.challenge import make_challenge
-    from hanabi_rl.serve.inference import Inference
+    from hanabi_rl.serve.candidate import MAX_MESSAGE
+    from hanabi_rl.serve.challenge import open_challenge
 
     proxies = {2: proxies_2p, 3: proxies_3p}
     proxies = {players: names for players, names in proxies.items() if names}
-    app = make_challenge(_store(state), Inference(teams(proxies), slots), proxies)
     listening = listen(host, port)
+    bound = listening.getsockname()[1]
+    with _store(state, store):
+        pass  # what is wrong with it is said here, and its tables are made
+    name = f"{socket.gethostname()}:{bound}"
+    where = _where(state, store)
     scheme = "http" if tls_cert is None else "https"
     print(
-        f"The challenge is at {scheme}://{host}:{listening.getsockname()[1]}/ once its agents are "
-        f"compiled (Ctrl-C stops; everything is in {state})",
+        f"The challenge is at {scheme}://{host}:{bound}/ once its agents are "
+        f"compiled (Ctrl-C stops; everything is in {state if store is None else 'the database'})",
         flush=True,
     )
     config = uvicorn.Config(
-        app,
+        functools.partial(open_challenge, *where, name, web_workers > 1, proxies, slots),
+        factory=True,
+        workers=web_workers,
         log_level="warning",
         access_log=False,  # addresses hold keys
         ws="websockets-sansio",
@@ -70,11 +83,18 @@ def serve(
         ssl_keyfile=tls_key,
     )
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+        if web_workers == 1:
+            uvicorn.Server(config).run(sockets=[listening])
+        else:  # starts again what dies
+            Multiprocess(config, [listening]).run()
 
 
 def add_entry(
-    name: tyro.conf.Positional[str], team: str = "", link: str = "", state: Path = STATE
+    name: tyro.conf.Positional[str],
+    team: str = "",
+    link: str = "",
+    state: Path = STATE,
+    store: str | None = None,
 ) -> None:
     """Enter a candidate.
 
@@ -83,8 +103,10 @@ def add_entry(
         team: whose it is.
         link: to a paper or code.
         state: the folder of the store.
+        store: see `serve`.
     """
-    _store(state).add_entry(name, team, link)
+    with _store(state, store) as kept:
+        kept.add_entry(name, team, link)
     print(f"{name} is entered: `hanabi-rl keys create {name}` makes its key")
 
 
@@ -94,6 +116,7 @@ def create_key(
     games_2p: int = 1000,
     games_3p: int = 1000,
     state: Path = STATE,
+    store: str | None = None,
 ) -> None:
     """Make a key of an entry; it is printed this once.
 
@@ -103,43 +126,59 @@ def create_key(
         games_2p: games with two players.
         games_3p: games with three.
         state: the folder of the store.
+        store: see `serve`.
     """
     games = {2: games_2p, 3: games_3p} if kind == "eval" else {}
     games = {players: number for players, number in games.items() if number}
-    print(_store(state).add_key(entry, kind, games))
+    with _store(state, store) as kept:
+        print(kept.add_key(entry, kind, games))
 
 
-def revoke_key(hint: tyro.conf.Positional[str], state: Path = STATE) -> None:
+def revoke_key(
+    hint: tyro.conf.Positional[str], state: Path = STATE, store: str | None = None
+) -> None:
     """End a key.
 
     Args:
         hint: its first characters, as `list` shows them.
         state: the folder of the store.
+        store: see `serve`.
     """
-    _store(state).revoke(hint)
+    with _store(state, store) as kept:
+        kept.revoke(hint)
 
 
-def list_keys(state: Path = STATE) -> None:
+def list_keys(state: Path = STATE, store: str | None = None) -> None:
     """List the entries, their evaluation keys and how far they are.
 
     Args:
         state: the folder of the store.
+        store: see `serve`.
     """
     from hanabi_rl.serve.standings import progress
 
-    store = _store(state)
-    for entry in store.entries():
-        print(entry["name"])
-        for key in entry["keys"]:
-            counts = progress(store.rows(key))
-            print(f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
+    with _store(state, store) as kept:
+        for entry in kept.entries():
+            print(entry["name"])
+            for key in entry["keys"]:
+                counts = progress(kept.rows(key))
+                print(
+                    f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items())
+                )
 
 
 ENTRY_COMMANDS = {"add": add_entry}
 KEY_COMMANDS = {"create": create_key, "list": list_keys, "revoke": revoke_key}
 
 
-def _store(state: Path) -> Store:
+def _store(state: Path, address: str | None) -> contextlib.closing[Store]:
     from hanabi_rl.serve.store import Store
 
-    return Store(state / "challenge.sqlite")
+    place, secret = _where(state, address)
+    return contextlib.closing(Store(place, secret=secret))
+
+
+def _where(state: Path, address: str | None) -> tuple[Path | str, Path]:
+    """A store and its secret."""
+    place = state / "challenge.sqlite" if address is None else address
+    return place, state / "challenge.secret"

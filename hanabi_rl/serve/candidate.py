@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.line_ups import CANDIDATE, LineUp, line_ups
+from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.inference import Team
 from hanabi_rl.serve.keys import Kind
 from hanabi_rl.serve.lifecycle import RefusedError
@@ -33,6 +34,7 @@ RANDOM = "bot:random"
 GREETING = {"server": "hanabi-rl"}
 MAX_MESSAGE = 4096  # bytes of one message of a candidate
 MAX_WRONG = 10  # messages that are no moves, before a connection is closed
+AWAY = "the server cannot reach its store for now; the game is kept: connect again in a minute"
 MOVE_S = 300.0  # a candidate may take so long for a move
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
@@ -86,12 +88,15 @@ class Arena:
 
     async def info(self, request: Request) -> Response:
         """`GET /evaluation-info/{key}`: the games of a key and how they stand."""
-        key = self.store.key(request.path_params["key"])
+        try:
+            key = await asyncio.to_thread(self.store.key, request.path_params["key"])
+            rows = [] if key is None else await asyncio.to_thread(self.store.rows, key)
+        except StoreUnavailableError:
+            return _info([], AWAY, 503)
         if key is None:
             # Not a boolean: the client has a default for every field, but raises at this one.
             reason = "this submission key is unknown, revoked or expired"
             return _info([], reason, 404)
-        rows = self.store.rows(key)
         return _info(rows, bool(rows) and all(row.status == "done" for row in rows))
 
     async def play_next(self, socket: WebSocket) -> None:
@@ -100,14 +105,16 @@ class Arena:
         await _send(socket, GREETING)
         grant = None
         try:
-            key = self._key(socket.query_params.get("submission_key", ""), "eval")
+            key = await self._key(socket.query_params.get("submission_key", ""), "eval")
             grant = await asyncio.to_thread(self.store.claim, key)
             await self._play(socket, self._seated(grant), is_test=False)
         except (RefusedError, StaleLeaseError) as error:
             await _end(socket, str(error))
+        except StoreUnavailableError:
+            await _end(socket, AWAY)
         finally:
             if grant is not None:
-                self.store.release(grant)
+                await asyncio.to_thread(self.store.release, grant)
 
     async def play_test(self, socket: WebSocket) -> None:
         """`WS /play-random-agent`: a game with partners that play at random; it is not kept."""
@@ -115,13 +122,15 @@ class Arena:
         await _send(socket, GREETING)
         try:
             given = socket.query_params
-            self._key(given.get("test_submission_key", ""), "test")
+            await self._key(given.get("test_submission_key", ""), "test")
             seats = self._test_seats(
                 given.get("num_players", ""), given.getlist("candidate_positions")
             )
             await self._play(socket, self._test(*seats), is_test=True)
         except RefusedError as error:
             await _end(socket, str(error))
+        except StoreUnavailableError:
+            await _end(socket, AWAY)
 
     async def _play(self, socket: WebSocket, seating: Seating, *, is_test: bool) -> None:
         self.playing += 1
@@ -142,6 +151,9 @@ class Arena:
             await socket.close()
         except WebSocketDisconnect:
             pass  # the candidate is gone; the game stays
+        except StoreUnavailableError as error:
+            logging.getLogger(__name__).error("a game broke off: %s", error)
+            await _end(socket, AWAY)
         except RuntimeError:
             if socket.client_state is WebSocketState.CONNECTED:
                 logging.getLogger(__name__).exception("a game broke off")
@@ -151,8 +163,8 @@ class Arena:
         finally:
             self.playing -= 1
 
-    def _key(self, text: str, kind: Kind) -> Key:
-        key = self.store.key(text)
+    async def _key(self, text: str, kind: Kind) -> Key:
+        key = await asyncio.to_thread(self.store.key, text)
         if key is None:
             raise RefusedError("this submission key is unknown, revoked or expired")
         if key.kind != kind:

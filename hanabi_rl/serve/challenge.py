@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 
 import orjson
 from starlette.applications import Starlette
@@ -15,11 +19,29 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from hanabi_rl.serve.candidate import Arena
+from hanabi_rl.serve.candidate import Arena, teams
+from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.inference import Inference
 from hanabi_rl.serve.standings import as_csv, standings
 from hanabi_rl.serve.store import Store
 from hanabi_rl.serve.web import HERE, WithHeaders
+
+BEAT_S = 5.0  # between two signs of life of a worker
+
+
+def open_challenge(
+    place: Path | str,
+    secret: Path,
+    name: str,
+    one_of_many: bool,
+    proxies: Mapping[int, Sequence[str]],
+    slots: int,
+) -> Starlette:
+    """The application of one web process of the server `name`, with an inference process of its
+    own. What it needs is plain, so that it can be made where the process starts."""
+    worker = f"{name}/{os.getpid()}" if one_of_many else name
+    store = Store(place, secret=secret, worker=worker)
+    return make_challenge(store, Inference(teams(proxies), slots), proxies)
 
 
 def make_challenge(
@@ -28,28 +50,54 @@ def make_challenge(
     """The published client's three endpoints, the leaderboard, and what a supervisor asks.
 
     The leases of a former life end, and the agents are compiled, before anything is answered.
+    `readyz` fails while the store does not answer.
     """
     arena = Arena(store, inference, proxies)
     templates = Jinja2Templates(HERE / "templates")
 
+    trouble: list[str] = []  # what the last sign of life met with
+
     async def board(request: Request) -> Response:
-        shown = {"rows": standings(store), "proxies": proxies}
+        shown = {"rows": await asyncio.to_thread(standings, store), "proxies": proxies}
         return templates.TemplateResponse(request, "leaderboard.html", shown)
 
     async def board_json(request: Request) -> Response:
-        return Response(orjson.dumps(standings(store)), media_type="application/json")
+        return Response(
+            orjson.dumps(await asyncio.to_thread(standings, store)), media_type="application/json"
+        )
 
     async def board_csv(request: Request) -> Response:
-        return Response(as_csv(standings(store)), media_type="text/csv")
+        return Response(as_csv(await asyncio.to_thread(standings, store)), media_type="text/csv")
 
     async def alive(request: Request) -> Response:
         return PlainTextResponse(f"{arena.playing} games\n")
+
+    async def ready(request: Request) -> Response:
+        return PlainTextResponse("".join(trouble) or "ready", 503 if trouble else 200)
+
+    async def away(request: Request, error: Exception) -> Response:
+        return PlainTextResponse("the store cannot be reached for now\n", 503)
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            try:
+                await asyncio.to_thread(store.beat)
+            except StoreUnavailableError as error:
+                if not trouble:
+                    logging.getLogger(__name__).error("the store is away: %s", error)
+                trouble[:] = ["the store cannot be reached\n"]
+            else:
+                trouble.clear()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         store.release_all()
         await inference.start()
+        beating = asyncio.create_task(beat())
         yield
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
         await inference.close()
 
     return Starlette(
@@ -58,11 +106,13 @@ def make_challenge(
             Route("/leaderboard.json", board_json),
             Route("/leaderboard.csv", board_csv),
             Route("/healthz", alive),
+            Route("/readyz", ready),
             Route("/evaluation-info/{key}", arena.info),
             WebSocketRoute("/play-next", arena.play_next),
             WebSocketRoute("/play-random-agent", arena.play_test),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
+        exception_handlers={StoreUnavailableError: away},
         middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, minimum_size=500)],
         lifespan=lifespan,
     )

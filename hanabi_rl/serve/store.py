@@ -1,58 +1,39 @@
-"""The store of a challenge: entries, keys, games, and the journal of their moves, in SQLite.
+"""The store of a challenge: entries, keys, games, and the journal of their moves.
 
-The only truth: whatever else a server holds can be rebuilt from it. Exactly once rests on three
-facts that it enforces: a game changes from `todo` to `active` once, in a transaction; a move's
-(game, turn) is a primary key; and every write names the lease under which it is made, so that a
-connection which has lost its game can change nothing.
+The only truth: whatever else a server holds can be rebuilt from it. It is kept in a file (SQLite)
+or, for several machines, in a PostgreSQL database; the statements are the same. Exactly once rests
+on three facts that it enforces: a game changes from `todo` to `active` once, in a transaction; a
+move's (game, turn) is a primary key; and every write names the lease under which it is made, so
+that a connection which has lost its game can change nothing.
 
-Grants and ends are on the disk before they are answered (`synchronous=FULL`). Moves survive a
-killed process; after a power cut the last ones of games in progress may be played again.
+Grants and ends are on the disk before they are answered. Moves survive a killed process; after a
+power cut the last ones of games in progress may be played again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import secrets
-import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.line_ups import LineUp
+from hanabi_rl.serve.database import Database, Session, StoreUnavailableError
 from hanabi_rl.serve.keys import Kind, hash_key, hint_of, make_key
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
+from hanabi_rl.serve.schema import migrate
+from hanabi_rl.serve.sqlite import Sqlite
 
-SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, team TEXT NOT NULL, link TEXT NOT NULL,
-    published INTEGER NOT NULL DEFAULT 0, created_at REAL NOT NULL
-);
-CREATE TABLE keys (
-    id INTEGER PRIMARY KEY, entry_id INTEGER NOT NULL REFERENCES entries, kind TEXT NOT NULL,
-    hash BLOB NOT NULL UNIQUE, hint TEXT NOT NULL, expires_at REAL NOT NULL, revoked_at REAL
-);
-CREATE TABLE games (
-    id INTEGER PRIMARY KEY, key_id INTEGER NOT NULL REFERENCES keys, num_players INTEGER NOT NULL,
-    position INTEGER NOT NULL, line_up TEXT NOT NULL, status TEXT NOT NULL DEFAULT 'todo',
-    deck BLOB, lease INTEGER NOT NULL DEFAULT 0, leased INTEGER NOT NULL DEFAULT 0,
-    interruptions INTEGER NOT NULL DEFAULT 0, granted_at REAL, finished_at REAL, score INTEGER,
-    points INTEGER, end_reason TEXT, UNIQUE (key_id, num_players, position)
-);
-CREATE INDEX games_by_status ON games (key_id, status, leased);
-CREATE TABLE moves (
-    game_id INTEGER NOT NULL REFERENCES games, turn INTEGER NOT NULL, action INTEGER NOT NULL,
-    at REAL NOT NULL, PRIMARY KEY (game_id, turn)
-) WITHOUT ROWID;
-"""
+POSTGRES = ("postgresql://", "postgres://")
+WORKER_S = 30.0  # a worker that was not seen for so long is gone
 
 Status = Literal["todo", "active", "done"]
 
@@ -111,42 +92,56 @@ class Limits:
 
 
 class Store:
-    """The challenge kept at `path` (made where it is missing), with its secret beside it.
+    """The challenge kept at `place`: a file (made where it is missing) or a PostgreSQL address.
 
-    Every method may be called from any thread and any process. `clock` gives seconds since the
-    epoch. Raises ValueError where the file is of another version.
+    Every method may be called from any thread and any process, and raises StoreUnavailableError
+    where the database does not answer.
     """
 
     def __init__(
-        self, path: Path, limits: Limits | None = None, clock: Callable[[], float] = time.time
+        self,
+        place: Path | str,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+        *,
+        secret: Path | None = None,
+        worker: str = "",
     ) -> None:
-        self.path, self.limits, self.clock = path, limits or Limits(), clock
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        self._db = sqlite3.connect(
-            path, timeout=30.0, isolation_level=None, check_same_thread=False
-        )
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA foreign_keys=ON")
-        with self._transaction():
-            self._migrate()
-            self.secret = _secret_beside(path)
+        """secret: the file of what decks are dealt from, beside a file by default. worker: whose
+        leases `claim` grants; no two that run share a name. clock: seconds since the epoch.
+
+        Raises ValueError: a newer schema, another secret, no extra.
+        """
+        if secret is None:
+            if isinstance(place, str):
+                raise ValueError("expected the file of the secret of a store that is no file")
+            secret = place.with_suffix(".secret")
+        self.place, self.limits, self.clock, self.worker = place, limits or Limits(), clock, worker
+        self._held: set[tuple[int, int]] = set()
+        self._database = _open(place)
+        try:
+            migrate(self._database)
+            self.secret = self._the_secret(secret)
+        except BaseException:
+            self._database.close()
+            raise
 
     def close(self) -> None:
-        """Ends the connection; what was committed stays."""
-        self._db.close()
+        """Ends the connections; what was committed stays."""
+        self._database.close()
 
     def add_entry(self, name: str, team: str = "", link: str = "") -> int:
         """A new candidate. Raises ValueError where the name is taken."""
-        with self._transaction():
-            try:
-                return self._one(
-                    "INSERT INTO entries (name, team, link, created_at) VALUES (?, ?, ?, ?) "
-                    "RETURNING id",
-                    (name, team, link, self.clock()),
-                )[0]
-            except sqlite3.IntegrityError as error:
-                raise ValueError(f"there is an entry named {name!r} already") from error
+        with self._database.transaction("durable") as db:
+            made = _one(
+                db,
+                "INSERT INTO entries (name, team, link, created_at) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (name) DO NOTHING RETURNING id",
+                (name, team, link, self.clock()),
+            )
+            if made is None:
+                raise ValueError(f"there is an entry named {name!r} already")
+            return made[0]
 
     def add_key(
         self, entry: str, kind: Kind, games: dict[int, int] | None = None, proxies: int = 2
@@ -163,18 +158,19 @@ class Store:
             ValueError: no such entry, or too few games for all line-ups.
         """
         key = make_key(kind)
-        with self._transaction(durable=True):
-            found = self._one("SELECT id FROM entries WHERE name = ?", (entry,))
+        with self._database.transaction("durable") as db:
+            found = _one(db, "SELECT id FROM entries WHERE name = ?", (entry,))
             if found is None:
                 raise ValueError(f"expected the name of an entry, got {entry!r}")
-            key_id = self._one(
+            key_id = _one(
+                db,
                 "INSERT INTO keys (entry_id, kind, hash, hint, expires_at) "
                 "VALUES (?, ?, ?, ?, ?) RETURNING id",
                 (found[0], kind, hash_key(key), hint_of(key), self.clock() + self.limits.key_s),
             )[0]
             for players, number in (games or {}).items():
                 order = line_ups_of(self.secret, key_id, players, proxies, number)
-                self._db.executemany(
+                db.executemany(
                     "INSERT INTO games (id, key_id, num_players, position, line_up) "
                     "VALUES (?, ?, ?, ?, ?)",
                     [
@@ -186,8 +182,8 @@ class Store:
 
     def revoke(self, hint: str) -> None:
         """Ends the keys with this hint. Raises ValueError where there is none."""
-        with self._transaction(durable=True):
-            done = self._db.execute(
+        with self._database.transaction("durable") as db:
+            done = db.execute(
                 "UPDATE keys SET revoked_at = ? WHERE hint = ? AND revoked_at IS NULL",
                 (self.clock(), hint),
             )
@@ -196,8 +192,9 @@ class Store:
 
     def key(self, key: str) -> Key | None:
         """Who holds `key`; None where it is unknown, revoked or expired."""
-        with self._lock:
-            found = self._one(
+        with self._database.transaction("read") as db:
+            found = _one(
+                db,
                 "SELECT id, entry_id, kind, hint FROM keys "
                 "WHERE hash = ? AND revoked_at IS NULL AND expires_at > ?",
                 (hash_key(key), self.clock()),
@@ -211,10 +208,18 @@ class Store:
         Raises:
             RefusedError: in words that its player may read.
         """
-        with self._transaction(durable=True):
-            self._forfeit(key.key_id)
-            leased = self._one(
-                "SELECT COUNT(*) FROM games WHERE key_id = ? AND status = 'active' AND leased",
+        with self._database.transaction("durable") as db:
+            # the claims of a key are made in turns: they are counted
+            _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key.key_id,))
+            self._end_leases(
+                db,
+                "key_id = ? AND worker IN (SELECT name FROM workers WHERE seen_at < ?)",
+                (key.key_id, self.clock() - WORKER_S),
+            )
+            self._forfeit(db, key.key_id)
+            leased = _one(
+                db,
+                "SELECT COUNT(*) FROM games WHERE key_id = ? AND status = 'active' AND leased = 1",
                 (key.key_id,),
             )[0]
             if leased >= self.limits.leases:
@@ -222,55 +227,74 @@ class Store:
                     f"{leased} games of this key are being played on other connections, as many "
                     "as may be: finish one first"
                 )
-            found = self._one(
+            found = _one(
+                db,
                 "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? "
-                "AND status != 'done' AND NOT leased "
+                "AND status != 'done' AND leased = 0 "
                 "ORDER BY status, granted_at, num_players, position LIMIT 1",
                 (key.key_id,),
             )
             if found is None:
-                raise RefusedError(self._why_none(key.key_id, leased))
-            return self._lease(key.key_id, *found)
+                raise RefusedError(_why_none(db, key.key_id, leased))
+            grant = self._lease(db, key.key_id, *found)
+        self._held.add((grant.game_id, grant.lease))
+        return grant
 
     def record(self, grant: Grant, turn: int, actions: Sequence[int]) -> None:
         """Writes the moves from number `turn` on. Raises StaleLeaseError."""
-        with self._transaction():
-            self._write_moves(grant, turn, actions)
+        with self._database.transaction("write") as db:
+            self._write_moves(db, grant, turn, actions)
 
     def finish(
         self, grant: Grant, turn: int, actions: Sequence[int], score: int, points: int
     ) -> None:
         """Writes the last moves and the score, on the disk when this returns. Raises
         StaleLeaseError."""
-        with self._transaction(durable=True):
-            self._write_moves(grant, turn, actions)
-            self._db.execute(
+        with self._database.transaction("durable") as db:
+            self._write_moves(db, grant, turn, actions)
+            db.execute(
                 "UPDATE games SET status = 'done', leased = 0, score = ?, points = ?, "
                 "end_reason = 'finished', finished_at = ? WHERE id = ?",
                 (score, points, self.clock(), grant.game_id),
             )
+        self._held.discard((grant.game_id, grant.lease))
 
     def release(self, grant: Grant) -> None:
-        """The connection is gone: the game waits for another one."""
-        with self._transaction():
-            self._db.execute(
-                "UPDATE games SET leased = 0, interruptions = interruptions + 1 "
-                "WHERE id = ? AND lease = ? AND leased AND status = 'active'",
-                (grant.game_id, grant.lease),
-            )
+        """The connection is gone: the game waits for another one. Where the database does not
+        answer, `beat` does it later."""
+        lease = (grant.game_id, grant.lease)
+        self._held.discard(lease)
+        with (
+            contextlib.suppress(StoreUnavailableError),
+            self._database.transaction("write") as db,
+        ):
+            self._end_leases(db, "id = ? AND lease = ?", lease)
 
     def release_all(self) -> int:
-        """At the start of a server that has this store for itself: the leases of a former life
-        end. Returns how many there were."""
-        with self._transaction():
-            return self._db.execute(
-                "UPDATE games SET leased = 0, interruptions = interruptions + 1 WHERE leased"
-            ).rowcount
+        """At the start of a server: the leases of its worker's former life end. Returns how many
+        there were."""
+        with self._database.transaction("write") as db:
+            self._seen(db)
+            return self._end_leases(db, "worker = ?", (self.worker,))
+
+    def beat(self) -> None:
+        """Says that this worker lives, which it must do every few seconds: the games of one that
+        was not seen for WORKER_S go to others. Ends its leases that no connection has: the database
+        was gone while they were to be ended, or before their grant was heard of."""
+        before = self.clock() - WORKER_S
+        with self._database.transaction("write") as db:
+            self._seen(db)
+            found = db.execute(
+                "SELECT id, lease FROM games WHERE worker = ? AND leased = 1 AND leased_at < ?",
+                (self.worker, before),
+            ).fetchall()
+            for lease in set(map(tuple, found)) - self._held:
+                self._end_leases(db, "id = ? AND lease = ?", lease)
 
     def rows(self, key: Key) -> list[Row]:
         """All games of a key, in their order."""
-        with self._lock:
-            found = self._db.execute(
+        with self._database.transaction("read") as db:
+            found = db.execute(
                 "SELECT num_players, line_up, status, score, points, interruptions FROM games "
                 "WHERE key_id = ? ORDER BY num_players, position",
                 (key.key_id,),
@@ -281,9 +305,9 @@ class Store:
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry with its name, team, link and evaluation keys."""
-        with self._lock:
-            names = self._db.execute("SELECT id, name, team, link FROM entries").fetchall()
-            keys = self._db.execute(
+        with self._database.transaction("read") as db:
+            names = db.execute("SELECT id, name, team, link FROM entries").fetchall()
+            keys = db.execute(
                 "SELECT entry_id, id, hint FROM keys WHERE kind = 'eval' ORDER BY id"
             ).fetchall()
         return [
@@ -302,8 +326,8 @@ class Store:
 
     def finished(self, key: Key) -> Iterator[tuple[Grant, int]]:
         """The finished games of a key and their scores."""
-        with self._lock:
-            found = self._db.execute(
+        with self._database.transaction("read") as db:
+            found = db.execute(
                 "SELECT id, lease, num_players, line_up, deck, score FROM games "
                 "WHERE key_id = ? AND end_reason = 'finished' ORDER BY num_players, position",
                 (key.key_id,),
@@ -314,44 +338,44 @@ class Store:
 
     def moves(self, game_id: int) -> tuple[int, ...]:
         """The moves made in a game so far."""
-        with self._lock:
-            return self._moves(game_id)
+        with self._database.transaction("read") as db:
+            return _moves(db, game_id)
 
-    def _moves(self, game_id: int) -> tuple[int, ...]:
-        rows = self._db.execute(
-            "SELECT action FROM moves WHERE game_id = ? ORDER BY turn", (game_id,)
-        )
-        return tuple(action for (action,) in rows)
-
-    def _lease(self, key_id: int, game_id: int, players: int, position: int, line_up: str) -> Grant:
+    def _lease(
+        self, db: Session, key_id: int, game_id: int, players: int, position: int, line_up: str
+    ) -> Grant:
         deck = deck_of(self.secret, key_id, Rules(num_players=players), position)
-        lease, kept = self._one(
-            "UPDATE games SET status = 'active', leased = 1, lease = lease + 1, "
+        lease, kept = _one(
+            db,
+            "UPDATE games SET status = 'active', leased = 1, lease = lease + 1, worker = ?, "
+            "leased_at = ?, "
             "deck = COALESCE(deck, ?), granted_at = COALESCE(granted_at, ?) WHERE id = ? "
             "RETURNING lease, deck",
-            (bytes(deck), self.clock(), game_id),
+            (self.worker, self.clock(), bytes(deck), self.clock(), game_id),
         )
         seats = tuple(json.loads(line_up))
-        return Grant(game_id, lease, players, seats, tuple(kept), self._moves(game_id))
+        return Grant(game_id, lease, players, seats, tuple(kept), _moves(db, game_id))
 
-    def _write_moves(self, grant: Grant, turn: int, actions: Sequence[int]) -> None:
-        held = self._one(
-            "SELECT 1 FROM games WHERE id = ? AND lease = ? AND leased AND status = 'active'",
+    def _write_moves(self, db: Session, grant: Grant, turn: int, actions: Sequence[int]) -> None:
+        held = _one(
+            db,
+            "SELECT 1 FROM games WHERE id = ? AND lease = ? AND leased = 1 AND status = 'active'"
+            + self._words["locked"],
             (grant.game_id, grant.lease),
         )
         if held is None:
             raise StaleLeaseError(f"game {grant.game_id}: lease {grant.lease} has ended")
         now = self.clock()
-        self._db.executemany(
+        db.executemany(
             "INSERT INTO moves (game_id, turn, action, at) VALUES (?, ?, ?, ?)",
             [(grant.game_id, turn + i, action, now) for i, action in enumerate(actions)],
         )
 
-    def _forfeit(self, key_id: int) -> None:
+    def _forfeit(self, db: Session, key_id: int) -> None:
         """Ends the games of a key that were left too often or too long ago."""
-        self._db.execute(
+        db.execute(
             "UPDATE games SET status = 'done', score = 0, points = 0, end_reason = 'forfeit', "
-            "finished_at = ? WHERE key_id = ? AND status = 'active' AND NOT leased "
+            "finished_at = ? WHERE key_id = ? AND status = 'active' AND leased = 0 "
             "AND (interruptions >= ? OR granted_at < ?)",
             (
                 self.clock(),
@@ -361,49 +385,80 @@ class Store:
             ),
         )
 
-    def _why_none(self, key_id: int, leased: int) -> str:
-        total = self._one("SELECT COUNT(*) FROM games WHERE key_id = ?", (key_id,))[0]
-        if leased:
-            return (
-                f"no environments left for now: the {leased} remaining games are being played on "
-                "other connections; try again later"
-            )
-        return f"no environments left: all {total:,} games of this key are finished"
+    def _end_leases(self, db: Session, which: str, values: Sequence[Any]) -> int:
+        """Returns how many there were."""
+        return db.execute(
+            "UPDATE games SET leased = 0, interruptions = interruptions + 1 WHERE id IN ("
+            f"SELECT id FROM games WHERE leased = 1 AND {which}{self._words['unlocked']})",
+            values,
+        ).rowcount
 
-    def _migrate(self) -> None:
-        tables = self._one("SELECT 1 FROM sqlite_master WHERE name = 'meta'")
-        if tables is None:
-            for statement in _SCHEMA.split(";")[:-1]:
-                self._db.execute(statement)
-            self._db.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA_VERSION),))
-        found = self._one("SELECT value FROM meta WHERE name = 'schema'")[0]
-        if found != str(SCHEMA_VERSION):
-            raise ValueError(
-                f"{self.path}: expected a store of schema {SCHEMA_VERSION}, got {found}"
-            )
+    def _seen(self, db: Session) -> None:
+        db.execute(
+            "INSERT INTO workers (name, seen_at) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at",
+            (self.worker, self.clock()),
+        )
 
-    def _one(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """The first row; None without any."""
-        return self._db.execute(sql, values).fetchone()
+    def _the_secret(self, file: Path) -> bytes:
+        """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
+        not the store's, of which the store knows the SHA-256."""
+        with self._database.transaction("alone") as db:
+            known = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
+            if known is None:
+                secret = _made(file)
+                db.execute(
+                    "INSERT INTO meta (name, value) VALUES ('secret', ?)",
+                    (hashlib.sha256(secret).hexdigest(),),
+                )
+                return secret
+        if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != known[0]:
+            raise ValueError(f"{file}: expected the secret that this store was made with")
+        return file.read_bytes()
 
-    @contextlib.contextmanager
-    def _transaction(self, durable: bool = False) -> Iterator[None]:
-        """One writer at a time, in this process and among all; `durable` waits for the disk."""
-        with self._lock:
-            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+    @property
+    def _words(self) -> Mapping[str, str]:
+        return self._database.words
 
 
-def _secret_beside(path: Path) -> bytes:
-    """32 random bytes in a file that its owner alone reads; made with the store. Who loses it loses
-    the decks that were not yet dealt."""
-    place = path.with_suffix(".secret")
+def _open(place: Path | str) -> Database:
+    if isinstance(place, Path):
+        return Sqlite(place)
+    if not place.startswith(POSTGRES):
+        raise ValueError("expected the address of a store, postgresql://...")
+    try:
+        from hanabi_rl.serve.postgres import Postgres
+    except ImportError as error:
+        raise ValueError(
+            f"a store in PostgreSQL needs psycopg: pip install 'hanabi-rl[postgres]' ({error})"
+        ) from error
+    return Postgres(place)
+
+
+def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
+    """The first row; None without any."""
+    return db.execute(sql, values).fetchone()
+
+
+def _moves(db: Session, game_id: int) -> tuple[int, ...]:
+    rows = db.execute("SELECT action FROM moves WHERE game_id = ? ORDER BY turn", (game_id,))
+    return tuple(action for (action,) in rows.fetchall())
+
+
+def _why_none(db: Session, key_id: int, leased: int) -> str:
+    total = _one(db, "SELECT COUNT(*) FROM games WHERE key_id = ?", (key_id,))[0]
+    if leased:
+        return (
+            f"no environments left for now: the {leased} remaining games are being played on "
+            "other connections; try again later"
+        )
+    return f"no environments left: all {total:,} games of this key are finished"
+
+
+def _made(place: Path) -> bytes:
+    """32 random bytes in a file that its owner alone reads. Who loses it loses the decks that were
+    not yet dealt."""
+    place.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         made = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(made, "wb") as file:

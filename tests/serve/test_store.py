@@ -1,20 +1,24 @@
 """The store of a challenge: every game granted once, every move once, nothing under a lease that
-has ended."""
+has ended. The same tests for both databases."""
 
 from __future__ import annotations
 
 import collections
+import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.postgres import Cluster, cluster
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.play.line_ups import line_ups
+from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.keys import hash_key, hint_of, make_key, redact
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
@@ -36,9 +40,41 @@ def clock() -> Clock:
     return Clock()
 
 
+Open = Callable[..., Store]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Cluster]:
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Of a store that is not yet made."""
+    if request.param == "sqlite":
+        return tmp_path / "challenge.sqlite"
+    return request.getfixturevalue("postgres").new()
+
+
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Store:
-    return Store(tmp_path / "challenge.sqlite", clock=clock)
+def open_store(place: Path | str, tmp_path: Path, clock: Clock) -> Iterator[Open]:
+    """`open_store(limits, worker=...)`: one more server's."""
+    opened = []
+
+    def open_one(limits: Limits | None = None, worker: str = "") -> Store:
+        secret = tmp_path / "challenge.secret"
+        opened.append(Store(place, limits, clock, secret=secret, worker=worker))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Open) -> Store:
+    return open_store()
 
 
 def new_key(store: Store, games: dict[int, int]) -> Key:
@@ -52,17 +88,27 @@ def play(store: Store, grant: Grant, score: int = 7) -> None:
     store.finish(grant, len(grant.moves), [0, 1], score, score)
 
 
-def test_a_key_is_known_by_its_hash_alone(store: Store, clock: Clock) -> None:
+def test_a_key_is_known_by_its_hash_alone(store: Store, open_store: Open, clock: Clock) -> None:
     store.add_entry("mine")
     text = store.add_key("mine", "test")
     key = store.key(text)
     assert key is not None and key.kind == "test" and key.hint == hint_of(text)
-    store.close()
-    assert text.encode() not in store.path.read_bytes()
-    again = Store(store.path, clock=clock)
+    again = open_store()
     assert again.key(text) == key and again.key(text + "x") is None
+    with store._database.transaction("read") as db:
+        (kept,) = db.execute("SELECT * FROM keys").fetchall()
+    assert hash_key(text) in kept and text not in kept
     clock.now += Limits().key_s + 1
     assert again.key(text) is None
+
+
+def test_names_of_entries_are_taken_once(store: Store) -> None:
+    store.add_entry("mine", "us", "a link")
+    with pytest.raises(ValueError, match="an entry named 'mine' already"):
+        store.add_entry("mine")
+    assert [(e["name"], e["team"], e["link"]) for e in store.entries()] == [
+        ("mine", "us", "a link")
+    ]
 
 
 def test_a_revoked_key_opens_nothing(store: Store) -> None:
@@ -149,16 +195,16 @@ def test_an_interrupted_game_goes_on_and_its_old_lease_is_void(store: Store, clo
 def test_a_move_is_written_once(store: Store) -> None:
     grant = store.claim(new_key(store, {2: 4}))
     store.record(grant, 0, [3])
-    with pytest.raises(Exception, match="UNIQUE"):
+    with pytest.raises(Exception, match="(?i)unique"):
         store.record(grant, 0, [4])
     assert store.moves(grant.game_id) == (3,)
 
 
 @pytest.mark.parametrize("how", ["often", "long"])
 def test_a_game_left_too_often_or_too_long_is_forfeited(
-    tmp_path: Path, clock: Clock, how: str
+    open_store: Open, clock: Clock, how: str
 ) -> None:
-    store = Store(tmp_path / "s.sqlite", Limits(interruptions=3, game_s=100.0), clock)
+    store = open_store(Limits(interruptions=3, game_s=100.0))
     key = new_key(store, {2: 4})
     game = store.claim(key)
     for _ in range(3 if how == "often" else 1):
@@ -173,21 +219,141 @@ def test_a_game_left_too_often_or_too_long_is_forfeited(
     assert [row.score for row in rows] == [0] and not list(store.finished(key))
 
 
-def test_a_server_that_starts_frees_what_a_killed_one_held(store: Store, clock: Clock) -> None:
-    key = new_key(store, {2: 4})
-    held = store.claim(key)
-    store.close()
-    again = Store(store.path, clock=clock)
+def test_a_server_that_starts_frees_what_it_held_when_it_was_killed(open_store: Open) -> None:
+    former, other = open_store(worker="a"), open_store(worker="b")
+    key = new_key(former, {2: 4})
+    held, others = former.claim(key), other.claim(key)
+    again = open_store(worker="a")
     assert again.release_all() == 1
     assert again.claim(key).game_id == held.game_id
+    other.record(others, 0, [3])  # nobody else's lease has ended
 
 
-def test_a_store_of_another_version_is_refused(store: Store) -> None:
-    with store._transaction():
-        store._db.execute("UPDATE meta SET value = '99'")
+def test_the_games_of_a_server_that_is_gone_go_to_others(open_store: Open, clock: Clock) -> None:
+    gone, lives = open_store(worker="gone"), open_store(worker="lives")
+    key = new_key(gone, {2: 4})
+    for server in (gone, lives):
+        server.release_all()
+    lost, kept = gone.claim(key), lives.claim(key)
+    gone.record(lost, 0, [5])
+    clock.now += 29
+    lives.beat()
+    assert lives.claim(key).game_id not in (lost.game_id, kept.game_id)
+    clock.now += 2
+    lives.beat()
+    again = lives.claim(key)
+    assert (again.game_id, again.moves) == (lost.game_id, (5,))
+    with pytest.raises(StaleLeaseError):
+        gone.record(lost, 1, [6])
+    gone.beat()  # it was only asleep: it does not end what has gone to others
+    lives.record(again, 1, [7])
+    lives.record(kept, 0, [8])
+
+
+def test_a_lease_that_no_connection_has_ends_by_itself(open_store: Open, clock: Clock) -> None:
+    """A grant whose answer was lost with the database, or an end that did not reach it."""
+    store = open_store(worker="a")
+    key = new_key(store, {2: 4})
+    lost, held = store.claim(key), store.claim(key)
+    store._held.discard((lost.game_id, lost.lease))
+    clock.now += 31
+    store.beat()
+    assert sum(row.interruptions for row in store.rows(key)) == 1
+    assert store.claim(key).game_id == lost.game_id
+    store.record(held, 0, [3])
+
+
+def test_a_store_of_a_newer_schema_is_refused(store: Store, open_store: Open) -> None:
+    with store._database.transaction("write") as db:
+        db.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
+    with pytest.raises(ValueError, match="expected a store of schema 2 at most, got 99"):
+        open_store()
+
+
+def test_another_secret_is_refused(store: Store, open_store: Open, tmp_path: Path) -> None:
+    """On a second machine it is copied there first."""
+    secret = tmp_path / "challenge.secret"
+    assert secret.stat().st_mode & 0o777 == 0o600 and secret.read_bytes() == store.secret
+    secret.write_bytes(b"0" * 32)
+    with pytest.raises(ValueError, match="the secret that this store was made with"):
+        open_store()
+    secret.unlink()
+    with pytest.raises(ValueError, match="the secret that this store was made with"):
+        open_store()
+    assert not secret.exists()
+
+
+def test_a_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
+    """With the games that were in progress; a copy of it is kept."""
+    path = tmp_path / "challenge.sqlite"
+    store = Store(path)
+    key = new_key(store, {2: 4})
+    grant = store.claim(key)
+    store.record(grant, 0, [3])
     store.close()
-    with pytest.raises(ValueError, match="expected a store of schema 1, got 99"):
-        Store(store.path)
+    old = sqlite3.connect(path, isolation_level=None)
+    for statement in (
+        "DROP INDEX games_leased",
+        "DROP TABLE workers",
+        "ALTER TABLE games DROP COLUMN worker",
+        "ALTER TABLE games DROP COLUMN leased_at",
+        "UPDATE meta SET value = '1' WHERE name = 'schema'",
+        "DELETE FROM meta WHERE name = 'secret'",
+    ):
+        old.execute(statement)
+    old.close()
+    again = Store(path)
+    resumed = again.claim(key)
+    assert (resumed.game_id, resumed.deck, resumed.moves) == (grant.game_id, grant.deck, (3,))
+    again.close()
+    kept = sqlite3.connect(tmp_path / "challenge.sqlite.schema-1")
+    assert kept.execute("SELECT leased FROM games WHERE status = 'active'").fetchall() == [(1,)]
+    kept.close()
+
+
+def test_what_is_no_address_is_refused(tmp_path: Path) -> None:
+    for place in ("mysql://x", "challenge.sqlite"):
+        with pytest.raises(ValueError, match="expected the address of a store, postgresql://"):
+            Store(place, secret=tmp_path / "challenge.secret")
+
+
+def test_without_psycopg_its_extra_is_named(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = None; from pathlib import Path; "
+        "from hanabi_rl.serve.store import Store; Store(Path('c.sqlite')).close(); "
+        "Store('postgresql:///x', secret=Path('c.secret'))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.stderr.splitlines()[-1].startswith("ValueError: a store in PostgreSQL needs psycopg")
+    assert "pip install 'hanabi-rl[postgres]'" in ran.stderr
+
+
+def test_a_database_that_was_away_is_met_again(tmp_path: Path) -> None:
+    with cluster() as running:
+        store = Store(running.new(), secret=tmp_path / "challenge.secret")
+        key = new_key(store, {2: 4})
+        grant = store.claim(key)
+        store.record(grant, 0, [3])
+        running.stop()
+        for ask in (lambda: store.claim(key), lambda: store.rows(key), store.beat):
+            with pytest.raises(StoreUnavailableError, match="the database: "):
+                ask()
+        store.release(grant)  # says nothing: `beat` does it later
+        running.start()
+        assert store.moves(grant.game_id) == (3,)
+        store.close()
+
+
+def test_connections_that_the_database_dropped_are_replaced(tmp_path: Path) -> None:
+    with cluster() as running:
+        store = Store(running.new(), secret=tmp_path / "challenge.secret")
+        key = new_key(store, {2: 4})
+        running.stop()
+        running.start()
+        assert store.claim(key).moves == ()
+        store.close()
 
 
 CLAIMS = """
@@ -197,10 +363,12 @@ from pathlib import Path
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.store import Limits, Store
 
-path, text, threads, claims = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+place, secret, text = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+threads, claims = int(sys.argv[4]), int(sys.argv[5])
 
 def claim(_):
-    store = Store(path, Limits(leases=10**6))
+    where = place if "://" in place else Path(place)
+    store = Store(where, Limits(leases=10**6), secret=secret)
     key, got = store.key(text), []
     for _ in range(claims // threads):
         try:
@@ -222,9 +390,10 @@ assert "jax" not in sys.modules
     [(60, 8, 240), pytest.param(1000, 48, 4992, marks=pytest.mark.slow)],
 )
 def test_every_game_is_granted_once_to_many_processes(
-    tmp_path: Path, games: int, connections: int, claims: int
+    place: Path | str, tmp_path: Path, games: int, connections: int, claims: int
 ) -> None:
-    store = Store(tmp_path / "challenge.sqlite")
+    secret = tmp_path / "challenge.secret"
+    store = Store(place, secret=secret)
     store.add_entry("mine")
     text, processes = store.add_key("mine", "eval", {2: games}), 4
     running = [
@@ -233,7 +402,8 @@ def test_every_game_is_granted_once_to_many_processes(
                 sys.executable,
                 "-c",
                 CLAIMS,
-                str(store.path),
+                str(place),
+                str(secret),
                 text,
                 str(connections // processes),
                 str(claims // processes),
@@ -246,6 +416,7 @@ def test_every_game_is_granted_once_to_many_processes(
     granted = [line for run in running for line in run.communicate(timeout=300)[0].split()]
     assert all(run.returncode == 0 for run in running)
     assert len(granted) == len(set(granted)) == games
+    store.close()
 
 
 def test_threads_share_one_store(store: Store) -> None:

@@ -1,0 +1,237 @@
+"""Several servers of one store, and a store that is away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.games import ROOT
+from support.postgres import Cluster, cluster
+from support.protocol import ServerSaysError, evaluation_info, first_legal, play_next, play_out
+from support.serving import serve_app
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.env.game import Rules
+from hanabi_rl.serve import challenge
+from hanabi_rl.serve.inference import Team
+from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.runner import Runner
+from hanabi_rl.serve.store import Store
+
+PROXIES = {2: ("bot:simple",)}
+
+
+class Partner:
+    """In the place of an inference process: one runner for all the servers of a test."""
+
+    def __init__(self) -> None:
+        self._runner = Runner((load_policy("bot:simple"),), Rules(), 4, show=True)
+        self._lock = threading.Lock()
+
+    async def start(self) -> None:
+        """It is there."""
+
+    async def close(self) -> None:
+        """It stays."""
+
+    async def think(self, team: Team, game: Game) -> Answer:
+        assert team == ("bot:simple",)
+        with self._lock:
+            return self._runner.think([game])[0]
+
+
+class Clock:
+    """This machine's, put forward when told to."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+@pytest.fixture(scope="module")
+def partner() -> Any:
+    return Partner()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Cluster]:
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "sqlite":
+        return tmp_path / "challenge.sqlite"
+    return request.getfixturevalue("postgres").new()
+
+
+@contextlib.contextmanager
+def server(
+    place: Path | str, folder: Path, partner: Any, worker: str, clock: Clock | None = None
+) -> Iterator[tuple[str, Store]]:
+    store = Store(place, clock=clock or Clock(), secret=folder / "challenge.secret", worker=worker)
+    with serve_app(challenge.make_challenge(store, partner, PROXIES)) as address:
+        yield address, store
+    store.close()
+
+
+def answer(address: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(address) as got:
+            return got.status, got.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def wait_until(holds: Any) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_game_left_on_one_server_goes_on_on_another(
+    place: Path | str, tmp_path: Path, partner: Any
+) -> None:
+    with (
+        server(place, tmp_path, partner, "a") as (here, store),
+        server(place, tmp_path, partner, "b") as (there, _),
+    ):
+        store.add_entry("mine")
+        text = store.add_key("mine", "eval", {2: 8}, proxies=1)
+        key = store.key(text)
+        assert key is not None
+        first, shown = play_next(here, text), []
+        for _ in range(5):
+            shown.append(first.rows)
+            first.step(first_legal(first.rows))
+        first.close()
+        wait_until(lambda: store.rows(key)[0].interruptions)
+        again = play_next(there, text)
+        assert again.info == first.info
+        for rows in shown:
+            for agent, row in rows.items():
+                np.testing.assert_array_equal(again.rows[agent]["obs"], row["obs"])
+            again.step(first_legal(again.rows))
+        for agent, row in first.rows.items():
+            np.testing.assert_array_equal(again.rows[agent]["obs"], row["obs"])
+        scores = {again.info["game_id"]: play_out(again)}
+
+        def play(address: str) -> list[tuple[int, float]]:
+            games = []
+            with contextlib.suppress(ServerSaysError):
+                while True:
+                    environment = play_next(address, text)
+                    games.append((environment.info["game_id"], play_out(environment)))
+            return games
+
+        with ThreadPoolExecutor(4) as pool:
+            played = [game for each in pool.map(play, [here, there] * 2) for game in each]
+        assert len(played) == len(dict(played)) == 7 and not set(dict(played)) & set(scores)
+        scores |= dict(played)
+        assert {grant.game_id: score for grant, score in store.finished(key)} == scores
+        assert evaluation_info(here, text) == evaluation_info(there, text)
+        assert evaluation_info(here, text)["human_ai_eval_done"] is True
+        assert answer(f"{here}leaderboard.csv") == answer(f"{there}leaderboard.csv")
+
+
+def test_a_server_whose_database_is_away_says_so_and_goes_on(
+    tmp_path: Path, partner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(challenge, "BEAT_S", 0.05)
+    clock = Clock()
+    with (
+        cluster() as running,
+        server(running.new(), tmp_path, partner, "a", clock) as (address, store),
+    ):
+        store.add_entry("mine")
+        key = store.add_key("mine", "eval", {2: 2}, proxies=1)
+        assert answer(f"{address}readyz") == (200, "ready")
+        left = play_next(address, key)
+        left.step(first_legal(left.rows))
+        running.stop()
+        with pytest.raises(ServerSaysError, match="the server cannot reach its store for now"):
+            left.step(first_legal(left.rows))
+        with pytest.raises(ServerSaysError, match="cannot reach its store"):
+            play_next(address, key)
+        assert "cannot reach its store" in evaluation_info(address, key)["human_ai_eval_done"]
+        assert answer(f"{address}leaderboard.csv")[0] == 503
+        wait_until(lambda: answer(f"{address}readyz")[0] == 503)
+        assert answer(f"{address}healthz")[0] == 200
+        running.start()
+        wait_until(lambda: answer(f"{address}readyz")[0] == 200)
+        # its end did not reach the database: a sign of life makes up for it after a while
+        clock.ahead = 31.0
+        known = store.key(key)
+        assert known is not None
+        wait_until(lambda: store.rows(known)[0].interruptions)
+        again = play_next(address, key)
+        assert again.info == left.info
+        play_out(again)
+
+
+@pytest.mark.slow
+def test_web_workers_share_a_port_and_start_again(place: Path | str, tmp_path: Path) -> None:
+    where = ["--state", str(tmp_path)]
+    where += ["--store", place] if isinstance(place, str) else []
+    store = Store(place, secret=tmp_path / "challenge.secret")
+    store.add_entry("mine")
+    text = store.add_key("mine", "eval", {2: 12}, proxies=1)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}/"
+    running = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "hanabi_rl", "serve", *where, "--web-workers", "2"),
+            *("--proxies-2p", "bot:simple", "--proxies-3p", "--port", str(port), "--slots", "4"),
+        ],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+    def workers() -> set[str]:
+        with store._database.transaction("read") as db:
+            return {name for (name,) in db.execute("SELECT name FROM workers").fetchall()}
+
+    def holders() -> set[str]:
+        with store._database.transaction("read") as db:
+            return {
+                n for (n,) in db.execute("SELECT worker FROM games WHERE leased = 1").fetchall()
+            }
+
+    try:
+        wait_until(lambda: len(workers()) == 2)
+        open_games = [play_next(address, text) for _ in range(6)]
+        assert holders() <= workers() and len({one.info["game_id"] for one in open_games}) == 6
+        for one in open_games:
+            play_out(one)
+        (killed, _) = (int(name.rpartition("/")[2]) for name in sorted(workers()))
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: len(workers()) == 3)  # another took its place
+        for _ in range(6):
+            play_out(play_next(address, text))
+        key = store.key(text)
+        assert key is not None
+        assert {row.status for row in store.rows(key)} == {"done"}
+    finally:
+        running.terminate()
+        assert running.wait(20) == 0
+        store.close()

@@ -1,0 +1,109 @@
+"""A PostgreSQL server of the tests' own in a throw-away folder, where there are its programs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def programs() -> Path:
+    """Where they are; skips the test where there are none, or no psycopg."""
+    if importlib.util.find_spec("psycopg") is None:
+        pytest.skip("psycopg is not installed: pip install 'hanabi-rl[postgres]'")
+    places = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+    found = shutil.which("initdb")
+    places += [Path(found).parent] if found else []
+    for place in places:
+        if (place / "initdb").exists() and (place / "postgres").exists():
+            return place
+    pytest.skip("no initdb and postgres on this machine")
+
+
+class Cluster:
+    """A server on a socket in `folder`; `new` makes an empty database."""
+
+    def __init__(self, bin: Path, folder: Path) -> None:
+        self._bin, self._folder, self._made = bin, folder, 0
+        self._process: subprocess.Popen[bytes] | None = None
+        # it refuses to run as root
+        self._user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        if os.geteuid() != 0:
+            self._user = {}
+        else:
+            shutil.chown(folder, "nobody", "nogroup")
+        self._run("initdb", "--no-sync", "-A", "trust", "-U", "postgres", "-D", f"{folder}/data")
+        self.start()
+
+    def _run(self, program: str, *args: str) -> None:
+        subprocess.run(
+            [self._bin / program, *args],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self._folder,
+            **self._user,
+        )
+
+    def start(self) -> None:
+        """Returns once it answers."""
+        log = (self._folder / "log").open("ab")
+        with log:
+            self._process = subprocess.Popen(
+                [
+                    *(self._bin / "postgres", "-D", self._folder / "data", "-k", self._folder),
+                    *("-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=120"),
+                ],
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                **self._user,
+            )
+        until = time.monotonic() + 60
+        while self._process.poll() is None and time.monotonic() < until:
+            with contextlib.suppress(Exception):
+                self._do("SELECT 1")
+                return
+            time.sleep(0.05)
+        raise AssertionError((self._folder / "log").read_text())
+
+    def stop(self) -> None:
+        """Connections are cut."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(60)
+
+    def new(self) -> str:
+        """The address of an empty database."""
+        self._made += 1
+        self._do(f"CREATE DATABASE test_{self._made}")
+        return self._address(f"test_{self._made}")
+
+    def _address(self, name: str) -> str:
+        return f"postgresql://postgres@/{name}?host={self._folder}"
+
+    def _do(self, sql: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(sql.encode())
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A server, running; skips where there is none."""
+    bin = programs()
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:  # a socket's name must be short
+        running = Cluster(bin, Path(folder))
+        try:
+            yield running
+        finally:
+            running.stop()
