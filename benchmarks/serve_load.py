@@ -192,7 +192,8 @@ def main() -> None:
     record: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as folder:
         keys, full = fill(Path(folder), chosen.games)
-        arguments = ["--proxies-3p", *chosen.serve]
+        limits = ["--limits.address-connections", "2000", "--limits.address-openings", "1000000"]
+        arguments = ["--proxies-3p", *limits, *chosen.serve]
         with served(Path(folder), arguments) as (address, pid):
             record["info"] = info(address, full)
             steady_s = 60 * chosen.minutes

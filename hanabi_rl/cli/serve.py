@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from hanabi_rl.cli.play import check_extra, listen
+from hanabi_rl.serve.guard import Guard, NetworkLimits
 
 if TYPE_CHECKING:
     from hanabi_rl.serve.store import Store
@@ -25,6 +26,7 @@ def serve(
     slots: int = 64,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
+    limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)
 ) -> None:
     """Run the challenge: candidates with a key play with proxies, and end on a leaderboard.
 
@@ -40,17 +42,21 @@ def serve(
         slots: games of each line-up that are kept compiled at a time; more take turns.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.
+        limits: what one network address may do.
     """
     check_extra()
     import uvicorn
 
     from hanabi_rl.serve.candidate import MAX_MESSAGE, teams
     from hanabi_rl.serve.challenge import make_challenge
+    from hanabi_rl.serve.deadlines import protocols
     from hanabi_rl.serve.inference import Inference
 
     proxies = {2: proxies_2p, 3: proxies_3p}
     proxies = {players: names for players, names in proxies.items() if names}
-    app = make_challenge(_store(state), Inference(teams(proxies), slots), proxies)
+    guard = Guard(limits)
+    http, ws = protocols(guard)
+    app = make_challenge(_store(state), Inference(teams(proxies), slots), proxies, guard)
     listening = listen(host, port)
     scheme = "http" if tls_cert is None else "https"
     print(
@@ -62,7 +68,9 @@ def serve(
         app,
         log_level="warning",
         access_log=False,  # addresses hold keys
-        ws="websockets-sansio",
+        http=http,
+        ws=ws,
+        h11_max_incomplete_event_size=limits.head_bytes,
         ws_max_size=MAX_MESSAGE,
         ws_ping_timeout=120.0,  # candidates compile for tens of seconds
         timeout_graceful_shutdown=5,

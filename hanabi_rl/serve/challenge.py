@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
 from hanabi_rl.serve.candidate import Arena
+from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.inference import Inference
 from hanabi_rl.serve.standings import as_csv, standings
 from hanabi_rl.serve.store import Store
@@ -23,13 +24,13 @@ from hanabi_rl.serve.web import HERE, WithHeaders
 
 
 def make_challenge(
-    store: Store, inference: Inference, proxies: Mapping[int, Sequence[str]]
+    store: Store, inference: Inference, proxies: Mapping[int, Sequence[str]], guard: Guard
 ) -> Starlette:
     """The published client's three endpoints, the leaderboard, and what a supervisor asks.
 
     The leases of a former life end, and the agents are compiled, before anything is answered.
     """
-    arena = Arena(store, inference, proxies)
+    arena = Arena(store, inference, proxies, guard)
     templates = Jinja2Templates(HERE / "templates")
 
     async def board(request: Request) -> Response:
@@ -63,6 +64,6 @@ def make_challenge(
             WebSocketRoute("/play-random-agent", arena.play_test),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
-        middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, minimum_size=500)],
+        middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, 500, 5)],
         lifespan=lifespan,
     )
