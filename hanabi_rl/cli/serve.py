@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from hanabi_rl.cli.play import check_extra, listen
+from hanabi_rl.serve.guard import NetworkLimits
 
 if TYPE_CHECKING:
     from hanabi_rl.serve.store import Store
@@ -29,6 +30,7 @@ def serve(
     web_workers: int = 1,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
+    limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)
 ) -> None:
     """Run the challenge: candidates with a key play with proxies, and end on a leaderboard.
 
@@ -47,6 +49,7 @@ def serve(
         web_workers: processes that share the port, each with an inference process of its own.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.
+        limits: what one network address may do, in each web process.
     """
     check_extra()
     import uvicorn
@@ -54,6 +57,7 @@ def serve(
 
     from hanabi_rl.serve.candidate import MAX_MESSAGE
     from hanabi_rl.serve.challenge import open_challenge
+    from hanabi_rl.serve.deadlines import GuardedConfig
 
     proxies = {2: proxies_2p, 3: proxies_3p}
     proxies = {players: names for players, names in proxies.items() if names}
@@ -69,13 +73,13 @@ def serve(
         f"compiled (Ctrl-C stops; everything is in {state if store is None else 'the database'})",
         flush=True,
     )
-    config = uvicorn.Config(
+    config = GuardedConfig(
         functools.partial(open_challenge, *where, name, web_workers > 1, proxies, slots),
-        factory=True,
+        limits,
         workers=web_workers,
         log_level="warning",
         access_log=False,  # addresses hold keys
-        ws="websockets-sansio",
+        h11_max_incomplete_event_size=limits.head_bytes,
         ws_max_size=MAX_MESSAGE,
         ws_ping_timeout=120.0,  # candidates compile for tens of seconds
         timeout_graceful_shutdown=5,

@@ -1,6 +1,8 @@
 """How every script and command ends: 0, 2 and one line for an error of the user's or of the
-machine's, 1 and one line for a training that broke down, 130 or 143 after Ctrl-C or SIGTERM."""
+machine's, 1 and one line for a training that broke down, 130 or 143 after Ctrl-C or SIGTERM, 141
+and no word where the reader of the output has left."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,13 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
     --debug, which shows an error's traceback instead."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        yield [arg for arg in args if arg != DEBUG]
+        try:
+            yield [arg for arg in args if arg != DEBUG]
+        finally:
+            sys.stdout.flush()  # that the reader has left is noticed here, not at Python's end
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except (ValueError, OSError, FloatingPointError) as error:
         if DEBUG in args:
             raise

@@ -24,6 +24,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.line_ups import CANDIDATE, LineUp, line_ups
 from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.guard import Guard, address_of
 from hanabi_rl.serve.inference import Team
 from hanabi_rl.serve.keys import Kind
 from hanabi_rl.serve.lifecycle import RefusedError
@@ -79,9 +80,13 @@ class Arena:
     """The games of candidates with `proxies` (players -> names of agents)."""
 
     def __init__(
-        self, store: Store, thinker: Thinker, proxies: Mapping[int, Sequence[str]]
+        self,
+        store: Store,
+        thinker: Thinker,
+        proxies: Mapping[int, Sequence[str]],
+        guard: Guard,
     ) -> None:
-        self.store, self.thinker, self.proxies = store, thinker, proxies
+        self.store, self.thinker, self.proxies, self.guard = store, thinker, proxies, guard
         self.playing = 0
         self._seed = secrets.randbits(32)  # of the decks of test games
         self._tests = 0
@@ -89,14 +94,13 @@ class Arena:
     async def info(self, request: Request) -> Response:
         """`GET /evaluation-info/{key}`: the games of a key and how they stand."""
         try:
-            key = await asyncio.to_thread(self.store.key, request.path_params["key"])
-            rows = [] if key is None else await asyncio.to_thread(self.store.rows, key)
+            key = await self._known(address_of(request.client), request.path_params["key"])
+            rows = await asyncio.to_thread(self.store.rows, key)
         except StoreUnavailableError:
             return _info([], AWAY, 503)
-        if key is None:
+        except RefusedError as error:
             # Not a boolean: the client has a default for every field, but raises at this one.
-            reason = "this submission key is unknown, revoked or expired"
-            return _info([], reason, 404)
+            return _info([], str(error), 404)
         return _info(rows, bool(rows) and all(row.status == "done" for row in rows))
 
     async def play_next(self, socket: WebSocket) -> None:
@@ -105,7 +109,7 @@ class Arena:
         await _send(socket, GREETING)
         grant = None
         try:
-            key = await self._key(socket.query_params.get("submission_key", ""), "eval")
+            key = await self._key(socket, socket.query_params.get("submission_key", ""), "eval")
             grant = await asyncio.to_thread(self.store.claim, key)
             await self._play(socket, self._seated(grant), is_test=False)
         except (RefusedError, StaleLeaseError) as error:
@@ -122,7 +126,7 @@ class Arena:
         await _send(socket, GREETING)
         try:
             given = socket.query_params
-            await self._key(given.get("test_submission_key", ""), "test")
+            await self._key(socket, given.get("test_submission_key", ""), "test")
             seats = self._test_seats(
                 given.get("num_players", ""), given.getlist("candidate_positions")
             )
@@ -163,10 +167,18 @@ class Arena:
         finally:
             self.playing -= 1
 
-    async def _key(self, text: str, kind: Kind) -> Key:
+    async def _known(self, address: str, text: str) -> Key:
+        self.guard.check_key(address)
         key = await asyncio.to_thread(self.store.key, text)
         if key is None:
+            self.guard.wrong_key(address)
             raise RefusedError("this submission key is unknown, revoked or expired")
+        return key
+
+    async def _key(self, socket: WebSocket, text: str, kind: Kind) -> Key:
+        address = address_of(socket.client)
+        self.guard.check_opening(address)
+        key = await self._known(address, text)
         if key.kind != kind:
             raise RefusedError(f"this is a key of kind {key.kind}, expected one of kind {kind}")
         return key

@@ -21,6 +21,7 @@ from starlette.templating import Jinja2Templates
 
 from hanabi_rl.serve.candidate import Arena, teams
 from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.inference import Inference
 from hanabi_rl.serve.standings import as_csv, standings
 from hanabi_rl.serve.store import Store
@@ -36,23 +37,24 @@ def open_challenge(
     one_of_many: bool,
     proxies: Mapping[int, Sequence[str]],
     slots: int,
+    guard: Guard,
 ) -> Starlette:
     """The application of one web process of the server `name`, with an inference process of its
     own. What it needs is plain, so that it can be made where the process starts."""
     worker = f"{name}/{os.getpid()}" if one_of_many else name
     store = Store(place, secret=secret, worker=worker)
-    return make_challenge(store, Inference(teams(proxies), slots), proxies)
+    return make_challenge(store, Inference(teams(proxies), slots), proxies, guard)
 
 
 def make_challenge(
-    store: Store, inference: Inference, proxies: Mapping[int, Sequence[str]]
+    store: Store, inference: Inference, proxies: Mapping[int, Sequence[str]], guard: Guard
 ) -> Starlette:
     """The published client's three endpoints, the leaderboard, and what a supervisor asks.
 
     The leases of a former life end, and the agents are compiled, before anything is answered.
     `readyz` fails while the store does not answer.
     """
-    arena = Arena(store, inference, proxies)
+    arena = Arena(store, inference, proxies, guard)
     templates = Jinja2Templates(HERE / "templates")
 
     trouble: list[str] = []  # what the last sign of life met with
@@ -113,6 +115,6 @@ def make_challenge(
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
         exception_handlers={StoreUnavailableError: away},
-        middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, minimum_size=500)],
+        middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, 500, 5)],
         lifespan=lifespan,
     )

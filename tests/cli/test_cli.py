@@ -1,6 +1,10 @@
 """The `hanabi-rl` command, in this process and in fresh ones."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -105,3 +109,14 @@ def test_a_trained_policy_plays_only_its_own_number_of_players(policy_folder, ca
     with pytest.raises(SystemExit):
         main(["evaluate", str(policy_folder), "--players", "3"])
     assert "expected --players 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("args", [["--help"], ["agents"]])
+def test_a_reader_that_has_left_is_no_error(args):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "hanabi_rl", *args], stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")

@@ -35,6 +35,7 @@ from hanabi_rl.play.episodes import play_games
 from hanabi_rl.play.line_ups import CANDIDATE
 from hanabi_rl.serve.candidate import MAX_WRONG, teams
 from hanabi_rl.serve.challenge import make_challenge
+from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.inference import Inference, StartError, Team
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer
@@ -59,7 +60,8 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     store = Store(tmp_path_factory.mktemp("challenge") / "challenge.sqlite")
     inference = Inference(teams(PROXIES), slots=4)
-    with serve_app(make_challenge(store, inference, PROXIES)) as address:
+    guard = Guard()
+    with serve_app(make_challenge(store, inference, PROXIES, guard), guard) as address:
         yield Served(address, store, inference)
 
 

@@ -27,6 +27,7 @@ from support.serving import serve_app
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve import challenge
+from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.inference import Team
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer
@@ -87,7 +88,7 @@ def server(
     place: Path | str, folder: Path, partner: Any, worker: str, clock: Clock | None = None
 ) -> Iterator[tuple[str, Store]]:
     store = Store(place, clock=clock or Clock(), secret=folder / "challenge.secret", worker=worker)
-    with serve_app(challenge.make_challenge(store, partner, PROXIES)) as address:
+    with serve_app(challenge.make_challenge(store, partner, PROXIES, Guard())) as address:
         yield address, store
     store.close()
 

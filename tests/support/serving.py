@@ -15,7 +15,9 @@ from starlette.applications import Starlette
 from support.games import TINY
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.deadlines import protocols
 from hanabi_rl.serve.folder import GameFolder
+from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.partners import Answer
@@ -60,15 +62,17 @@ def make_play(
 
 
 @contextlib.contextmanager
-def serve_app(app: Starlette) -> Iterator[str]:
+def serve_app(app: Starlette, guard: Guard | None = None) -> Iterator[str]:
     """The real server in a thread, on a free port of this machine; yields its address."""
+    http, ws = protocols(guard or Guard())
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
-        ws="websockets-sansio",
+        http=http,
+        ws=ws,
         ws_max_size=MAX_MESSAGE,
         timeout_graceful_shutdown=2,
     )

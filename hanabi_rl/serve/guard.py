@@ -1,0 +1,114 @@
+"""What one network address may do: `Guard`. Addresses are kept in memory alone, never stored or
+logged."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hanabi_rl.serve.lifecycle import RefusedError
+
+_REMEMBERED = 10_000  # addresses of each rate
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkLimits:
+    """Behind a proxy every connection has the proxy's address: raise what is an address's."""
+
+    request_s: float = 10.0
+    """A request has to be whole so many seconds after its connection or its first byte."""
+    head_bytes: int = 16384
+    """Of a request's line and headers."""
+    connections: int = 2000
+    """At a time, in all ..."""
+    address_connections: int = 64
+    """... and of one network address."""
+    address_openings: int = 300
+    """Games that one address may open a minute."""
+    address_wrong_keys: int = 10
+    """Keys that open nothing which one address may try a minute."""
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if value <= 0:
+                raise ValueError(f"--limits.{name.replace('_', '-')}: expected above 0, got {value}")
+
+
+class Rate:
+    """At most `a_minute` of something for each address, all of them at once if it likes."""
+
+    def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.a_minute, self.clock = a_minute, clock
+        self._left: collections.OrderedDict[str, tuple[float, float]] = collections.OrderedDict()
+
+    def wait_s(self, address: str) -> int:
+        """Whole seconds until the next one; 0: now."""
+        return math.ceil(max(0.0, 1.0 - self._now(address)) * 60.0 / self.a_minute)
+
+    def take(self, address: str) -> None:
+        """One more."""
+        self._left[address] = self._now(address) - 1.0, self.clock()
+        self._left.move_to_end(address)
+        if len(self._left) > _REMEMBERED:
+            self._left.popitem(last=False)
+
+    def _now(self, address: str) -> float:
+        left, at = self._left.get(address, (float(self.a_minute), 0.0))
+        return min(float(self.a_minute), left + (self.clock() - at) * self.a_minute / 60.0)
+
+
+class Guard:
+    """The limits of one server, and who is near them."""
+
+    def __init__(self, limits: NetworkLimits | None = None) -> None:
+        self.limits = limits or NetworkLimits()
+        self.connections: collections.Counter[str] = collections.Counter()
+        self._openings = Rate(self.limits.address_openings)
+        self._wrong_keys = Rate(self.limits.address_wrong_keys)
+
+    def check_opening(self, address: str) -> None:
+        """One more game is asked for. Raises RefusedError, which says when to come back."""
+        self._check(self._openings, address, "games were opened")
+        self._openings.take(address)
+
+    def check_key(self, address: str) -> None:
+        """Before a key is looked up. Raises RefusedError, which says when to come back."""
+        self._check(self._wrong_keys, address, "unknown keys were tried")
+
+    def wrong_key(self, address: str) -> None:
+        """The key was unknown."""
+        self._wrong_keys.take(address)
+
+    def enter(self, address: str) -> str | None:
+        """A connection is made, and counts until `leave`; why it is one too many."""
+        self.connections[address] += 1
+        if self.connections.total() > self.limits.connections:
+            return f"the server has {self.limits.connections} connections, as many as may be"
+        if self.connections[address] > self.limits.address_connections:
+            return (
+                f"your address has {self.limits.address_connections} connections, as many as may be"
+            )
+        return None
+
+    def leave(self, address: str) -> None:
+        """It is closed."""
+        self.connections[address] -= 1
+        if self.connections[address] <= 0:
+            del self.connections[address]
+
+    def _check(self, rate: Rate, address: str, what: str) -> None:
+        wait_s = rate.wait_s(address)
+        if wait_s:
+            raise RefusedError(
+                f"more than {rate.a_minute} {what} from your address within a minute: try again "
+                f"in {wait_s} s"
+            )
+
+
+def address_of(client: Any) -> str:
+    """Of a connection's (host, port), as uvicorn and Starlette give it."""
+    return client[0] if client else ""

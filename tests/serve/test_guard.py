@@ -1,0 +1,205 @@
+"""Limits of a network address, hostile messages, requests that never end: other games go on."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+from support.protocol import ServerSaysError, evaluation_info, first_legal, play_out, play_test
+from support.serving import serve_app
+from websockets.exceptions import ConnectionClosed
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.candidate import MAX_MESSAGE, MAX_WRONG
+from hanabi_rl.serve.challenge import make_challenge
+from hanabi_rl.serve.guard import Guard, NetworkLimits, Rate
+from hanabi_rl.serve.inference import Team
+from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.runner import Runner
+from hanabi_rl.serve.store import Store
+
+LIMITS = NetworkLimits(request_s=0.5, address_connections=12, address_wrong_keys=3)
+
+
+class InProcess:
+    """An `Inference` without a process of its own."""
+
+    def __init__(self) -> None:
+        self.runner = Runner([load_policy("bot:random")], Rules(), slots=2, show=True)
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+    async def think(self, team: Team, game: Game) -> Answer:
+        del team
+        return self.runner.think([game])[0]
+
+
+class Served(NamedTuple):
+    address: str
+    key: str
+    guard: Guard
+
+
+@pytest.fixture(scope="module")
+def thinker() -> InProcess:
+    return InProcess()
+
+
+@pytest.fixture
+def served(tmp_path: Path, thinker: Any) -> Iterator[Served]:
+    store, guard = Store(tmp_path / "challenge.sqlite"), Guard(LIMITS)
+    store.add_entry("mine")
+    app = make_challenge(store, thinker, {2: ("bot:simple", "bot:iggi")}, guard)
+    with serve_app(app, guard) as address:
+        yield Served(address, store.add_key("mine", "test"), guard)
+
+
+def connected(served: Served) -> socket.socket:
+    at = urlsplit(served.address)
+    assert at.hostname is not None and at.port is not None
+    return socket.create_connection((at.hostname, at.port), timeout=30)
+
+
+def heard(half_open: socket.socket) -> bytes:
+    """All that comes until the server ends the connection."""
+    found = b""
+    with half_open, contextlib.suppress(ConnectionResetError):
+        while some := half_open.recv(4096):
+            found += some
+    return found
+
+
+def gone(served: Served, left: int) -> None:
+    """Returns once the server has seen that all connections but `left` are closed."""
+    until = time.monotonic() + 30
+    while served.guard.connections.total() > left:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HT",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Never: end",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf",
+        b"GET /" + b"x" * 2 * LIMITS.head_bytes,
+        b"\x16\x03\x01 no HTTP\r\n\r\n",
+    ],
+)
+def test_a_request_that_never_ends_is_ended_and_games_go_on(served: Served, sent: bytes) -> None:
+    game = play_test(served.address, served.key, 2, [0])
+    silent = [connected(served) for _ in range(5)]
+    for one in silent:
+        one.sendall(sent)
+    assert all(b"200 OK" not in heard(one) for one in silent)
+    play_out(game)
+    gone(served, 0)
+
+
+def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
+    game = play_test(served.address, served.key, 2, [1])
+    flood = [connected(served) for _ in range(40)]
+    answers = [heard(one) for one in flood]
+    refused = [answer for answer in answers if answer.startswith(b"HTTP/1.1 503")]
+    assert len(refused) == 40 - (LIMITS.address_connections - 1)
+    assert all(b"Retry-After: 10" in one and b"your address has 12" in one for one in refused)
+    play_out(game)
+    gone(served, 0)
+    play_out(play_test(served.address, served.key, 2, [1]))
+
+
+def hostile(rng: random.Random) -> str | bytes:
+    """A message that is no move."""
+    value: Any = rng.choice(
+        ["1e400", "-1", "99", "null", "[[[[", '"0"', "NaN", "1.5", '{"a": 1}', "9" * 400, "true"]
+    )
+    return rng.choice(
+        [
+            f'{{"agent_0": {value}}}',
+            f'{{"agent_{rng.randrange(1, 99)}": 0}}',
+            "[" * rng.randrange(1, MAX_MESSAGE // 2),
+            rng.randbytes(rng.randrange(MAX_MESSAGE)),
+            "\x00" * rng.randrange(1, 99),
+            "",
+        ]
+    )
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_no_hostile_message_is_accepted(served: Served, count: int) -> None:
+    rng, other = random.Random(0), play_test(served.address, served.key, 2, [0])
+    served.guard._openings.a_minute = count + 10
+    for first in range(0, count, MAX_WRONG - 1):
+        game = play_test(served.address, served.key, 2, [0])
+        for _ in range(first, min(first + MAX_WRONG - 1, count)):
+            game._socket.send(hostile(rng))
+            with pytest.raises(ServerSaysError):
+                game.hear()
+        game.step(first_legal(game.rows))  # nothing has changed
+        game.close()
+    play_out(other)
+
+
+def test_what_is_too_large_or_breaks_the_protocol_ends_the_connection(served: Served) -> None:
+    other = play_test(served.address, served.key, 2, [0])
+    large = play_test(served.address, served.key, 2, [0])
+    large.say("x" * (MAX_MESSAGE + 1))
+    with pytest.raises(ConnectionClosed) as closed:
+        large.hear()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
+    broken = play_test(served.address, served.key, 2, [0])
+    broken._socket.socket.sendall(b"\xff" * 64)  # reserved bits, no such opcode
+    with pytest.raises(ConnectionClosed) as closed:
+        broken.hear()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 1002
+    play_out(other)
+
+
+def test_who_guesses_keys_has_to_wait(served: Served) -> None:
+    reasons = collections.Counter[str]()
+    for number in range(LIMITS.address_wrong_keys + 2):
+        reason = evaluation_info(served.address, f"hk_eval_{number}")["human_ai_eval_done"]
+        reasons[reason.partition(":")[0]] += 1
+    assert reasons == {
+        "this submission key is unknown, revoked or expired": 3,
+        "more than 3 unknown keys were tried from your address within a minute": 2,
+    }
+    with pytest.raises(ServerSaysError, match=r"try again in \d+ s"):
+        play_test(served.address, "hk_test_x", 2, [0])
+
+
+def test_a_rate_comes_back_by_and_by_and_forgets_old_addresses() -> None:
+    now = [0.0]
+    rate = Rate(6, lambda: now[0])
+    for _ in range(6):
+        assert rate.wait_s("a") == 0
+        rate.take("a")
+    assert rate.wait_s("a") == 10 and rate.wait_s("b") == 0
+    now[0] = 4.0
+    assert rate.wait_s("a") == 6
+    now[0] = 10.0
+    assert rate.wait_s("a") == 0
+    for number in range(30_000):
+        rate.take(str(number))
+    assert len(rate._left) == 10_000
+
+
+def test_limits_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="--limits.address-openings: expected above 0, got 0"):
+        NetworkLimits(address_openings=0)
