@@ -17,6 +17,7 @@ import json
 import os
 import random
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -169,13 +170,13 @@ def fill(state: Path, players: int) -> tuple[list[str], str]:
     full = store.add_key("load", "eval", {2: 1000, 3: 1000})
     opened = store.key(full)
     assert opened is not None
-    with store._transaction(durable=True):
-        store._db.execute(
+    store.close()
+    with contextlib.closing(sqlite3.connect(state / "challenge.sqlite")) as db, db:
+        db.execute(
             "UPDATE games SET status = 'done', score = id % 26, points = id % 26, "
             "end_reason = 'finished' WHERE key_id = ?",
             (opened.key_id,),
         )
-    store.close()
     return keys, full
 
 

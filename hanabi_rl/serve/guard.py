@@ -35,7 +35,9 @@ class NetworkLimits:
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
             if value <= 0:
-                raise ValueError(f"--limits.{name.replace('_', '-')}: expected above 0, got {value}")
+                raise ValueError(
+                    f"--limits.{name.replace('_', '-')}: expected above 0, got {value}"
+                )
 
 
 class Rate:
