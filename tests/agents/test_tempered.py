@@ -32,7 +32,8 @@ def probabilities(name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(jax.nn.softmax(logits)), np.asarray(legal)
 
 
-@pytest.mark.parametrize("temperature", [pytest.param(0.5, marks=pytest.mark.slow), 1.7])
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", [0.5, 1.7])
 def test_probabilities_are_to_the_power_of_one_over_the_temperature(
     agent: str, temperature: float
 ) -> None:

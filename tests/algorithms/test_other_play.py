@@ -70,6 +70,7 @@ def color_blind(seed: int) -> ColorBlind:
     return ColorBlind(jnp.asarray(weights, jnp.float32))
 
 
+@pytest.mark.slow
 def test_a_color_blind_bot_scores_the_same_per_deck_whatever_its_colors_are_called() -> None:
     decks = evaluation_decks(RULES, 64, seed=0)
     bots = tuple(color_blind(seed) for seed in range(3))

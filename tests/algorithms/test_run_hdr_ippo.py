@@ -143,6 +143,7 @@ def test_training_starts_from_the_clone(run: Any, config: Any) -> None:
     assert start["selfplay_points"] > 0
 
 
+@pytest.mark.slow
 def test_a_calibrated_policy_is_kept_at_its_temperature(
     run: Any, config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

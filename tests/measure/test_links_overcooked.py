@@ -95,6 +95,7 @@ def read(kitchen, moves):
     return rewards, links, constructive, triggers
 
 
+@pytest.mark.slow
 def test_a_soup_is_four_hand_overs(kitchen):
     rewards, links, constructive, triggers = read(kitchen, SOUP)
     assert len(rewards) == 66 and sum(rewards) == rewards[-1] == 20
