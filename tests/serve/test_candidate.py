@@ -16,6 +16,7 @@ import numpy as np
 import orjson
 import pytest
 from support.hidden import pairs
+from support.inference import InProcess
 from support.protocol import (
     Environment,
     Rows,
@@ -36,10 +37,8 @@ from hanabi_rl.play.line_ups import CANDIDATE
 from hanabi_rl.serve.candidate import MAX_WRONG, teams
 from hanabi_rl.serve.challenge import make_challenge
 from hanabi_rl.serve.guard import Guard
-from hanabi_rl.serve.inference import Inference, StartError, Team
+from hanabi_rl.serve.inference import Inference, StartError
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.partners import Answer
-from hanabi_rl.serve.runner import Runner
 from hanabi_rl.serve.seating import Nowhere, Seating
 from hanabi_rl.serve.store import Store
 
@@ -258,29 +257,23 @@ def test_an_agent_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> None:
         inference._start()
 
 
-class InProcess:
-    """A `Thinker` without a process of its own."""
-
-    def __init__(self, rules: Rules) -> None:
-        others = (load_policy("bot:random", rules),) * (rules.num_players - 1)
-        self.runner = Runner(others, rules, slots=2, show=True)
-
-    async def think(self, team: Team, game: Game) -> Answer:
-        del team
-        return self.runner.think([game])[0]
-
-
 @pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("players", [2, 3])
 def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte(
     players: int, count: int
 ) -> None:
     rules = Rules(num_players=players)
-    thinker = InProcess(rules)
+    thinker = InProcess(("bot:random",) * (players - 1), rules, slots=2)
 
     def sent(game: Game, seat: int) -> bytes:
         seating = Seating(
-            rules, game.deck, frozenset({seat}), (), thinker, Nowhere(), game_id=game.game_id
+            rules,
+            game.deck,
+            frozenset({seat}),
+            thinker.team,
+            thinker,
+            Nowhere(),
+            game_id=game.game_id,
         )
         seating.game = dataclasses.replace(game, people=frozenset({seat}))
         score = {"done": seating.done, "score": seating.score}

@@ -13,39 +13,18 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from support.inference import InProcess
 from support.protocol import ServerSaysError, evaluation_info, first_legal, play_out, play_test
 from support.serving import serve_app
 from websockets.exceptions import ConnectionClosed
 
-from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.candidate import MAX_MESSAGE, MAX_WRONG
 from hanabi_rl.serve.challenge import make_challenge
 from hanabi_rl.serve.guard import Guard, NetworkLimits, Rate
-from hanabi_rl.serve.inference import Team
-from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.partners import Answer
-from hanabi_rl.serve.runner import Runner
 from hanabi_rl.serve.store import Store
 
 LIMITS = NetworkLimits(request_s=0.5, address_connections=12, address_wrong_keys=3)
-
-
-class InProcess:
-    """An `Inference` without a process of its own."""
-
-    def __init__(self) -> None:
-        self.runner = Runner([load_policy("bot:random")], Rules(), slots=2, show=True)
-
-    async def start(self) -> None:
-        """Nothing to start."""
-
-    async def close(self) -> None:
-        """Nothing to end."""
-
-    async def think(self, team: Team, game: Game) -> Answer:
-        del team
-        return self.runner.think([game])[0]
 
 
 class Served(NamedTuple):
@@ -56,7 +35,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def thinker() -> InProcess:
-    return InProcess()
+    return InProcess(("bot:random",), Rules(), slots=2)
 
 
 @pytest.fixture

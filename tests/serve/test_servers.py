@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,40 +19,17 @@ from typing import Any
 import numpy as np
 import pytest
 from support.games import ROOT
-from support.postgres import Cluster, cluster
+from support.inference import InProcess
+from support.postgres import cluster
 from support.protocol import ServerSaysError, evaluation_info, first_legal, play_next, play_out
 from support.serving import serve_app
 
-from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve import challenge
 from hanabi_rl.serve.guard import Guard
-from hanabi_rl.serve.inference import Team
-from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.partners import Answer
-from hanabi_rl.serve.runner import Runner
 from hanabi_rl.serve.store import Store
 
 PROXIES = {2: ("bot:simple",)}
-
-
-class Partner:
-    """In the place of an inference process: one runner for all the servers of a test."""
-
-    def __init__(self) -> None:
-        self._runner = Runner((load_policy("bot:simple"),), Rules(), 4, show=True)
-        self._lock = threading.Lock()
-
-    async def start(self) -> None:
-        """It is there."""
-
-    async def close(self) -> None:
-        """It stays."""
-
-    async def think(self, team: Team, game: Game) -> Answer:
-        assert team == ("bot:simple",)
-        with self._lock:
-            return self._runner.think([game])[0]
 
 
 class Clock:
@@ -67,20 +43,7 @@ class Clock:
 
 @pytest.fixture(scope="module")
 def partner() -> Any:
-    return Partner()
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    with cluster() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    if request.param == "sqlite":
-        return tmp_path / "challenge.sqlite"
-    return request.getfixturevalue("postgres").new()
+    return InProcess(("bot:simple",), Rules(), slots=4)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.postgres import Cluster, cluster
+from support.postgres import cluster
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
@@ -41,20 +41,6 @@ def clock() -> Clock:
 
 
 Open = Callable[..., Store]
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    with cluster() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """Of a store that is not yet made."""
-    if request.param == "sqlite":
-        return tmp_path / "challenge.sqlite"
-    return request.getfixturevalue("postgres").new()
 
 
 @pytest.fixture
