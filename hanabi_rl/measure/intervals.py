@@ -171,14 +171,13 @@ def bootstrap_correlation(
     first, second = first - first.mean(), second - second.mean()
     products = np.stack([first, second, first**2, second**2, first * second], axis=1)
 
-    def correlations(rng: np.random.Generator, size: int) -> np.ndarray:
-        x, y, xx, yy, xy = (_draw(rng, size, len(first)) @ products / len(first)).T
+    def correlations(means: np.ndarray) -> np.ndarray:
+        x, y, xx, yy, xy = means.T
         spread = np.sqrt(np.maximum(xx - x**2, 0) * np.maximum(yy - y**2, 0))
         varied = spread > 1e-12 * first.std() * second.std()
         return (xy - x * y)[varied] / spread[varied]
 
-    estimate = float((first * second).mean() / (first.std() * second.std()))
-    return _percentile_interval(estimate, correlations, level, num_resamples, seed)
+    return bootstrap_decks(products, correlations, level, num_resamples, seed)
 
 
 def bootstrap_decks(
@@ -191,8 +190,9 @@ def bootstrap_decks(
     """Percentile bootstrap interval for a statistic of column means; rows resampled whole.
 
     Args:
-        values: float[N, C], the same N decks in each of C columns.
-        statistic: of column means float[B, C], a number each: float[B].
+        values: float[N, C], the same N decks (or games) in each of C columns.
+        statistic: of column means float[B, C], a number each: float[B]; fewer, where some have
+            none.
     """
     decks = len(values)
 
