@@ -132,6 +132,7 @@ def run_ppo(
     stages = 3 if isinstance(config, WithClone) else 2
     if isinstance(config, WithClone):
         config = dataclasses.replace(config, game=clone_rules(config))
+    starts = recorded_starts(config)  # what is wrong with them is said before a clone is trained
     with open_run_dir(algorithm, config, config.game.num_players) as run_dir:
         clone = None
         if isinstance(config, WithClone):
@@ -139,7 +140,7 @@ def run_ppo(
             clone = reference_policy(config, run_dir)
         plan = training(config, clone)
         announce_stage(stages - 1, stages, plan.stage)
-        wall_s = train_ppo(config, run_dir, plan)
+        wall_s = train_ppo(config, run_dir, plan, starts)
         announce_stage(stages, stages, f"Measuring over {config.report_games:,} games")
 
         def measure() -> dict[str, Any]:
@@ -154,7 +155,9 @@ def run_ppo(
     return summary
 
 
-def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
+def train_ppo(
+    config: PPORunConfig, run_dir: Path, training: Training, starts: Starts | None = None
+) -> float:
     """The training loop. Returns the seconds it took, earlier sessions of a resumed run
     included."""
     ppo, reference = on_schedule(training, config, run_dir), training.reference
@@ -181,7 +184,7 @@ def train_ppo(config: PPORunConfig, run_dir: Path, training: Training) -> float:
         steps_per_number=config.num_envs * config.num_steps,
     ) as session:
         update = ppo.compile_update()
-        others = reference, partners, recorded_starts(config)
+        others = reference, partners, starts
         trainer = _Trainer(session, config, training, update, learner, actors, policy, others)
         steps = config.num_envs * config.num_steps
         print(
