@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from hanabi_rl.serve.candidate import Arena, teams
+from hanabi_rl.serve.candidate import Arena, agents_of
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.inference import Inference
@@ -43,7 +43,7 @@ def open_challenge(
     own. What it needs is plain, so that it can be made where the process starts."""
     worker = f"{name}/{os.getpid()}" if one_of_many else name
     store = Store(place, secret=secret, worker=worker)
-    return make_challenge(store, Inference(teams(proxies), slots), proxies, guard)
+    return make_challenge(store, Inference(agents_of(proxies), slots), proxies, guard)
 
 
 def make_challenge(
