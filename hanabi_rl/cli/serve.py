@@ -26,7 +26,7 @@ def serve(
     proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-likeness"),
     host: str = "127.0.0.1",
     port: int = 8643,
-    slots: int = 64,
+    slots: int = 512,
     web_workers: int = 1,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
@@ -45,7 +45,8 @@ def serve(
         proxies_3p: with three.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
-        slots: games of each line-up that are kept compiled at a time; more take turns.
+        slots: games of each number of players that partners remember at a time; of more, some are
+            played again from their start at every move.
         web_workers: processes that share the port, each with an inference process of its own.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.

@@ -20,7 +20,6 @@ from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer
 from hanabi_rl.serve.together import Together
 
-SLOTS = 512
 
 Team = tuple[str, ...]
 """The agents at the seats that no candidate holds, in the order of the seats."""
@@ -33,7 +32,7 @@ class StartError(RuntimeError):
 class Inference:
     """Agents for the games of one loop of events; `start` and `close` it there."""
 
-    def __init__(self, agents: Mapping[int, Sequence[str]], slots: int = SLOTS) -> None:
+    def __init__(self, agents: Mapping[int, Sequence[str]], slots: int = 512) -> None:
         """agents: players -> those that teams are made of; slots: games of each number of players
         that are kept at a time (more are played again when their turn comes)."""
         self._agents = {players: tuple(names) for players, names in agents.items()}
