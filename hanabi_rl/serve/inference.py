@@ -20,7 +20,6 @@ from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer
 from hanabi_rl.serve.together import Together
 
-
 Team = tuple[str, ...]
 """The agents at the seats that no candidate holds, in the order of the seats."""
 
