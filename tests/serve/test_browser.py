@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from support.serving import serve
+from support.serving import make_study_play, serve, serve_app
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.study_pages import make_study
 
 CHROMIUM = shutil.which("chromium")
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
@@ -47,16 +48,17 @@ def browser():
 
 @pytest.fixture
 def open_page(browser):
-    """`open_page(address, size, scheme)`; an error in the page's script fails the test."""
+    """`open_page(address, size, scheme, shows)`, once it shows that selector; an error in a page's
+    script fails the test."""
     contexts, problems = [], []
 
-    def make(address, size=SIZES[0], scheme="light"):
+    def make(address, size=SIZES[0], scheme="light", shows=".board"):
         viewport = {"width": size[0], "height": size[1]}
         contexts.append(browser.new_context(viewport=viewport, color_scheme=scheme))
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto(address)
-        page.wait_for_selector(".board")
+        page.wait_for_selector(shows)
         return page
 
     yield make
@@ -222,6 +224,39 @@ def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
             page.wait_for_selector(".replay")
             assert violations(page) == []
         assert not scrolls_sideways(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_study_is_walked_through_by_keyboard_and_axe_finds_no_violation(
+    open_page, tmp_path, size, scheme
+):
+    play = make_study_play(tmp_path, Rules())
+    with serve_app(make_study(play, pause=0.0)) as address:
+        page = open_page(address, size, scheme, shows=".choices")
+        seen = []
+        while not seen or seen[-1] != "Thank you!":
+            if page.locator(".board").count():
+                for number in range(3):
+                    assert my_turn(page)
+                    move_by_keys(page, number)
+                page.evaluate("document.querySelector('details.more').open = true")
+                page.locator("#leave").click()
+                page.wait_for_selector(".replay")
+            seen.append(page.locator("h1").first.inner_text())
+            assert violations(page) == []
+            assert not scrolls_sideways(page), seen
+            if seen[-1] != "Thank you!":
+                page.locator(".replay .go" if page.locator(".replay").count() else ".go").focus()
+                press(page, ["Enter"])
+                page.wait_for_timeout(300)
+        page.goto(f"{address}withdraw")
+        assert violations(page) == []
+        page.locator("button.go").focus()
+        press(page, ["Enter"])
+        page.wait_for_selector("[role=status]")
+    assert [text for text in seen if text.startswith("About")] == ["About game 1", "About game 2"]
+    assert play.folder.everyone() == []
 
 
 def violations(page):
