@@ -1,107 +1,22 @@
 """The page in a real Chromium: whole games by keyboard alone, reloads, two tabs, accessibility."""
 
-import importlib.util
-import re
-import shutil
-import time
-from pathlib import Path
-
 import pytest
+from support.browser import (
+    NEEDS_CHROMIUM,
+    SIZES,
+    move_by_keys,
+    my_turn,
+    press,
+    scrolls_sideways,
+    until,
+    violations,
+)
 from support.serving import serve
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 
-CHROMIUM = shutil.which("chromium")
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-SIZES = [(1280, 800), (360, 740)]
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="needs Playwright's Python package"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser):
-    """`open_page(address, size, scheme)`; an error in the page's script fails the test."""
-    contexts, problems = [], []
-
-    def make(address, size=SIZES[0], scheme="light"):
-        viewport = {"width": size[0], "height": size[1]}
-        contexts.append(browser.new_context(viewport=viewport, color_scheme=scheme))
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(address)
-        page.wait_for_selector(".board")
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
-    assert problems == []
-
-
-def press(page, keys):
-    for key in keys:
-        page.keyboard.press(key)
-
-
-def until(page, condition):
-    """Waits for a condition of the page. (Playwright's own way to wait evaluates strings inside the
-    page, which its Content-Security-Policy forbids.)"""
-    end = time.monotonic() + 60
-    while not page.evaluate(condition):
-        assert time.monotonic() < end, f"{condition}: {page.title()}"
-        page.wait_for_timeout(10)
-
-
-def my_turn(page):
-    """Waits; False once the game is over."""
-    until(page, "/^●|^Game over/.test(document.title)")
-    return page.title().startswith("●")
-
-
-def move_by_keys(page, number):
-    """Every third time plays or discards a card, else tells something that is allowed."""
-    turn = re.search(r"Turn (\d+)", page.title()).group(1)
-    told = page.locator("button.hint[aria-disabled=false]")
-    if number % 3 == 2 or told.count() == 0:
-        full = page.locator(".counters strong").first.inner_text() == "8"
-        press(page, ["p" if full else "d", "1"])
-    else:
-        _, _, kind, value = told.nth(number % told.count()).get_attribute("data-key").split("-")
-        press(page, ["h", "rygwb"[int(value)] if kind == "color" else value])
-    assert page.locator("button.go").get_attribute("aria-disabled") == "false"
-    press(page, ["Enter"])
-    until(page, f"!document.title.includes('Turn {turn}:')")
-
-
-def scrolls_sideways(page):
-    return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -222,14 +137,3 @@ def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
             page.wait_for_selector(".replay")
             assert violations(page) == []
         assert not scrolls_sideways(page)
-
-
-def violations(page):
-    """What axe-core says, a line each."""
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run().then((result) => result.violations)")
-    return [
-        f"{problem['id']}: {node['html'][:120]} {node['failureSummary'][:200]}"
-        for problem in found
-        for node in problem["nodes"]
-    ]

@@ -1,8 +1,10 @@
 """What a study's file may say, the orders of its agents, and what is kept of people."""
 
 import collections
+import itertools
 import json
 import multiprocessing
+import re
 from pathlib import Path
 
 import pytest
@@ -21,9 +23,7 @@ def test_orders_are_balanced_for_place_and_for_what_follows_what(agents):
     for place in range(agents):
         counts = collections.Counter(order[place] for order in square)
         assert set(counts.values()) == {len(square) // agents} and len(counts) == agents
-    follows = collections.Counter(
-        pair for order in square for pair in zip(order, order[1:], strict=False)
-    )
+    follows = collections.Counter(pair for order in square for pair in itertools.pairwise(order))
     assert len(follows) == agents * (agents - 1) and len(set(follows.values())) <= 1
     assert len(square) == agents * (2 if agents % 2 and agents > 1 else 1)
 
@@ -71,9 +71,8 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
     ],
 )
 def test_what_is_wrong_with_a_study_names_the_field_and_what_was_expected(change, expected):
-    with pytest.raises(ValueError) as problem:
+    with pytest.raises(ValueError, match=re.escape(expected)):
         study_of(STUDY | change)
-    assert expected in str(problem.value)
 
 
 def test_what_is_no_toml_names_the_file(tmp_path):
@@ -97,8 +96,8 @@ def test_orders_are_counterbalanced_over_people_and_a_withdrawal_gives_its_order
 
 def test_seats_alternate_within_an_agents_games_and_random_orders_are_drawn(tmp_path):
     agents = [{"name": name, "games": 2} for name in ("a", "b", "c")]
-    folder = make_study_play(tmp_path, agents=agents, order="random", participants=40).folder
-    plans = [folder.join()[0].plan for _ in range(40)]
+    folder = make_study_play(tmp_path, agents=agents, order="random", participants=12).folder
+    plans = [folder.join()[0].plan for _ in range(12)]
     for plan in plans:
         assert [agent for agent, _ in plan[::2]] == [agent for agent, _ in plan[1::2]]
         assert all({plan[i][1], plan[i + 1][1]} == {0, 1} for i in (0, 2, 4))

@@ -108,7 +108,9 @@ STUDY = {
     "completion_code": "DONE-7",
     "consent": {"version": "3", "text": "We record moves.\n\nNothing else."},
     "agents": [{"name": "first"}, {"name": "second"}],
-    "before": [{"name": "played", "text": "Played before?", "kind": "choice", "choices": ["y", "n"]}],
+    "before": [
+        {"name": "played", "text": "Played before?", "kind": "choice", "choices": ["y", "n"]},
+    ],
 }
 """As a TOML file says it: a game with each of two agents."""
 
