@@ -27,7 +27,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.browser import (  # noqa: E402
+from support.browser import (
     ARGUMENTS,
     CHROMIUM,
     SIZES,
@@ -36,17 +36,17 @@ from support.browser import (  # noqa: E402
     until,
     violations,
 )
-from support.serving import serve  # noqa: E402
+from support.serving import serve
 
-from hanabi_rl.agents.names import load_policy  # noqa: E402
-from hanabi_rl.algorithms.bc import run_bc  # noqa: E402
-from hanabi_rl.algorithms.bc_training import BCConfig  # noqa: E402
-from hanabi_rl.data.files import load_games  # noqa: E402
-from hanabi_rl.env.game import Rules  # noqa: E402
-from hanabi_rl.nn.networks import NetworkConfig  # noqa: E402
-from hanabi_rl.serve.folder import GameFolder  # noqa: E402
-from hanabi_rl.serve.local import LocalPlay  # noqa: E402
-from hanabi_rl.serve.runner import Runner  # noqa: E402
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.algorithms.bc import run_bc
+from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.data.files import load_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.serve.folder import GameFolder
+from hanabi_rl.serve.local import LocalPlay
+from hanabi_rl.serve.runner import Runner
 
 DISTURBED_AT = 5  # the own move before which a game is disturbed
 STOPWATCH = """

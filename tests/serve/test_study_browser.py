@@ -66,7 +66,7 @@ def test_a_participants_whole_path_by_keyboard(open_page, tmp_path, size, scheme
         check(page, f"consent-{mark}")
         enter(page, "I agree, start")
         check(page, f"before-{mark}")
-        press(page, ["Tab", "Tab", "Space"])
+        press(page, ["Tab", "ArrowRight"])  # into the group, on to its first
         enter(page, "Go on")
         for number in (1, 2):
             play_by_keys(page)
