@@ -12,6 +12,7 @@ again, less the pause, as the page itself measures it.
 from __future__ import annotations
 
 import argparse
+import functools
 import gzip
 import json
 import sys
@@ -104,8 +105,8 @@ def measure(games: int, partner: str, pause: float, folder: Path) -> dict[str, A
         "games_played": games,
         "seconds": round(seconds, 1),
         "games_recorded": len(list((folder / "games").glob("2p-*.safetensors"))),
-        "games_accepted": int((~accepted.unfinished).sum()),
-        "games_cloned_from": clone(exported, accepted.num_games, policy.rules, folder / "run"),
+        "games_accepted": len(accepted.scores),
+        "games_cloned_from": clone(exported, len(accepted.scores), policy.rules, folder / "run"),
         "axe_violations": len(problems),
         "axe": problems[:5],
         "waits": len(waits),
@@ -121,7 +122,7 @@ def play_all(
     """Plays `games` games; the page's waits and axe's complaints go into the lists."""
     from playwright.sync_api import sync_playwright
 
-    disturbances: list[Callable[[Any, str], Any]] = [undisturbed, reload, second_tab, no_network]
+    disturbances: list[Callable[..., Any]] = [undisturbed, reload, second_tab, no_network]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         for number in range(games):
@@ -130,7 +131,7 @@ def play_all(
             context.add_init_script(STOPWATCH)
             page = open_table(context, address)
             disturb = disturbances[number % len(disturbances)]
-            page = play_one(page, lambda page, disturb=disturb: disturb(page, address), waits)
+            page = play_one(page, functools.partial(disturb, address=address), waits)
             problems += violations(page)
             context.close()
             print(f"\rgame {number + 1} of {games}", end="", file=sys.stderr, flush=True)
@@ -138,7 +139,7 @@ def play_all(
         browser.close()
 
 
-def play_one(page: Any, disturb: Callable[[Any], Any], waits: list[float]) -> Any:
+def play_one(page: Any, disturb: Callable[..., Any], waits: list[float]) -> Any:
     """Plays a game to its end, disturbed in its middle; returns the page it ended on."""
     number = 0
     while my_turn(page):
