@@ -1,109 +1,22 @@
 """The page in a real Chromium: whole games by keyboard alone, reloads, two tabs, accessibility."""
 
-import importlib.util
-import re
-import shutil
-import time
-from pathlib import Path
-
 import pytest
-from support.serving import make_study_play, serve, serve_app
+from support.browser import (
+    NEEDS_CHROMIUM,
+    SIZES,
+    move_by_keys,
+    my_turn,
+    press,
+    scrolls_sideways,
+    until,
+    violations,
+)
+from support.serving import serve
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.study_pages import make_study
 
-CHROMIUM = shutil.which("chromium")
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-SIZES = [(1280, 800), (360, 740)]
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="needs Playwright's Python package"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser):
-    """`open_page(address, size, scheme, shows)`, once it shows that selector; an error in a page's
-    script fails the test."""
-    contexts, problems = [], []
-
-    def make(address, size=SIZES[0], scheme="light", shows=".board"):
-        viewport = {"width": size[0], "height": size[1]}
-        contexts.append(browser.new_context(viewport=viewport, color_scheme=scheme))
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(address)
-        page.wait_for_selector(shows)
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
-    assert problems == []
-
-
-def press(page, keys):
-    for key in keys:
-        page.keyboard.press(key)
-
-
-def until(page, condition):
-    """Waits for a condition of the page. (Playwright's own way to wait evaluates strings inside the
-    page, which its Content-Security-Policy forbids.)"""
-    end = time.monotonic() + 60
-    while not page.evaluate(condition):
-        assert time.monotonic() < end, f"{condition}: {page.title()}"
-        page.wait_for_timeout(10)
-
-
-def my_turn(page):
-    """Waits; False once the game is over."""
-    until(page, "/^●|^Game over/.test(document.title)")
-    return page.title().startswith("●")
-
-
-def move_by_keys(page, number):
-    """Every third time plays or discards a card, else tells something that is allowed."""
-    turn = re.search(r"Turn (\d+)", page.title()).group(1)
-    told = page.locator("button.hint[aria-disabled=false]")
-    if number % 3 == 2 or told.count() == 0:
-        full = page.locator(".counters strong").first.inner_text() == "8"
-        press(page, ["p" if full else "d", "1"])
-    else:
-        _, _, kind, value = told.nth(number % told.count()).get_attribute("data-key").split("-")
-        press(page, ["h", "rygwb"[int(value)] if kind == "color" else value])
-    assert page.locator("button.go").get_attribute("aria-disabled") == "false"
-    press(page, ["Enter"])
-    until(page, f"!document.title.includes('Turn {turn}:')")
-
-
-def scrolls_sideways(page):
-    return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -224,47 +137,3 @@ def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
             page.wait_for_selector(".replay")
             assert violations(page) == []
         assert not scrolls_sideways(page)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_a_study_is_walked_through_by_keyboard_and_axe_finds_no_violation(
-    open_page, tmp_path, size, scheme
-):
-    play = make_study_play(tmp_path, Rules())
-    with serve_app(make_study(play, pause=0.0)) as address:
-        page = open_page(address, size, scheme, shows=".choices")
-        seen = []
-        while not seen or seen[-1] != "Thank you!":
-            if page.locator(".board").count():
-                for number in range(3):
-                    assert my_turn(page)
-                    move_by_keys(page, number)
-                page.evaluate("document.querySelector('details.more').open = true")
-                page.locator("#leave").click()
-                page.wait_for_selector(".replay")
-            seen.append(page.locator("h1").first.inner_text())
-            assert violations(page) == []
-            assert not scrolls_sideways(page), seen
-            if seen[-1] != "Thank you!":
-                page.locator(".replay .go" if page.locator(".replay").count() else ".go").focus()
-                press(page, ["Enter"])
-                page.wait_for_timeout(300)
-        page.goto(f"{address}withdraw")
-        assert violations(page) == []
-        page.locator("button.go").focus()
-        press(page, ["Enter"])
-        page.wait_for_selector("[role=status]")
-    assert [text for text in seen if text.startswith("About")] == ["About game 1", "About game 2"]
-    assert play.folder.everyone() == []
-
-
-def violations(page):
-    """What axe-core says, a line each."""
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run().then((result) => result.violations)")
-    return [
-        f"{problem['id']}: {node['html'][:120]} {node['failureSummary'][:200]}"
-        for problem in found
-        for node in problem["nodes"]
-    ]

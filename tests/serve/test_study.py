@@ -96,8 +96,8 @@ def test_orders_are_counterbalanced_over_people_and_a_withdrawal_gives_its_order
 
 def test_seats_alternate_within_an_agents_games_and_random_orders_are_drawn(tmp_path):
     agents = [{"name": name, "games": 2} for name in ("a", "b", "c")]
-    folder = make_study_play(tmp_path, agents=agents, order="random", participants=40).folder
-    plans = [folder.join()[0].plan for _ in range(40)]
+    folder = make_study_play(tmp_path, agents=agents, order="random", participants=12).folder
+    plans = [folder.join()[0].plan for _ in range(12)]
     for plan in plans:
         assert [agent for agent, _ in plan[::2]] == [agent for agent, _ in plan[1::2]]
         assert all({plan[i][1], plan[i + 1][1]} == {0, 1} for i in (0, 2, 4))

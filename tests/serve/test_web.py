@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from support.processes import run_python
-from support.serving import Simple, play_first_moves
+from support.serving import Simple
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
@@ -31,6 +31,26 @@ def at_table(client, game_id, headers=None):
     return client.websocket_connect(f"ws://{HOST}/game/{game_id}/ws", headers=headers or {})
 
 
+def to_end(socket, sent=None):
+    """Plays the first move that is allowed until the game is over; all frames, and the history."""
+    frames, history = [], None
+    while True:
+        message = json.loads(socket.receive_text())
+        if message["type"] == "history":
+            history = message["frames"]
+            continue
+        assert message["type"] == "frame", message
+        frames.append(message["frame"])
+        if frames[-1]["over"]:
+            return frames, history
+        allowed = [a for a in frames[-1]["actions"] if a["why_not"] is None]
+        if allowed:
+            move = {"action": allowed[-1]["id"], "turn": frames[-1]["turn"]}
+            socket.send_text(json.dumps(move))
+            if sent is not None:
+                sent.append(move)
+
+
 @pytest.mark.parametrize("players", [2, 3])
 def test_a_whole_game_over_the_socket_is_kept_as_load_games_reads_it(
     make_play, client_of, tmp_path, players
@@ -41,7 +61,7 @@ def test_a_whole_game_over_the_socket_is_kept_as_load_games_reads_it(
         assert client.get("/").status_code == 200
         game_id = play.current().game_id
         with at_table(client, game_id) as socket:
-            frames, history = play_first_moves(socket, sent)
+            frames, history = to_end(socket, sent)
     assert [frame["turn"] for frame in frames] == list(range(len(history)))
     for frame in frames[:-1]:
         assert all(card["card"] is None for card in frame["hands"][0])
@@ -64,7 +84,7 @@ def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
         for _ in range(2):
             game = play.new_game()
             with at_table(client, game.game_id) as socket:
-                play_first_moves(socket)
+                to_end(socket)
         for suffix in ("safetensors", "json"):
             (tmp_path / f"got.{suffix}").write_bytes(client.get(f"/games.{suffix}").content)
         assert client.get("/games.exe").status_code == 404
@@ -209,7 +229,7 @@ def test_a_game_goes_on_after_a_restart_and_is_kept_once(make_play, client_of, t
     assert again.current() == play.game(game.game_id)
     journal = tmp_path / "games" / "open" / f"{game.game_id}.json"
     with client_of(again) as client, at_table(client, game.game_id) as socket:
-        play_first_moves(socket)
+        to_end(socket)
     kept = tmp_path / "games" / f"2p-{game.game_id}.safetensors"
     assert kept.exists() and not journal.exists()
     before = kept.read_bytes()

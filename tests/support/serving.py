@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import socket
 import threading
 import time
@@ -15,7 +13,6 @@ from typing import Any
 import numpy as np
 import uvicorn
 from starlette.applications import Starlette
-from starlette.testclient import TestClient, WebSocketTestSession
 from support.games import TINY
 
 from hanabi_rl.env.game import Rules
@@ -112,7 +109,7 @@ STUDY = {
     "consent": {"version": "3", "text": "We record moves.\n\nNothing else."},
     "agents": [{"name": "first"}, {"name": "second"}],
     "before": [
-        {"name": "played", "text": "Played before?", "kind": "choice", "choices": ["y", "n"]}
+        {"name": "played", "text": "Played before?", "kind": "choice", "choices": ["y", "n"]},
     ],
 }
 """As a TOML file says it: a game with each of two agents."""
@@ -130,46 +127,3 @@ def make_study_play(
         {name: Simple() for name in names},
         {name: f"identity of {name}" for name in names},
     )
-
-
-def walk_through(client: TestClient, host: str) -> dict[str, str]:
-    """Plays and answers whatever a study asks of who has agreed, some questions left out; the text
-    of every page by its step."""
-    pages: dict[str, str] = {}
-    filled = {"q_played": "y", "q_meant": "7", "q_remarks": "good <b>game</b> ", "rank_0": "1"}
-    while True:
-        answer = client.get("/next")
-        if answer.status_code == 303:
-            place = answer.headers["location"]
-            games = sum(step.startswith("play") for step in pages)
-            pages[f"play {games + 1}"] = client.get(place).text
-            with client.websocket_connect(f"ws://{host}{place}/ws") as socket:
-                play_first_moves(socket)
-            continue
-        step = re.search(r'name="step" value="([^"]*)"', answer.text)
-        pages[step[1] if step else "done"] = answer.text
-        if step is None:
-            return pages
-        assert client.post("/answer", data={"step": step[1]} | filled).status_code == 303
-
-
-def play_first_moves(
-    socket: WebSocketTestSession, sent: list[dict[str, int]] | None = None
-) -> tuple[list[Any], list[Any] | None]:
-    """Plays the last move that is allowed until the game is over; all frames, and the history."""
-    frames, history = [], None
-    while True:
-        message = json.loads(socket.receive_text())
-        if message["type"] == "history":
-            history = message["frames"]
-            continue
-        assert message["type"] == "frame", message
-        frames.append(message["frame"])
-        if frames[-1]["over"]:
-            return frames, history
-        allowed = [a for a in frames[-1]["actions"] if a["why_not"] is None]
-        if allowed:
-            move = {"action": allowed[-1]["id"], "turn": frames[-1]["turn"]}
-            socket.send_text(json.dumps(move))
-            if sent is not None:
-                sent.append(move)
