@@ -136,7 +136,9 @@ class StudyFolder:
             if len(everyone) >= self.study.participants:
                 raise RefusedError("the study is complete: nobody else is needed")
             taken = {person.number for person in everyone}
-            number = _RANDOM.choice([n for n in range(1_000_000) if n not in taken])
+            number = secrets.randbelow(1_000_000)
+            while number in taken:
+                number = secrets.randbelow(1_000_000)
             code = f"{number:06d}" + "".join(f"-{_word()}" for _ in range(3))
             order, agents = _order(self.study, everyone)
             person = Participant(
