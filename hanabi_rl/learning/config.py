@@ -89,6 +89,9 @@ class PPOConfig(TrainingConfig):
     """... and for a play of a card known to be (Siu et al. 2025); all through training."""
     privileged_critic: bool = False
     """The critic, which is in no policy, also sees the true cards of the seat's own hand."""
+    only_movers: bool = False
+    """A feed-forward network reads for the seat to move alone, which spares it the idle seats (with
+    two players half of the work). Structured ones always do."""
     critic_warmup_updates: int = 0
     """First train the critic alone for this many updates."""
 

@@ -30,6 +30,7 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.preferences import Preference, preferred
 from hanabi_rl.learning.returns import (
     dominated_moves,
     gae,
@@ -47,7 +48,7 @@ from hanabi_rl.learning.rollout import (
     self_play,
 )
 from hanabi_rl.learning.structured import StructuredView, own_truth_of_mover
-from hanabi_rl.learning.views import AllSeats, View
+from hanabi_rl.learning.views import AllSeats, Mover, View
 from hanabi_rl.nn.kinds import Network
 from hanabi_rl.nn.networks import ActorCritic, initial_carry
 from hanabi_rl.nn.precision import Precision
@@ -120,6 +121,8 @@ class PPO:
             return self.make_view(self.env.rules)
         if isinstance(self.network, StructuredConfig):
             return StructuredView(self.network.level)(self.env.rules)
+        if self.config.only_movers:
+            return Mover(self.env.rules)
         return AllSeats(self.env.rules)
 
     @property
@@ -234,8 +237,10 @@ class PPO:
         reference: Policy | None,
         partners: Policy | Partners | None,
         starts: Starts | None = None,
+        preference: Preference | None = None,
     ) -> tuple[LearnerState, ActorState, losses.Metrics]:
-        """One PPO update: collect, returns, epochs. All shapes are one device's share."""
+        """One PPO update: collect, returns, epochs. All shapes are one device's share.
+        `preference`: what behaviours are worth to the learner (see `preferences.py`)."""
         collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
             2 * learner.update + jnp.arange(2)
         )
@@ -257,6 +262,8 @@ class PPO:
             starts,
         )
         reward = self.reward(rollout, timesteps)
+        if preference is not None:
+            reward = preferred(reward, rollout, self.moves(rollout), preference)
         experience = self.returns(rollout, last_value, actors.carry, reward)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
         return learner, next_actors, metrics | game_metrics(rollout) | self.team_metrics(rollout)

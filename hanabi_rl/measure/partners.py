@@ -52,6 +52,8 @@ class Partner:
     """w, what each of `EVENTS` was worth to the partner in training."""
     score_weight: float | None = None
     """u, the same of the game's reward."""
+    mid_skill: str = ""
+    """An earlier checkpoint of the partner, with about half of its return; "" for none."""
     note: str = ""
 
 
