@@ -15,6 +15,7 @@ NAMES = (
     "br_bc",
     "best_response",
     "behaviour_preferring",
+    "e3t",
 )
 """Each a module of this folder with an `ALGORITHM`."""
 
