@@ -88,9 +88,10 @@ def make_pair(config: BehaviourPreferringConfig) -> Pair:
         assert learns is not None, "a line-up says who holds which seat"
         return Episode(learns=~learns)
 
+    one = 1.0 / config.game.num_players
     return Pair(
-        biased=PPO(config, config.network, draw_episode=lineup),
-        response=PPO(config, config.network, draw_episode=others),
+        biased=PPO(config, config.network, draw_episode=lineup, own_share=one),
+        response=PPO(config, config.network, draw_episode=others, own_share=1.0 - one),
     )
 
 

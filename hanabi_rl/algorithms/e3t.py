@@ -36,6 +36,7 @@ def training(config: E3TConfig, clone: None) -> Training:
         config,
         config.network,
         draw_episode=draw_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0)),
+        own_share=1.0 / config.game.num_players,
         epsilon=config.epsilon,
         rate=config.follow,
     )

@@ -52,11 +52,11 @@ class ZeroShot:
     three biased partners for each of the others."""
     pair_steps: Steps = 700_000
     """Environment steps of each learner of a pair."""
-    response_steps: Steps = 700_000
+    response_steps: Steps = 600_000
     """Of a best response to one partner."""
     selfplay_steps: Steps = 1_000_000
     """Of SP, and of the members of populations."""
-    agent_steps: Steps = 1_500_000
+    agent_steps: Steps = 1_200_000
     """Of FCP, HSP and E3T."""
     lr: float = 2e-3
     """Of all runs."""
