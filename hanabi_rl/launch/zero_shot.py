@@ -8,9 +8,12 @@ partners and such checkpoints (HSP, without MEP), and E3T. What is finished is n
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from hanabi_rl.launch.partner_set import MEASURED, SELECTED, train_set
 from hanabi_rl.launch.presets import configs_folder, load_preset
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.learning.config import Steps, check_positive
-from hanabi_rl.measure.diversity import farthest
+from hanabi_rl.measure.diversity import diversity, farthest, select
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import able, behaviour_features, read_partners
 from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
@@ -216,6 +219,33 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
     ]
 
 
+def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
+    """What choosing by the best responses' events (BR-Div) instead of the partners' own (P-Div) is
+    worth: the BR-Div of both choices for each number of partners."""
+    found = read_partners(measured).partners
+    kept = able(found, load_policy(found[0].agent).rules.max_score)
+    features = {by: behaviour_features(kept, by) for by in ("br-div", "p-div")}
+    lines = [f"{len(kept)} of {len(found)} candidates", "partners  by BR-Div   by P-Div     ratio"]
+    for size in (size for size in sizes if size <= len(kept)):
+        members = {by: select(of, size).members for by, of in features.items()}
+        best, other = (diversity(features["br-div"], members[by]) for by in ("br-div", "p-div"))
+        lines.append(f"{size:>8}  {best:>9.4g}  {other:>9.4g}  {other / best:>8.2f}")
+    return "\n".join(lines)
+
+
+def rank_table(figures: Mapping[str, Any]) -> str:
+    """Each method's rank among the others with each partner, averaged over partners (1: the
+    highest mean of J / J_BR)."""
+    methods = figures["scores"]["methods"]
+    means = np.array([found["mean_by_partner"] for found in methods.values()])
+    ranks = 1 + (means[None] > means[:, None]).sum(axis=1)  # [method, partner]
+    lines = ["method  mean rank  first with"]
+    for name, of_method in zip(methods, ranks, strict=True):
+        first = f"{(of_method == 1).sum()} of {len(of_method)}"
+        lines.append(f"{name:<6}  {of_method.mean():>9.2f}  {first:>10}")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """The body of train/zero_shot.py."""
     with user_errors("zero_shot.py", sys.argv[1:]) as args:
@@ -227,5 +257,10 @@ def main() -> None:
             sys.exit(stopped.exit_code)
         from hanabi_rl.cli.app import main as command
 
-        write_json(Path(config.out) / "br-prox-args.json", wanted)
-        command(["br-prox", *wanted])
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            command(["br-prox", *wanted, "--json"])
+        figures = json.loads(printed.getvalue())
+        write_json(Path(config.out) / "br-prox.json", figures)
+        measured = Path(config.out) / "partners" / MEASURED
+        print(f"\n{diversity_table(measured)}\n\n{rank_table(figures)}")
