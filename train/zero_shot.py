@@ -3,7 +3,7 @@
 python train/zero_shot.py --out runs/zero-shot
 """
 
-from hanabi_rl.launch.zero_shot import main
+from hanabi_rl.cli.zero_shot import main
 
 if __name__ == "__main__":
     main()

@@ -8,22 +8,16 @@ partners and such checkpoints (HSP, without MEP), and E3T. What is finished is n
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.registry import ALGORITHMS
-from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.partner_set import MEASURED, SELECTED, train_set
 from hanabi_rl.launch.presets import configs_folder, load_preset
 from hanabi_rl.launch.sweep import run_once
@@ -32,8 +26,6 @@ from hanabi_rl.measure.diversity import diversity, farthest, select
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import able, behaviour_features, read_partners
 from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
-from hanabi_rl.runs.session import Stopped
-from hanabi_rl.storage.files import write_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,23 +236,3 @@ def rank_table(figures: Mapping[str, Any]) -> str:
         first = f"{(of_method == 1).sum()} of {len(of_method)}"
         lines.append(f"{name:<6}  {of_method.mean():>9.2f}  {first:>10}")
     return "\n".join(lines)
-
-
-def main() -> None:
-    """The body of train/zero_shot.py."""
-    with user_errors("zero_shot.py", sys.argv[1:]) as args:
-        config = tyro.cli(ZeroShot, args=args, description=ZeroShot.__doc__)
-        try:
-            wanted = run_zero_shot(config)
-        except Stopped as stopped:
-            print(f"{stopped}; the same command goes on.", file=sys.stderr)
-            sys.exit(stopped.exit_code)
-        from hanabi_rl.cli.app import main as command
-
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            command(["br-prox", *wanted, "--json"])
-        figures = json.loads(printed.getvalue())
-        write_json(Path(config.out) / "br-prox.json", figures)
-        measured = Path(config.out) / "partners" / MEASURED
-        print(f"\n{diversity_table(measured)}\n\n{rank_table(figures)}")
