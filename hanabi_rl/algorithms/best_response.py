@@ -20,6 +20,7 @@ from hanabi_rl.algorithms.loop import Training, run_ppo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import stack_policies
+from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -32,6 +33,9 @@ class BestResponseConfig(WithPartners, IPPOConfig):
 
     partner_share: float = 1.0
     """The chance that a partner holds a seat beside the learner's, all through training."""
+    priority: float = 0.0
+    """Of several partners: 0 meets all of them alike; above, those with whom it scores less more
+    often, by their rank to this power (MEP's rule; 0.5 to 1.5 in ZSC-Eval)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,6 +43,8 @@ class BestResponseConfig(WithPartners, IPPOConfig):
             raise ValueError(
                 f"partner_share: expected a chance in [0, 1], got {self.partner_share}"
             )
+        if self.priority < 0.0:
+            raise ValueError(f"priority: expected at least 0, got {self.priority}")
 
 
 def partner_rules(config: BestResponseConfig) -> Rules:
@@ -64,11 +70,24 @@ def training(config: BestResponseConfig, clone: None) -> Training:
     lineups = draw_lineup(
         config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
     )
+    alone = config.only_movers and config.partner_share == 1.0
+    own_share = 1.0 / config.game.num_players if alone else 1.0
+    ppo = PPO(config, config.network, draw_episode=lineups, own_share=own_share)
+    if config.priority and len(partners) > 1:
+        ppo = PopulationPPO(
+            config,
+            config.network,
+            draw_episode=lineups,
+            own_share=own_share,
+            lanes=len(partners),
+            beta=config.priority,
+        )
     return Training(
         "best_response",
         "Best response",
         "Best response to " + ", ".join(config.partners),
-        PPO(config, config.network, draw_episode=lineups),
+        ppo,
+        init=type(ppo).init,
         partners=partners[0] if len(partners) == 1 else stack_policies(partners),
         evaluate=partner_metrics(partners),
         selected_by=WITH_ALL,

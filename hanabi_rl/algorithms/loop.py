@@ -25,7 +25,7 @@ from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.config import RunConfig, saved_config
-from hanabi_rl.runs.folder import BEST_POLICY, LATEST_POLICY, write_summary
+from hanabi_rl.runs.folder import BEST_POLICY, EVALUATED, LATEST_POLICY, write_summary
 from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import Progress, announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
@@ -42,6 +42,9 @@ class PPORunConfig(PPOConfig, RunConfig):
     """Updates between checkpoints."""
     log_every: int = 1
     """Updates between metric lines."""
+    keep_evaluated: bool = False
+    """Keep every policy that is evaluated, in `policies/<environment steps>`, also the one before
+    the first update: the partners of other skill that FCP trains with."""
     report_policy: Literal["best", "final"] = "best"
     """Which policy is reported: the best of the evaluations (`policy/`), or the last
     (`policy-latest/`)."""
@@ -304,6 +307,9 @@ class _Trainer:
             lambda: self.training.evaluate(self.policy(), self.config)
         )
         score = measured[self.training.selected_by]
+        if self.config.keep_evaluated:
+            steps = done * self.config.num_envs * self.config.num_steps
+            self.keep(f"{EVALUATED}/{steps}", done, score)
         if done and math.isfinite(score) and (self.best is None or score > self.best):
             self.best = score
             self.keep(BEST_POLICY, done, score)

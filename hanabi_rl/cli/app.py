@@ -10,7 +10,7 @@ from tyro.extras import SubcommandApp
 
 from hanabi_rl.cli.agents import list_agents
 from hanabi_rl.cli.behaviour import behaviour
-from hanabi_rl.cli.br_prox import PARTNER_COMMANDS, br_prox
+from hanabi_rl.cli.br_prox import br_prox
 from hanabi_rl.cli.challenge import challenge
 from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
@@ -19,6 +19,7 @@ from hanabi_rl.cli.export import export
 from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.metrics import metrics
+from hanabi_rl.cli.partners import PARTNER_COMMANDS
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
 from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
