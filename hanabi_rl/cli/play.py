@@ -58,6 +58,8 @@ def play(
     names = _line_up(agents, players, watch)
     if not terminal:
         check_extra()
+    from hanabi_rl.serve.ticks import keep_compiled
+
     keep_compiled()
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
         policies = load_agents(names, players or _players(names, watch))
@@ -155,17 +157,6 @@ def check_extra() -> None:
             f"the page needs {', '.join(missing)}: pip install 'hanabi-rl[serve]'; --terminal does "
             "not"
         )
-
-
-def keep_compiled() -> None:
-    """What was compiled once is loaded the next time."""
-    import jax
-
-    from hanabi_rl.play.demos import cache_folder
-
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 @contextlib.contextmanager

@@ -79,9 +79,7 @@ def serve(
         flush=True,
     )
     config = GuardedConfig(
-        functools.partial(
-            open_challenge, *where, name, web_workers > 1, proxies, slots, prediction
-        ),
+        functools.partial(open_challenge, *where, proxies, slots, prediction),
         limits,
         workers=web_workers,
         log_level="warning",

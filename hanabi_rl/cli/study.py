@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from hanabi_rl.cli.agents import File, Flag, load_agents
-from hanabi_rl.cli.play import check_extra, keep_compiled, listen, progress
+from hanabi_rl.cli.play import check_extra, listen, progress
 from hanabi_rl.serve.guard import NetworkLimits
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def _folder(path: Path) -> StudyFolder:
 def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
     from hanabi_rl.serve.runner import Runner
     from hanabi_rl.serve.study_play import StudyPlay
+    from hanabi_rl.serve.ticks import keep_compiled
 
     keep_compiled()
     names, players = [agent.name for agent in folder.study.agents], folder.study.players

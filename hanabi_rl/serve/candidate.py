@@ -22,14 +22,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.play.line_ups import CANDIDATE, LineUp, line_ups
+from hanabi_rl.play.line_ups import CANDIDATE, LineUp
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.guard import Guard, address_of
 from hanabi_rl.serve.inference import Team
 from hanabi_rl.serve.keys import Kind
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.seating import Nowhere, Seating, Thinker
-from hanabi_rl.serve.store import Grant, Key, Row, StaleLeaseError, Store
+from hanabi_rl.serve.store import Grant, Key, Row, StaleLeaseError, Store, Written
+from hanabi_rl.serve.together import Together
 
 RANDOM = "bot:random"
 GREETING = {"server": "hanabi-rl"}
@@ -40,14 +41,9 @@ MOVE_S = 300.0  # a candidate may take so long for a move
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
 
-def teams(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[Team]]:
-    """players -> every team that games with these proxies, and test games, can ask for."""
-    found: dict[int, list[Team]] = {}
-    for players, names in proxies.items():
-        of_size = [team_of(seats, names) for seats in line_ups(players, len(names))]
-        of_size += [(RANDOM,) * others for others in range(1, players)]
-        found[players] = list(dict.fromkeys(of_size))
-    return found
+def agents_of(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
+    """players -> every agent that sits in games with these proxies, or in test games."""
+    return {players: list(dict.fromkeys([*names, RANDOM])) for players, names in proxies.items()}
 
 
 def team_of(line_up: LineUp, names: Sequence[str]) -> Team:
@@ -60,20 +56,32 @@ def candidate_seats(line_up: LineUp) -> list[int]:
     return [seat for seat, who in enumerate(line_up) if who == CANDIDATE]
 
 
+class _Ledger:
+    """The store as many games use it at a time: what they claim and what they write goes together,
+    in a transaction each."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.claims = Together[Key, Grant](self._claim)
+        self.moves = Together[Written, None](self._write)
+
+    async def _claim(self, keys: list[Key]) -> Sequence[Grant | Exception]:
+        return await asyncio.to_thread(self._store.claim_all, keys)
+
+    async def _write(self, moves: list[Written]) -> Sequence[Exception | None]:
+        return await asyncio.to_thread(self._store.write, moves)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Journal:
-    """The store, under one lease."""
+    """The ledger, under one lease."""
 
-    store: Store
+    ledger: _Ledger
     grant: Grant
 
-    def record(self, turn: int, action: int) -> None:
-        """See `Journal.record`."""
-        self.store.record(self.grant, turn, [action])
-
-    def finish(self, turn: int, action: int, score: int, points: int) -> None:
-        """See `Journal.finish`."""
-        self.store.finish(self.grant, turn, [action], score, points)
+    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
+        """See `Journal.write`."""
+        await self.ledger.moves.ask(Written(self.grant, turn, (action,), end))
 
 
 class Arena:
@@ -87,6 +95,7 @@ class Arena:
         guard: Guard,
     ) -> None:
         self.store, self.thinker, self.proxies, self.guard = store, thinker, proxies, guard
+        self._ledger = _Ledger(store)
         self.playing = 0
         self._seed = secrets.randbits(32)  # of the decks of test games
         self._tests = 0
@@ -110,7 +119,7 @@ class Arena:
         grant = None
         try:
             key = await self.key(socket, socket.query_params.get("submission_key", ""), "eval")
-            grant = await asyncio.to_thread(self.store.claim, key)
+            grant = await self._ledger.claims.ask(key)
             await self._play(socket, self._seated(grant), is_test=False)
         except (RefusedError, StaleLeaseError) as error:
             await _end(socket, str(error))
@@ -158,6 +167,8 @@ class Arena:
         except StoreUnavailableError as error:
             logging.getLogger(__name__).error("a game broke off: %s", error)
             await _end(socket, AWAY)
+        except StaleLeaseError:
+            raise
         except RuntimeError:
             if socket.client_state is WebSocketState.CONNECTED:
                 logging.getLogger(__name__).exception("a game broke off")
@@ -191,7 +202,7 @@ class Arena:
             frozenset(candidate_seats(grant.line_up)),
             team_of(grant.line_up, self.proxies[grant.num_players]),
             self.thinker,
-            _Journal(self.store, grant),
+            _Journal(self._ledger, grant),
             game_id=grant.game_id,
             moves=grant.moves,
         )
@@ -227,7 +238,8 @@ class Arena:
 
 async def _step(socket: WebSocket, seating: Seating) -> str | None:
     """Takes one message; returns what is wrong with it."""
-    message = await asyncio.wait_for(socket.receive(), MOVE_S)
+    async with asyncio.timeout(MOVE_S):
+        message = await socket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1006))
     try:
@@ -237,9 +249,7 @@ async def _step(socket: WebSocket, seating: Seating) -> str | None:
     if not isinstance(actions, dict):
         return "expected an object, one action an agent"
     try:
-        # A commit waits for no other game's: it is a hundredth of a millisecond, the last one's
-        # a flush of the disk.
-        await asyncio.to_thread(seating.act, actions)
+        await seating.act(actions)
     except RefusedError as error:
         return str(error)
     return None

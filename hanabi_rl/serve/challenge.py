@@ -19,11 +19,11 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from hanabi_rl.serve.candidate import Arena, teams
+from hanabi_rl.serve.candidate import Arena, agents_of
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.inference import Inference
-from hanabi_rl.serve.prediction import NOBODY, HeldOut, Predictor, read_all
+from hanabi_rl.serve.prediction import HeldOut, Predictor, read_all
 from hanabi_rl.serve.prediction_store import Predictions
 from hanabi_rl.serve.standings import as_csv, standings
 from hanabi_rl.serve.store import Store
@@ -46,11 +46,9 @@ def open_challenge(
     own. What it needs is plain, so that it can be made where the process starts."""
     worker = f"{name}/{os.getpid()}" if one_of_many else name
     store = Store(place, secret=secret, worker=worker)
-    held_out = read_all(predicted)
-    asked = teams(proxies)
-    for players in held_out:
-        asked[players] = [*asked.get(players, []), NOBODY]
-    return make_challenge(store, Inference(asked, slots), proxies, guard, held_out)
+    held_out, agents = read_all(predicted), agents_of(proxies)
+    agents |= {players: agents.get(players, []) for players in held_out}
+    return make_challenge(store, Inference(agents, slots), proxies, guard, held_out)
 
 
 def make_challenge(

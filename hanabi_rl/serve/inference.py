@@ -1,25 +1,26 @@
 """The partners of many games, in a process of their own: `Inference`.
 
 The process is a cache, as its runners are: it is asked with whole games, so that it may be killed
-at any time; another one is started and asked again. A batch is whatever waited while the last one
-ran: a lone game waits for nobody, and a crowd forms large batches by itself. No JAX here but in
-the process.
+at any time; another one is started and asked again. No JAX here but in the process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import multiprocessing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.together import Together
+
+SLOTS = 512
 
 Team = tuple[str, ...]
 """The agents at the seats that no candidate holds, in the order of the seats."""
@@ -29,24 +30,15 @@ class StartError(RuntimeError):
     """The process ended before it was ready: an agent could not be loaded."""
 
 
-@dataclasses.dataclass
-class _Waiting:
-    team: Team
-    game: Game
-    answer: asyncio.Future[Answer]
-
-
 class Inference:
     """Agents for the games of one loop of events; `start` and `close` it there."""
 
-    def __init__(self, teams: Mapping[int, Iterable[Team]], slots: int = 64) -> None:
-        """teams: players -> every line-up of agents that may be asked for; slots: games of each
+    def __init__(self, agents: Mapping[int, Sequence[str]], slots: int = SLOTS) -> None:
+        """agents: players -> those that teams are made of; slots: games of each number of players
         that are kept at a time (more are played again when their turn comes)."""
-        self._teams = {players: tuple(each) for players, each in teams.items()}
+        self._agents = {players: tuple(names) for players, names in agents.items()}
         self._slots = slots
-        self._waiting: list[_Waiting] = []
-        self._something = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._games = Together[tuple[Team, Game], Answer](self._ask)
         self._process: Any = None
         self._pipe: Connection | None = None
         self.starts = 0
@@ -54,22 +46,14 @@ class Inference:
     async def start(self) -> None:
         """Returns once every team is compiled. Raises StartError."""
         await asyncio.to_thread(self._start)
-        self._tasks = [asyncio.create_task(self._serve())]
 
     async def think(self, team: Team, game: Game) -> Answer:
         """What is to be seen of a game, and what the partner does whose turn it is."""
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(team, game, answer))
-        self._something.set()
-        return await answer
+        return await self._games.ask((team, game))
 
     async def close(self) -> None:
         """Ends the process; what still waits is cancelled."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for one in self._waiting:
-            one.answer.cancel()
+        await self._games.close()
         await asyncio.to_thread(self._stop)
 
     @property
@@ -77,24 +61,7 @@ class Inference:
         """Of the process as it is now."""
         return None if self._process is None else int(self._process.pid)
 
-    async def _serve(self) -> None:
-        while True:
-            await self._something.wait()
-            self._something.clear()
-            batch, self._waiting = self._waiting, []
-            batch = [one for one in batch if not one.answer.done()]
-            if not batch:
-                continue
-            try:
-                answers = await self._ask([(one.team, one.game) for one in batch])
-            except asyncio.CancelledError:
-                self._waiting += batch
-                raise
-            for one, answer in zip(batch, answers, strict=True):
-                if not one.answer.done():
-                    _settle(one.answer, answer)
-
-    async def _ask(self, games: list[tuple[Team, Game]]) -> list[Answer | str]:
+    async def _ask(self, games: list[tuple[Team, Game]]) -> list[Answer | Exception]:
         while True:
             try:
                 return await asyncio.to_thread(self._exchange, games)
@@ -103,10 +70,10 @@ class Inference:
                 await asyncio.to_thread(self._stop)
                 await asyncio.to_thread(self._start)
 
-    def _exchange(self, games: list[tuple[Team, Game]]) -> list[Answer | str]:
+    def _exchange(self, games: list[tuple[Team, Game]]) -> list[Answer | Exception]:
         assert self._pipe is not None, "started first"
         self._pipe.send(games)
-        answers: list[Answer | str] = self._pipe.recv()
+        answers: list[Answer | Exception] = self._pipe.recv()
         return answers
 
     def _start(self) -> None:
@@ -114,7 +81,7 @@ class Inference:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
-            target=_run, args=(theirs, self._teams, self._slots), daemon=True
+            target=_run, args=(theirs, self._agents, self._slots), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -136,59 +103,59 @@ class Inference:
             self._process.join()
 
 
-def _settle(future: asyncio.Future[Answer], answer: Answer | str) -> None:
-    if isinstance(answer, str):
-        future.set_exception(RuntimeError(answer))
-    else:
-        future.set_result(answer)
-
-
-def _run(pipe: Connection, teams: Mapping[int, Sequence[Team]], slots: int) -> None:
+def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> None:
     """The process: says None when all is compiled (or what is wrong), then answers to its end."""
     with contextlib.suppress(KeyboardInterrupt, EOFError, OSError):
         try:
-            runners = _runners(teams, slots)
+            runners = _runners(agents, slots)
         except Exception as error:
             pipe.send(f"{type(error).__name__}: {error}")
             return
         pipe.send(None)
         while True:
-            pipe.send(_answers(runners, pipe.recv()))
+            pipe.send(_answers(runners, agents, pipe.recv()))
 
 
-def _runners(teams: Mapping[int, Sequence[Team]], slots: int) -> dict[tuple[int, Team], Any]:
+def _runners(agents: Mapping[int, Sequence[str]], slots: int) -> dict[int, Any]:
+    """players -> a runner of all its agents. They compile at the same time."""
     from hanabi_rl.agents.names import load_policy
     from hanabi_rl.serve.runner import Runner
+    from hanabi_rl.serve.ticks import keep_compiled
 
-    loaded: dict[tuple[int, str], Any] = {}
-    for players, each in teams.items():
-        for name in {name for team in each for name in team}:
-            loaded[players, name] = load_policy(name, Rules(num_players=players))
-    return {
-        (players, team): Runner(
-            [loaded[players, name] for name in team],
-            Rules(num_players=players),
-            slots,
-            show=True,
-        )
-        for players, each in teams.items()
-        for team in each
-    }
+    keep_compiled()
+
+    def make(players: int) -> Any:
+        rules = Rules(num_players=players)
+        policies = [load_policy(name, rules) for name in agents[players]]
+        return Runner(policies, rules, slots, show=True)
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(agents, pool.map(make, agents), strict=True))
 
 
 def _answers(
-    runners: Mapping[tuple[int, Team], Any], games: Sequence[tuple[Team, Game]]
-) -> list[Answer | str]:
-    """An answer for each, in their order; what went wrong with a team is told to its games."""
-    found: list[Answer | str] = [""] * len(games)
-    places: dict[tuple[int, Team], list[int]] = {}
-    for place, (team, game) in enumerate(games):
-        places.setdefault((game.rules.num_players, team), []).append(place)
-    for which, of_team in places.items():
-        try:
-            answers: Sequence[Answer | str] = runners[which].think([games[i][1] for i in of_team])
-        except Exception as error:
-            answers = [f"{type(error).__name__}: {error}"] * len(of_team)
-        for place, answer in zip(of_team, answers, strict=True):
-            found[place] = answer
-    return found
+    runners: Mapping[int, Any],
+    agents: Mapping[int, Sequence[str]],
+    asked: Sequence[tuple[Team, Game]],
+) -> list[Answer | Exception]:
+    """An answer for each, in their order."""
+    found: dict[int, Answer | Exception] = {}
+    for players, runner in runners.items():
+        here = [i for i, (_, game) in enumerate(asked) if game.rules.num_players == players]
+        teams = [tuple(map(agents[players].index, asked[i][0])) for i in here]
+        answers = _think(runner, [asked[i][1] for i in here], teams)
+        found |= dict(zip(here, answers, strict=True))
+    return [found[i] for i in range(len(asked))]
+
+
+def _think(
+    runner: Any, games: Sequence[Game], teams: Sequence[tuple[int, ...]]
+) -> list[Answer | Exception]:
+    """What is wrong with a game is told to it alone."""
+    try:
+        return list(runner.think(games, teams))
+    except Exception as error:
+        if len(games) == 1:
+            return [RuntimeError(f"{type(error).__name__}: {error}")]
+        each = zip(games, teams, strict=True)
+        return [_think(runner, [game], [team])[0] for game, team in each]

@@ -83,8 +83,11 @@ def begin(game: Game) -> Effects:
     return Effects(record=True, ask=_partner_to_move(game))
 
 
-def advance(game: Game, event: Event) -> tuple[Game, Effects]:
-    """The game after the event, and what to do. Raises RefusedError, which names no hidden card."""
+def advance(game: Game, event: Event, table: Table | None = None) -> tuple[Game, Effects]:
+    """The game after the event, and what to do. Raises RefusedError, which names no hidden card.
+
+    Who keeps the game's `table` hands it in, and a move is made on it too; else it is replayed.
+    """
     if game.status == "done":
         raise RefusedError("the game is over")
     if isinstance(event, Left):
@@ -94,7 +97,7 @@ def advance(game: Game, event: Event) -> tuple[Game, Effects]:
         raise RefusedError(f"move {event.turn + 1} was sent, but the next is move {game.turn + 1}")
     if event.seat != game.to_move:
         raise RefusedError("it is another player's turn")
-    table = game.table()
+    table = game.table() if table is None else table
     reason = table.illegal_reason(event.action)
     if reason is not None:
         raise RefusedError(reason)

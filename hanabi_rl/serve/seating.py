@@ -25,21 +25,15 @@ class Thinker(Protocol):
 class Journal(Protocol):
     """Where a game is written down before anybody is shown what comes of a move."""
 
-    def record(self, turn: int, action: int) -> None:
-        """The move number `turn`."""
-
-    def finish(self, turn: int, action: int, score: int, points: int) -> None:
-        """The last one."""
+    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
+        """The move number `turn`; of the last one `end` is the score and the points."""
 
 
 class Nowhere:
     """The journal of test games."""
 
-    def record(self, turn: int, action: int) -> None:
-        """See `Journal.record`."""
-
-    def finish(self, turn: int, action: int, score: int, points: int) -> None:
-        """See `Journal.finish`."""
+    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
+        """See `Journal.write`."""
 
 
 class Seating:
@@ -64,6 +58,7 @@ class Seating:
         self.diverged = 0  # moves that were answered otherwise when they were shown again
         self._team, self._thinker, self._journal, self._made = team, thinker, journal, moves
         self._answer: Answer | None = None
+        self._table = self.game.table()  # where the game stands
 
     @property
     def done(self) -> bool:
@@ -84,13 +79,14 @@ class Seating:
     @property
     def score(self) -> float:
         """The true score now: 0 once all lives are lost."""
-        return float(self.game.table().score)
+        return float(self._table.score)
 
-    def act(self, actions: Mapping[str, Any]) -> None:
+    async def act(self, actions: Mapping[str, Any]) -> None:
         """One timestep: every seat of the candidate acts, the no-op where it is idle.
 
         Raises:
-            RefusedError: in words for who wrote the candidate; nothing has changed.
+            RefusedError: in words for who wrote the candidate; nothing has changed. After any other
+                error the game is over here: where it stands, the journal knows.
         """
         answer, game = self._answer, self.game
         assert answer is not None and game.to_move is not None, (
@@ -102,14 +98,11 @@ class Seating:
         if game.turn < len(self._made):
             made = self._made[game.turn]
             self.diverged += own and action != made
-            self.game, _ = advance(game, Moved(game.to_move, game.turn, made))
+            self.game, _ = advance(game, Moved(game.to_move, game.turn, made), self._table)
             return
-        after, _ = advance(game, Moved(game.to_move, game.turn, action))
-        if after.status == "done":
-            table = after.table()
-            self._journal.finish(game.turn, action, table.score, table.points)
-        else:
-            self._journal.record(game.turn, action)
+        after, _ = advance(game, Moved(game.to_move, game.turn, action), self._table)
+        end = (self._table.score, self._table.points) if after.status == "done" else None
+        await self._journal.write(game.turn, action, end)
         self.game = after
 
     def _checked(self, actions: Mapping[str, Any], answer: Answer) -> dict[int, int]:

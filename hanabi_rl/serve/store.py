@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.line_ups import LineUp
@@ -66,7 +67,18 @@ class Grant:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class Written:
+    """Moves of one game, to be written under its lease."""
+
+    grant: Grant
+    turn: int
+    """Of the first of them."""
+    actions: tuple[int, ...]
+    end: tuple[int, int] | None = None
+    """Score and points, where the last of them ends the game."""
+
+
+class Row(NamedTuple):
     """What a key's holder may know of one of its games."""
 
     num_players: int
@@ -213,61 +225,65 @@ class Store:
         Raises:
             RefusedError: in words that its player may read.
         """
+        (claimed,) = self.claim_all([key])
+        if isinstance(claimed, RefusedError):
+            raise claimed
+        return claimed
+
+    def claim_all(self, keys: Sequence[Key]) -> list[Grant | RefusedError]:
+        """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
+        claimed: list[Grant | RefusedError] = [RefusedError("not claimed")] * len(keys)
         with self._database.transaction("durable") as db:
-            # the claims of a key are made in turns: they are counted
-            _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key.key_id,))
-            self._end_leases(
-                db,
-                "key_id = ? AND worker IN (SELECT name FROM workers WHERE seen_at < ?)",
-                (key.key_id, self.clock() - WORKER_S),
-            )
-            self._forfeit(db, key.key_id)
-            leased = _one(
-                db,
-                "SELECT COUNT(*) FROM games WHERE key_id = ? AND status = 'active' AND leased = 1",
-                (key.key_id,),
-            )[0]
-            if leased >= self.limits.leases:
-                raise RefusedError(
-                    f"{leased} games of this key are being played on other connections, as many "
-                    "as may be: finish one first"
-                )
-            found = _one(
-                db,
-                "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? "
-                "AND status != 'done' AND leased = 0 "
-                "ORDER BY status, granted_at, num_players, position LIMIT 1",
-                (key.key_id,),
-            )
-            if found is None:
-                raise RefusedError(_why_none(db, key.key_id, leased))
-            grant = self._lease(db, key.key_id, *found)
-        self._held.add((grant.game_id, grant.lease))
-        return grant
+            # in the order of keys, which are locked: so no two servers wait for each other
+            for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
+                claimed[place] = self._claim(db, key.key_id)
+        self._held.update((g.game_id, g.lease) for g in claimed if isinstance(g, Grant))
+        return claimed
 
     def record(self, grant: Grant, turn: int, actions: Sequence[int]) -> None:
         """Writes the moves from number `turn` on. Raises StaleLeaseError."""
-        with self._database.transaction("write") as db:
-            self._write_moves(db, grant, turn, actions)
+        self._write_one(Written(grant, turn, tuple(actions)))
 
     def finish(
         self, grant: Grant, turn: int, actions: Sequence[int], score: int, points: int
     ) -> None:
         """Writes the last moves and the score, on the disk when this returns. Raises
         StaleLeaseError."""
-        with self._database.transaction("durable") as db:
-            self._write_moves(db, grant, turn, actions)
-            db.execute(
-                "UPDATE games SET status = 'done', leased = 0, score = ?, points = ?, "
-                "end_reason = 'finished', finished_at = ? WHERE id = ?",
-                (score, points, self.clock(), grant.game_id),
+        self._write_one(Written(grant, turn, tuple(actions), (score, points)))
+
+    def write(self, moves: Sequence[Written]) -> list[StaleLeaseError | None]:
+        """Writes moves of different games in one transaction, on the disk when this returns where
+        one of them has ended. For each: None, or that its lease had ended and nothing was written.
+        """
+        ends = [move for move in moves if move.end is not None]
+        with self._database.transaction("durable" if ends else "write") as db:
+            held = self._leased(db, [move.grant for move in moves])
+            stale = [_stale(move.grant, held) for move in moves]
+            kept = [move for move, error in zip(moves, stale, strict=True) if error is None]
+            now = self.clock()
+            db.executemany(
+                "INSERT INTO moves (game_id, turn, action, at) VALUES (?, ?, ?, ?)",
+                [
+                    (move.grant.game_id, move.turn + i, action, now)
+                    for move in kept
+                    for i, action in enumerate(move.actions)
+                ],
             )
-        self._held.discard((grant.game_id, grant.lease))
+            if ends:
+                db.executemany(
+                    "UPDATE games SET status = 'done', leased = 0, score = ?, points = ?, "
+                    "end_reason = 'finished', finished_at = ? WHERE id = ?",
+                    [(*move.end, now, move.grant.game_id) for move in kept if move.end],
+                )
+        self._held.difference_update((m.grant.game_id, m.grant.lease) for m in kept if m.end)
+        return stale
 
     def release(self, grant: Grant) -> None:
         """The connection is gone: the game waits for another one. Where the database does not
         answer, `beat` does it later."""
         lease = (grant.game_id, grant.lease)
+        if lease not in self._held:
+            return  # it has ended already
         self._held.discard(lease)
         with (
             contextlib.suppress(StoreUnavailableError),
@@ -304,9 +320,7 @@ class Store:
                 "WHERE key_id = ? ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        return [
-            Row(players, tuple(json.loads(line_up)), *rest) for players, line_up, *rest in found
-        ]
+        return [Row(players, _line_up(text), *rest) for players, text, *rest in found]
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry with its name, team, link and evaluation keys."""
@@ -338,13 +352,42 @@ class Store:
                 (key.key_id,),
             ).fetchall()
         for game_id, lease, players, line_up, deck, score in found:
-            seats = tuple(json.loads(line_up))
+            seats = _line_up(line_up)
             yield Grant(game_id, lease, players, seats, tuple(deck), self.moves(game_id)), score
 
     def moves(self, game_id: int) -> tuple[int, ...]:
         """The moves made in a game so far."""
         with self._database.transaction("read") as db:
             return _moves(db, game_id)
+
+    def _claim(self, db: Session, key_id: int) -> Grant | RefusedError:
+        # the claims of a key are made in turns: they are counted
+        _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key_id,))
+        self._end_leases(
+            db,
+            "key_id = ? AND status = 'active' "
+            "AND worker IN (SELECT name FROM workers WHERE seen_at < ?)",
+            (key_id, self.clock() - WORKER_S),
+        )
+        self._forfeit(db, key_id)
+        leased = _one(
+            db,
+            "SELECT COUNT(*) FROM games WHERE key_id = ? AND status = 'active' AND leased = 1",
+            (key_id,),
+        )[0]
+        if leased >= self.limits.leases:
+            return RefusedError(
+                f"{leased} games of this key are being played on other connections, as many "
+                "as may be: finish one first"
+            )
+        free = "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? AND "
+        interrupted = "status = 'active' AND leased = 0 ORDER BY granted_at, num_players, position"
+        new = "status = 'todo' AND leased = 0 ORDER BY num_players, position"
+        found = _one(db, f"{free}{interrupted} LIMIT 1", (key_id,))
+        found = found or _one(db, f"{free}{new} LIMIT 1", (key_id,))
+        if found is None:
+            return RefusedError(_why_none(db, key_id, leased))
+        return self._lease(db, key_id, *found)
 
     def _lease(
         self, db: Session, key_id: int, game_id: int, players: int, position: int, line_up: str
@@ -358,23 +401,24 @@ class Store:
             "RETURNING lease, deck",
             (self.worker, self.clock(), bytes(deck), self.clock(), game_id),
         )
-        seats = tuple(json.loads(line_up))
+        seats = _line_up(line_up)
         return Grant(game_id, lease, players, seats, tuple(kept), _moves(db, game_id))
 
-    def _write_moves(self, db: Session, grant: Grant, turn: int, actions: Sequence[int]) -> None:
-        held = _one(
-            db,
-            "SELECT 1 FROM games WHERE id = ? AND lease = ? AND leased = 1 AND status = 'active'"
-            + self._words["locked"],
-            (grant.game_id, grant.lease),
+    def _write_one(self, move: Written) -> None:
+        (error,) = self.write([move])
+        if error is not None:
+            raise error
+
+    def _leased(self, db: Session, grants: Sequence[Grant]) -> set[tuple[int, int]]:
+        """Which of these (game, lease) go on; they are ours until the end of the transaction."""
+        marks = ", ".join("?" * len(grants))
+        found = db.execute(
+            f"SELECT id, lease FROM games WHERE id IN ({marks}) AND leased = 1 "
+            # in the order of ids: so no two servers wait for each other
+            f"AND status = 'active' ORDER BY id{self._words['locked']}",
+            [grant.game_id for grant in grants],
         )
-        if held is None:
-            raise StaleLeaseError(f"game {grant.game_id}: lease {grant.lease} has ended")
-        now = self.clock()
-        db.executemany(
-            "INSERT INTO moves (game_id, turn, action, at) VALUES (?, ?, ?, ?)",
-            [(grant.game_id, turn + i, action, now) for i, action in enumerate(actions)],
-        )
+        return set(map(tuple, found.fetchall()))
 
     def _forfeit(self, db: Session, key_id: int) -> None:
         """Ends the games of a key that were left too often or too long ago."""
@@ -440,9 +484,21 @@ def _open(place: Path | str) -> Database:
     return Postgres(place)
 
 
+def _stale(grant: Grant, held: set[tuple[int, int]]) -> StaleLeaseError | None:
+    if (grant.game_id, grant.lease) in held:
+        return None
+    return StaleLeaseError(f"game {grant.game_id}: lease {grant.lease} has ended")
+
+
 def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
     """The first row; None without any."""
     return db.execute(sql, values).fetchone()
+
+
+@functools.lru_cache(maxsize=1024)
+def _line_up(text: str) -> LineUp:
+    """Of the few that there are: a key has thousands of games."""
+    return tuple(json.loads(text))
 
 
 def _moves(db: Session, game_id: int) -> tuple[int, ...]:

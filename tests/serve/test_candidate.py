@@ -34,7 +34,7 @@ from hanabi_rl.agents.policy import act
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.play.line_ups import CANDIDATE
-from hanabi_rl.serve.candidate import MAX_WRONG, teams
+from hanabi_rl.serve.candidate import MAX_WRONG, agents_of
 from hanabi_rl.serve.challenge import make_challenge
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.inference import Inference, StartError
@@ -58,7 +58,7 @@ class Served(NamedTuple):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     store = Store(tmp_path_factory.mktemp("challenge") / "challenge.sqlite")
-    inference = Inference(teams(PROXIES), slots=4)
+    inference = Inference(agents_of(PROXIES), slots=4)
     guard = Guard()
     with serve_app(make_challenge(store, inference, PROXIES, guard), guard) as address:
         yield Served(address, store, inference)
@@ -252,7 +252,7 @@ def test_keys_open_what_they_are_for(served: Served) -> None:
 
 
 def test_an_agent_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> None:
-    inference = Inference({2: [("bot:nobody",)]})
+    inference = Inference({2: ["bot:nobody"]})
     with pytest.raises(StartError, match="nobody"):
         inference._start()
 
@@ -265,7 +265,7 @@ def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte
     rules = Rules(num_players=players)
     thinker = InProcess(("bot:random",) * (players - 1), rules, slots=2)
 
-    def sent(game: Game, seat: int) -> bytes:
+    async def shown(game: Game, seat: int) -> bytes:
         seating = Seating(
             rules,
             game.deck,
@@ -274,11 +274,19 @@ def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte
             thinker,
             Nowhere(),
             game_id=game.game_id,
+            moves=game.moves,
         )
-        seating.game = dataclasses.replace(game, people=frozenset({seat}))
+        frame = await seating.frame()
+        while seating.game.turn < game.turn:
+            legal = frame[f"agent_{seat}"]["legal_moves"]
+            await seating.act({f"agent_{seat}": int(np.argmax(legal))})
+            frame = await seating.frame()
+        assert seating.game == dataclasses.replace(game, people=frozenset({seat}))
         score = {"done": seating.done, "score": seating.score}
-        frame = asyncio.run(seating.frame())
         return orjson.dumps(frame | score, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    def sent(game: Game, seat: int) -> bytes:
+        return asyncio.run(shown(game, seat))
 
     differ = 0
     for game, other, seat in pairs(rules, count):

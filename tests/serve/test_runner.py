@@ -13,7 +13,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
-from hanabi_rl.serve import runner
+from hanabi_rl.serve import ticks
 from hanabi_rl.serve.lifecycle import Game, Moved, advance
 from hanabi_rl.serve.runner import Runner
 
@@ -76,9 +76,9 @@ def assert_same(done, records):
 
 def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(partners, played):
     records, games = played
-    ready = runner.tick._cache_size()
+    ready = ticks.advance._cache_size(), ticks.step._cache_size()
     assert_same(play(partners, games), records)  # twice as many games as slots: rebuilt again
-    assert runner.tick._cache_size() == ready
+    assert (ticks.advance._cache_size(), ticks.step._cache_size()) == ready
 
 
 def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):

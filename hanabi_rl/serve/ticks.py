@@ -1,0 +1,114 @@
+"""The device's side of a runner: what a tick computes. `runner.py` is the host's.
+
+Fixed arrays hold S games of P seats, and for each policy what it remembers at every seat of each.
+A tick works on W of the games and W of a policy's seats, wherever they lie in those arrays; rows of
+it that are not used point beyond them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.env import rules as core
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.rules import State
+from hanabi_rl.env.state import select_games
+from hanabi_rl.play.demos import cache_folder
+
+
+class Moves(NamedTuple):
+    """What a tick does to W games. NumPy arrays, traced ones inside; rows that are not used have a
+    slot beyond the last."""
+
+    slot: Any  # int32[W]
+    begins: Any  # bool[W]
+    deck: Any  # uint8[W, D], of the games that begin
+    action: Any  # int32[W], of the others
+
+
+class Seats(NamedTuple):
+    """W seats of one policy in the games of a tick; rows that are not used have a place beyond the
+    last."""
+
+    row: Any  # int32[W], which of the games
+    seat: Any  # int32[W]
+    place: Any  # int32[W], of what it remembers there
+    begins: Any  # bool[W]
+    key_index: Any  # uint32[W], the game's number among the streams of chance
+
+
+class Table(NamedTuple):
+    """W games after a tick."""
+
+    turn: jax.Array  # int32[W]
+    observations: jax.Array  # float32[W, P, O]
+    legal: jax.Array  # bool[W, P, A]; idle seats have the no-op alone
+
+
+def keep_compiled() -> None:
+    """What was compiled once is loaded the next time, by any process of this user."""
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def empty(policies: tuple[Policy, ...], rules: Rules, size: int) -> tuple[State, list[Any]]:
+    """`size` games, and for each policy what it remembers at every seat of each, leaves
+    [size * P, ...]."""
+    decks = np.zeros((size, rules.deck_size), np.uint8)
+
+    @jax.jit  # one small program, and no weak types that `step` would compile for again
+    def make(policies: tuple[Policy, ...]) -> tuple[State, list[Any]]:
+        places = size * rules.num_players
+        return core.deal(rules, jnp.asarray(decks)), [p.init_carry(places) for p in policies]
+
+    return make(policies)
+
+
+def _rows(tree: Any, index: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.at[index].get(mode="clip"), tree)
+
+
+def _with_rows(tree: Any, index: Any, rows: Any) -> Any:
+    """Those beyond the last are dropped."""
+    return jax.tree.map(lambda leaf, new: leaf.at[index].set(new, mode="drop"), tree, rows)
+
+
+@functools.partial(jax.jit, static_argnames="rules", donate_argnums=0)
+def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Table]:
+    """Deals or moves in W of the S games, and shows every seat what there is to be seen."""
+    moved, _, _ = core.step(rules, _rows(state, moves.slot), moves.action)
+    games = select_games(moves.begins, core.deal(rules, moves.deck), moved)
+    seen = observe(rules, games.without_deck())
+    table = Table(games.turn, seen, core.legal_actions(rules, games))
+    return _with_rows(state, moves.slot, games), table
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def step(
+    memory: Any, policy: Policy, table: Table, seats: Seats, key: jax.Array
+) -> tuple[Any, jax.Array, jax.Array]:
+    """Steps `policy` on W seats, idle ones too; `memory` is what it remembers, [S * P, ...], and
+    `key` the root of the chance that it may play by. Returns the memory, and of every seat the
+    greedy action int32[W] and the probabilities float32[W, A]."""
+    legal = table.legal[seats.row, seats.seat]
+    fold = jax.vmap(jax.random.fold_in)
+    own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)
+    own = fold(fold(own, table.turn[seats.row]), seats.seat)
+    stepped, logits = policy.step(
+        _rows(memory, seats.place),
+        table.observations[seats.row, seats.seat],
+        legal,
+        seats.begins,
+        own,
+    )
+    chances = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf), axis=-1)
+    action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    return _with_rows(memory, seats.place, stepped), action, chances
