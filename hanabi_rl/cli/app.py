@@ -22,6 +22,7 @@ from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
 from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
+from hanabi_rl.cli.study import GAME_COMMANDS, study
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
 
@@ -40,6 +41,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("partners", PARTNER_COMMANDS, "Partners that differ, for `br-prox`."),
     ("entries", ENTRY_COMMANDS, "The candidates of a challenge that `serve` runs."),
     ("keys", KEY_COMMANDS, "The keys that open their games."),
+    ("games", GAME_COMMANDS, "The games that people played in a `study`."),
 )
 
 
@@ -89,6 +91,7 @@ def _app() -> SubcommandApp:
     app.command(name="export")(export)
     app.command(name="replay")(replay_command)
     app.command(name="serve")(serve)
+    app.command(name="study")(study)
     for name, commands, about in _GROUPS:
         group = SubcommandApp()
         for subcommand, body in commands.items():

@@ -1,7 +1,7 @@
 """The page and its socket, for one machine: `make_app`.
 
 A web worker: it imports no JAX and holds nothing but connections. What it sends is made by
-`LocalPlay` from sights, never from a deck.
+`Tables` from sights, never from a deck.
 
 The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": "history", "frames":
 [...]}` (all of a game that is over, or watched) and `{"type": "error", "text": ...}`. It takes
@@ -36,6 +36,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.local import LocalPlay
+from hanabi_rl.serve.tables import Tables
 
 HERE = Path(__file__).parent
 HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
@@ -52,7 +53,7 @@ HEADERS = {
 class Lobby:
     """The connections of every game, and the partners' turns in them."""
 
-    def __init__(self, play: LocalPlay, pause: float) -> None:
+    def __init__(self, play: Tables, pause: float) -> None:
         self.play, self.pause = play, pause
         self._watching: dict[int, set[WebSocket]] = {}
         self._turns: dict[int, asyncio.Task[None]] = {}
@@ -73,7 +74,15 @@ class Lobby:
         except (WebSocketDisconnect, RuntimeError):
             pass  # the page is gone; the game stays
         finally:
-            self._watching[game_id].discard(socket)
+            self._watching.get(game_id, set()).discard(socket)
+
+    async def end(self, game_id: int) -> None:
+        """Nobody is at this table any more."""
+        if turn := self._turns.pop(game_id, None):
+            turn.cancel()
+        for socket in self._watching.pop(game_id, set()):
+            with contextlib.suppress(RuntimeError):
+                await socket.close(1008, "this game is no more")
 
     async def close(self) -> None:
         """Stops what the partners were about to do."""
@@ -137,8 +146,9 @@ class Lobby:
 
     async def _partners_play(self, game_id: int) -> None:
         try:
-            while self.play.partner_to_move(game_id):
-                await self._partner_turn(game_id)
+            with contextlib.suppress(RefusedError):  # the person has left meanwhile
+                while self.play.partner_to_move(game_id):
+                    await self._partner_turn(game_id)
         except Exception:  # of any agent's code: the game is kept, and a reload asks it again
             logging.getLogger(__name__).exception("the partner failed")
             text = "The partner failed (the terminal says how). Reload to ask it again."
@@ -150,9 +160,8 @@ class Lobby:
         resting = asyncio.create_task(asyncio.sleep(self.pause))
         answer = await asyncio.to_thread(self.play.think, game_id)
         await resting
-        with contextlib.suppress(RefusedError):  # the person has left meanwhile
-            self.play.partner_moves(game_id, turn, answer)
-            await self._show(game_id)
+        self.play.partner_moves(game_id, turn, answer)
+        await self._show(game_id)
 
     async def _show(self, game_id: int) -> None:
         messages = [{"type": "frame", "frame": self.play.frame(game_id)}]
@@ -179,7 +188,7 @@ def make_app(play: LocalPlay, pause: float = 0.8) -> Starlette:
         return RedirectResponse(f"/game/{play.current().game_id}", 303)
 
     async def new(request: Request) -> Response:
-        _check_origin(request.headers)
+        check_origin(request.headers)
         return RedirectResponse(f"/game/{play.new_game().game_id}", 303)
 
     async def table(request: Request) -> Response:
@@ -201,7 +210,7 @@ def make_app(play: LocalPlay, pause: float = 0.8) -> Starlette:
 
     async def socket(websocket: WebSocket) -> None:
         try:
-            _check_origin(websocket.headers)
+            check_origin(websocket.headers)
             game = _known_game(play, websocket.path_params["game"])
         except HTTPException as error:
             await websocket.close(1008, error.detail)
@@ -251,7 +260,7 @@ class WithHeaders:
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
-def _check_origin(headers: Headers) -> None:
+def check_origin(headers: Headers) -> None:
     """A browser names the page that asks; only our own may."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):

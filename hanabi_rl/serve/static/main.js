@@ -7,6 +7,7 @@ const NOTHING = { kind: null, slot: null, target: null, value: null };
 
 const ui = {
   watched: document.documentElement.dataset.watched === "yes",
+  next: document.querySelector("#new button")?.textContent ?? "", // what follows a game
   /** @type {any} */ frame: null, // the table as it is now
   /** @type {any[]} */ history: [], // every position, once a game is over or where it is watched
   shown: 0, // which of them

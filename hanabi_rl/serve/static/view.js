@@ -280,7 +280,7 @@ function replayBar(frame, ui) {
         ui.auto ? "Stop" : "By itself") : null,
       slider,
       over ? h("button", { type: "submit", form: "new", class: "go", "data-key": "new" },
-        "New game") : null,
+        ui.next) : null,
       ui.frame && ui.frame.link ? h("a", { href: ui.frame.link, rel: "noreferrer", target: "_blank" },
         "hanab.live") : null));
 }
