@@ -24,6 +24,7 @@ def serve(
     store: str | None = None,
     proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
     proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-likeness"),
+    prediction: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: int = 8643,
     slots: int = 64,
@@ -43,6 +44,8 @@ def serve(
             servers may share it, each with the same challenge.secret in its folder.
         proxies_2p: the agents that candidates meet with two players; none: no such games.
         proxies_3p: with three.
+        prediction: .safetensors files of held-out human games whose moves candidates predict, one
+            a number of players.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
         slots: games of each line-up that are kept compiled at a time; more take turns.
@@ -55,6 +58,7 @@ def serve(
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
+    from hanabi_rl.serve import prediction as predicting
     from hanabi_rl.serve.candidate import MAX_MESSAGE
     from hanabi_rl.serve.challenge import open_challenge
     from hanabi_rl.serve.deadlines import GuardedConfig
@@ -65,8 +69,9 @@ def serve(
     bound = listening.getsockname()[1]
     with _store(state, store):
         pass  # what is wrong with it is said here, and its tables are made
+    predicting.read_all(prediction)  # and what is wrong with these
     name = f"{socket.gethostname()}:{bound}"
-    where = _where(state, store)
+    where = (*_where(state, store), name, web_workers > 1)
     scheme = "http" if tls_cert is None else "https"
     print(
         f"The challenge is at {scheme}://{host}:{bound}/ once its agents are "
@@ -74,13 +79,15 @@ def serve(
         flush=True,
     )
     config = GuardedConfig(
-        functools.partial(open_challenge, *where, name, web_workers > 1, proxies, slots),
+        functools.partial(
+            open_challenge, *where, name, web_workers > 1, proxies, slots, prediction
+        ),
         limits,
         workers=web_workers,
         log_level="warning",
         access_log=False,  # addresses hold keys
         h11_max_incomplete_event_size=limits.head_bytes,
-        ws_max_size=MAX_MESSAGE,
+        ws_max_size=predicting.MAX_MESSAGE if prediction else MAX_MESSAGE,
         ws_ping_timeout=120.0,  # candidates compile for tens of seconds
         timeout_graceful_shutdown=5,
         ssl_certfile=tls_cert,
