@@ -1,221 +1,222 @@
-"""Whole games at the table in a real Chromium, by keyboard alone: what is recorded, exported, read
-back and cloned, what axe-core says, and how long a person waits for the partner.
+"""Whole games in a real Chromium by keyboard alone, against `hanabi-rl play`: half of them at
+1280 x 800, half at 360 x 740; a reload, a second tab or a lost network in three games of four.
 
     python benchmarks/browser_games.py --games 100 --json
 
-Every second game is played in a window of 360 x 740, the others at 1280 x 800. Of four games in a
-row the second is reloaded in its middle, the third goes on in a second tab, and the fourth loses
-the network for a while. A wait is from pressing Enter to the page saying that it is one's own turn
-again, less the pause, as the page itself measures it.
+Needs Debian's chromium and Playwright's Python package. Prints how many games were recorded,
+exported, accepted by `load_games` and cloned from, what axe-core found, the size of the page, and
+the time from an own move to the partner's, above the pause.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
+import contextlib
 import gzip
 import json
+import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import browser as keys
 
-from support.browser import (
-    ARGUMENTS,
-    CHROMIUM,
-    SIZES,
-    move_by_keys,
-    my_turn,
-    until,
-    violations,
-)
-from support.serving import serve
-
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.algorithms.bc import run_bc
-from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.data.files import load_games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.serve.folder import GameFolder
-from hanabi_rl.serve.local import LocalPlay
-from hanabi_rl.serve.runner import Runner
 
-DISTURBED_AT = 5  # the own move before which a game is disturbed
-STOPWATCH = """
-window.waits = [];
-let pressed = null, before = "";
-addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && document.title.startsWith("●")) {
-    pressed = performance.now();
-    before = document.title;
+INCIDENTS = ("none", "reload", "two tabs", "lost network")
+WATCH = """
+const Plain = WebSocket, times = (window.moveTimes = []), sockets = (window.sockets = []);
+window.WebSocket = class extends Plain {
+  constructor(...given) {
+    super(...given);
+    sockets.push(this);
+    this.addEventListener("message", (event) => {
+      const frame = JSON.parse(event.data).frame;
+      if (frame && this.sent && frame.turn === this.sent.turn + 2) {
+        times.push(performance.now() - this.sent.at);
+        this.sent = null;
+      }
+    });
   }
-}, true);
-new MutationObserver(() => {
-  const title = document.title;
-  if (pressed !== null && title !== before && title.startsWith("●")) {
-    waits.push(performance.now() - pressed);
-    pressed = null;
+  send(text) {
+    this.sent = { turn: JSON.parse(text).turn, at: performance.now() };
+    super.send(text);
   }
-}).observe(document, { subtree: true, childList: true, characterData: true });
+};
 """
+SEEN = """() => ({
+  turn: document.title.match(/Turn (\\d+)/)[1],
+  tells: [...document.querySelectorAll("button.hint[aria-disabled=false]")]
+    .map((button) => button.dataset.key),
+  full: document.querySelector(".counters strong").textContent === "8",
+})"""
 
 
-def main() -> None:
-    """Plays, checks, prints."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--games", type=int, default=100)
-    parser.add_argument("--partner", default="bot:convention")
-    parser.add_argument("--pause", type=float, default=0.05, help="seconds, as of `play`")
-    parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        record = measure(asked.games, asked.partner, asked.pause, Path(folder))
-    if asked.json:
-        print(json.dumps(record))
+@contextlib.contextmanager
+def table(agent: str, pause: float, out: Path) -> Iterator[str]:
+    """`hanabi-rl play` in a process of its own; its address."""
+    command = [sys.executable, "-m", "hanabi_rl", "play", agent, "--no-browser", "--port", "0"]
+    server = subprocess.Popen(
+        [*command, "--pause", str(pause), "--out", str(out)],
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        yield server.stdout.readline().split()[4]
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(20)
+
+
+def move(page: Any, number: int) -> None:
+    """Tells what may be told twice of three times, else discards or plays the oldest card."""
+    seen = page.evaluate(SEEN)
+    if number % 3 == 2 or not seen["tells"]:
+        keys.press(page, ["p" if seen["full"] else "d", "1", "Enter"])
     else:
-        print("\n".join(f"{name:28} {value}" for name, value in record.items()))
+        _, _, kind, value = seen["tells"][number % len(seen["tells"])].split("-")
+        keys.press(page, ["h", "rygwb"[int(value)] if kind == "color" else value, "Enter"])
+    keys.until(page, f"!document.title.includes('Turn {seen['turn']}:')")
 
 
-def measure(games: int, partner: str, pause: float, folder: Path) -> dict[str, Any]:
-    """The record of `games` games with `partner`, kept in `folder`."""
-    policy = load_policy(partner)
-    runner = Runner([policy], policy.rules)
-    play = LocalPlay(policy.rules, [partner], runner, GameFolder(folder / "games"), 0)
-    started = time.perf_counter()
-    waits: list[float] = []
-    problems: list[str] = []
-    with serve(play, pause) as address:
-        play_all(address, play, games, waits, problems)
-        seconds = time.perf_counter() - started
-        exported = folder / "games.safetensors"
+def meet(page: Any, incident: str, times: list[float]) -> Any:
+    """What befalls a game in its middle; the page that it goes on in."""
+    times += page.evaluate("moveTimes.splice(0)")
+    if incident == "reload":
+        page.reload()
+    elif incident == "two tabs":
+        other, page = page, page.context.new_page()
+        page.goto(other.url)
+        page.wait_for_selector(".board")
+        other.close()
+    elif incident == "lost network":
+        page.context.set_offline(True)
+        page.evaluate("sockets.at(-1).close()")
+        keys.until(page, "document.getElementById('network').textContent.includes('lost')")
+        page.context.set_offline(False)
+        keys.until(page, "document.getElementById('network').textContent === ''")
+    page.wait_for_selector(".board")
+    return page
+
+
+def play_games(context: Any, address: str, games: int, times: list[float]) -> list[str]:
+    """Plays them one after the other; what axe-core found in the first."""
+    page, found = context.new_page(), []
+    page.goto(address)
+    page.wait_for_selector(".board")
+    for game in range(games):
+        number = 0
+        while keys.my_turn(page):
+            move(page, number)
+            number += 1
+            if number == 4:
+                page = meet(page, INCIDENTS[game % len(INCIDENTS)], times)
+                found += keys.violations(page) if game == 0 else []
+        assert not keys.scrolls_sideways(page)
+        found += keys.violations(page) if game == 0 else []
+        times += page.evaluate("moveTimes.splice(0)")
+        if game < games - 1:
+            with page.expect_navigation():
+                keys.press(page, ["n"])
+            page.wait_for_selector(".board")
+    return found
+
+
+def packed(address: str) -> int:
+    """Bytes of all that a browser loads for a table."""
+    paths = ("", "static/main.js", "static/view.js", "static/table.css", "static/icon.svg")
+    total = 0
+    for path in paths:
+        with urllib.request.urlopen(address + path) as answer:
+            total += len(gzip.compress(answer.read()))
+    return total
+
+
+def clone(data: list[Path], folder: Path) -> bool:
+    """Whether a small clone trains on the games."""
+    from hanabi_rl.agents.names import load_policy
+    from hanabi_rl.algorithms.bc import run_bc
+    from hanabi_rl.algorithms.bc_training import BCConfig
+    from hanabi_rl.nn.networks import NetworkConfig
+
+    run_bc(
+        BCConfig(
+            data=tuple(map(str, data)),
+            network=NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,)),
+            batch_size=4,
+            epochs=2,
+            selfplay_games=64,
+            report_games=1000,
+            tensorboard=False,
+            run_dir=str(folder),
+        )
+    )
+    return load_policy(folder).rules.num_players == 2
+
+
+def run(games: int, agent: str, pause: float, folder: Path) -> dict[str, Any]:
+    """Plays, then exports, loads and clones; the figures."""
+    from playwright.sync_api import sync_playwright
+
+    times: list[float] = []
+    found: list[str] = []
+    started, out = time.perf_counter(), folder / "games"
+    with table(agent, pause, out) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=keys.CHROMIUM, args=keys.ARGUMENTS)
+        for number, (width, height) in enumerate(keys.SIZES):
+            context = browser.new_context(viewport={"width": width, "height": height})
+            context.add_init_script(WATCH)
+            found += play_games(context, address, (games + 1 - number) // 2, times)
+            context.close()
+        browser.close()
+        played_s = time.perf_counter() - started
         with urllib.request.urlopen(f"{address}games.safetensors") as answer:
-            exported.write_bytes(answer.read())
-    accepted = load_games(exported)
-    above = np.array(waits) - 1000 * pause
+            (folder / "exported.safetensors").write_bytes(answer.read())
+        size = packed(address)
+    kept = sorted(out.glob("2p-*.safetensors"))
+    exported = load_games(folder / "exported.safetensors")
+    above = np.array(times) - 1000 * pause
     return {
-        "games_played": games,
-        "seconds": round(seconds, 1),
-        "games_recorded": len(list((folder / "games").glob("2p-*.safetensors"))),
-        "games_accepted": len(accepted.scores),
-        "games_cloned_from": clone(exported, len(accepted.scores), policy.rules, folder / "run"),
-        "axe_violations": len(problems),
-        "axe": problems[:5],
-        "waits": len(waits),
-        "wait_above_pause_ms_p50": round(float(np.percentile(above, 50)), 1),
-        "wait_above_pause_ms_p99": round(float(np.percentile(above, 99)), 1),
-        "page_bytes_packed": page_bytes(),
+        "games": games,
+        "recorded": len(kept),
+        "exported": len(exported),
+        "accepted": sum(len(load_games(path)) for path in kept),
+        "cloned": clone(kept, folder / "clone"),
+        "violations": found,
+        "page_bytes": size,
+        "moves": len(times),
+        "p50_ms": float(np.percentile(above, 50)),
+        "p99_ms": float(np.percentile(above, 99)),
+        "seconds": played_s,
+        "load": os.getloadavg()[0],
     }
 
 
-def play_all(
-    address: str, play: LocalPlay, games: int, waits: list[float], problems: list[str]
-) -> None:
-    """Plays `games` games; the page's waits and axe's complaints go into the lists."""
-    from playwright.sync_api import sync_playwright
-
-    disturbances: list[Callable[..., Any]] = [undisturbed, reload, second_tab, no_network]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        for number in range(games):
-            width, height = SIZES[number // 2 % 2]
-            context = browser.new_context(viewport={"width": width, "height": height})
-            context.add_init_script(STOPWATCH)
-            page = open_table(context, address)
-            disturb = disturbances[number % len(disturbances)]
-            page = play_one(page, functools.partial(disturb, address=address), waits)
-            problems += violations(page)
-            context.close()
-            print(f"\rgame {number + 1} of {games}", end="", file=sys.stderr, flush=True)
-        print(file=sys.stderr)
-        browser.close()
-
-
-def play_one(page: Any, disturb: Callable[..., Any], waits: list[float]) -> Any:
-    """Plays a game to its end, disturbed in its middle; returns the page it ended on."""
-    number = 0
-    while my_turn(page):
-        if number == DISTURBED_AT:
-            waits += page.evaluate("waits.splice(0)")
-            page = disturb(page)
-            my_turn(page)
-        move_by_keys(page, number)
-        number += 1
-    waits += page.evaluate("waits.splice(0)")
-    return page
-
-
-def open_table(context: Any, address: str) -> Any:
-    """A tab with the table."""
-    page = context.new_page()
-    page.goto(address)
-    page.wait_for_selector(".board")
-    return page
-
-
-def undisturbed(page: Any, address: str) -> Any:
-    """Nothing happens."""
-    return page
-
-
-def reload(page: Any, address: str) -> Any:
-    """The page is loaded anew."""
-    page.reload()
-    page.wait_for_selector(".board")
-    return page
-
-
-def second_tab(page: Any, address: str) -> Any:
-    """The game goes on in another tab; the first one stays open."""
-    return open_table(page.context, address)
-
-
-def no_network(page: Any, address: str) -> Any:
-    """The connection is lost and comes back: another tab moves meanwhile."""
-    other = open_table(page.context.browser.new_context(), address)
-    page.context.set_offline(True)
-    my_turn(other)
-    move_by_keys(other, 0)
-    my_turn(other)
-    turn = other.title()
-    other.context.close()
-    page.context.set_offline(False)
-    until(page, f"document.title === {json.dumps(turn)}")
-    return page
-
-
-def clone(path: Path, games: int, rules: Rules, run: Path) -> int:
-    """Clones the games a little, and loads what came of it; the number of games."""
-    small = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,))
-    run_bc(
-        BCConfig(
-            data=(str(path),),
-            network=small,
-            batch_size=min(4, games),
-            epochs=1,
-            selfplay_games=64,
-            report_games=64,
-            tensorboard=False,
-            run_dir=str(run),
-        )
-    )
-    assert load_policy(run).rules == rules
-    return games
-
-
-def page_bytes() -> int:
-    """What a browser loads for the table, packed: scripts, styles, pictures and the page."""
-    serve_room = ROOT / "hanabi_rl" / "serve"
-    loaded = [*(serve_room / "static").iterdir(), serve_room / "templates" / "table.html"]
-    return sum(len(gzip.compress(path.read_bytes())) for path in loaded if path.is_file())
+def main() -> None:
+    """Prints the figures, and with --json one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--games", type=int, default=100)
+    parser.add_argument("--agent", default="bot:convention")
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds of the partner")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = run(chosen.games, chosen.agent, chosen.pause, Path(folder))
+    for name, value in figures.items():
+        print(f"{name:>12}  {value}", file=sys.stderr)
+    if chosen.json:
+        print(json.dumps(figures))
 
 
 if __name__ == "__main__":

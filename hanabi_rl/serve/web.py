@@ -4,7 +4,8 @@ A web worker: it imports no JAX and holds nothing but connections. What it sends
 `Tables` from sights, never from a deck.
 
 The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": "history", "frames":
-[...]}` (all of a game that is over, or watched) and `{"type": "error", "text": ...}`. It takes
+[...]}` (all of a game that is over, or watched), `{"type": "role", "moves": false}` (a newer tab of
+this game is there, and moves; true: not any more) and `{"type": "error", "text": ...}`. It takes
 `{"action": id, "turn": n}`, `{"leave": true}` and, where agents are watched, `{"step": turn}`. Any
 other turn than the current one is answered with the current table and changes nothing.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,22 +52,32 @@ HEADERS = {
 }
 
 
+OLDER_TAB = "a newer tab plays this game: reload this one to play here"
+
+
+@dataclasses.dataclass
+class _Tab:
+    opened: float  # when, as it says: only its own tabs are put in order by it
+    moves: bool = True  # it takes itself for the newest
+
+
 class Lobby:
     """The connections of every game, and the partners' turns in them."""
 
     def __init__(self, play: Tables, pause: float) -> None:
         self.play, self.pause = play, pause
-        self._watching: dict[int, set[WebSocket]] = {}
+        self._watching: dict[int, dict[WebSocket, _Tab]] = {}
         self._turns: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, socket: WebSocket, game_id: int) -> None:
         """One connection, from the table as it is now to its close."""
-        self._watching.setdefault(game_id, set()).add(socket)
+        self._watching.setdefault(game_id, {})[socket] = _Tab(_opened(socket))
         try:
+            await self._tell_roles(game_id)
             await self._greet(socket, game_id)
             wrong = 0
             while wrong < MAX_WRONG:
-                problem = await self._handle(game_id, await socket.receive())
+                problem = await self._handle(game_id, socket, await socket.receive())
                 if problem is not None:
                     wrong += 1
                     await _send(socket, {"type": "error", "text": problem})
@@ -74,13 +86,14 @@ class Lobby:
         except (WebSocketDisconnect, RuntimeError):
             pass  # the page is gone; the game stays
         finally:
-            self._watching.get(game_id, set()).discard(socket)
+            self._watching.get(game_id, {}).pop(socket, None)
+            await self._tell_roles(game_id)
 
     async def end(self, game_id: int) -> None:
         """Nobody is at this table any more."""
         if turn := self._turns.pop(game_id, None):
             turn.cancel()
-        for socket in self._watching.pop(game_id, set()):
+        for socket in self._watching.pop(game_id, {}):
             with contextlib.suppress(RuntimeError):
                 await socket.close(1008, "this game is no more")
 
@@ -98,7 +111,21 @@ class Lobby:
         if not self.play.watched:
             self._ask_partner(game_id)
 
-    async def _handle(self, game_id: int, message: Message) -> str | None:
+    def _mover(self, game_id: int) -> WebSocket | None:
+        """The newest tab; of two that say the same the later connection."""
+        tabs = self._watching.get(game_id, {})
+        return max(reversed(tabs), key=lambda socket: tabs[socket].opened, default=None)
+
+    async def _tell_roles(self, game_id: int) -> None:
+        """One has come or gone: a tab that moves from now on, or no more, is told."""
+        mover = self._mover(game_id)
+        for socket, tab in list(self._watching.get(game_id, {}).items()):
+            if tab.moves != (socket is mover):
+                tab.moves = not tab.moves
+                with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                    await _send(socket, {"type": "role", "moves": tab.moves})
+
+    async def _handle(self, game_id: int, socket: WebSocket, message: Message) -> str | None:
         """Does what a message says; returns what is wrong with it."""
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1006))
@@ -108,6 +135,8 @@ class Lobby:
             return "that was no JSON"
         if not isinstance(content, dict):
             return "expected an object"
+        if socket is not self._mover(game_id):
+            return OLDER_TAB
         try:
             await self._obey(game_id, content)
         except RefusedError as error:
@@ -272,6 +301,13 @@ def _known_game(play: LocalPlay, game_id: int) -> int:
         return play.game(game_id).game_id
     except KeyError:
         raise HTTPException(404, "no such game here") from None
+
+
+def _opened(socket: WebSocket) -> float:
+    try:
+        return float(socket.query_params.get("opened", "0"))
+    except ValueError:
+        return 0.0
 
 
 async def _send(socket: WebSocket, content: dict[str, Any]) -> None:

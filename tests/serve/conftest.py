@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from support import serving
-from support.browser import ARGUMENTS, CHROMIUM, SIZES
 from support.postgres import Cluster, cluster
 
 from hanabi_rl.serve.local import LocalPlay
@@ -32,33 +31,3 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     if request.param == "sqlite":
         return tmp_path / "challenge.sqlite"
     return request.getfixturevalue("postgres").new()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser):
-    """`open_page(address, size, scheme)`; an error in the page's script fails the test."""
-    contexts, problems = [], []
-
-    def make(address, size=SIZES[0], scheme="light", wait=".board"):
-        viewport = {"width": size[0], "height": size[1]}
-        contexts.append(browser.new_context(viewport=viewport, color_scheme=scheme))
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(address)
-        page.wait_for_selector(wait)
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
-    assert problems == []

@@ -1,8 +1,11 @@
 """The page in a real Chromium: whole games by keyboard alone, reloads, two tabs, accessibility."""
 
+import importlib.util
+
 import pytest
 from support.browser import (
-    NEEDS_CHROMIUM,
+    ARGUMENTS,
+    CHROMIUM,
     SIZES,
     move_by_keys,
     my_turn,
@@ -16,7 +19,43 @@ from support.serving import serve
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("playwright") is None, reason="needs Playwright's Python package"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """`open_page(address, size, scheme)`; an error in the page's script fails the test."""
+    contexts, problems = [], []
+
+    def make(address, size=SIZES[0], scheme="light"):
+        viewport = {"width": size[0], "height": size[1]}
+        contexts.append(browser.new_context(viewport=viewport, color_scheme=scheme))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(address)
+        page.wait_for_selector(".board")
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert problems == []
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -81,22 +120,26 @@ def test_three_players_are_named_by_number(make_play, open_page):
         assert page.locator("#log li").first.inner_text().startswith(f"You tell Cathy {value}")
 
 
-def test_two_tabs_show_one_game_and_a_lost_connection_comes_back(make_play, open_page):
+def test_the_newest_of_two_tabs_moves_and_a_lost_connection_comes_back(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         first, second = open_page(address), open_page(address)
         assert my_turn(first) and my_turn(second)
-        move_by_keys(first, 0)
-        until(second, "document.querySelectorAll('#log li').length == 2")
+        until(first, "document.getElementById('role').textContent.includes('newer tab')")
+        move_by_keys(second, 0)
+        until(first, "document.querySelectorAll('#log li').length == 2")
+        press(first, ["h", "1", "Enter"])
+        first.context.set_offline(True)
+        first.evaluate("fetch('/').catch(() => 0)")
         assert my_turn(second)
-        second.context.set_offline(True)
-        second.evaluate("fetch('/').catch(() => 0)")
-        move_by_keys(first, 1)
+        move_by_keys(second, 1)
+        assert my_turn(second)
+        first.context.set_offline(False)
+        until(first, "document.querySelectorAll('#log li').length == 4")
+        second.close()
+        until(first, "document.getElementById('role').textContent === ''")
         assert my_turn(first)
-        second.context.set_offline(False)
-        until(second, "document.querySelectorAll('#log li').length == 4")
-        assert my_turn(second)
-        move_by_keys(second, 2)
+        move_by_keys(first, 2)
 
 
 def test_agents_are_watched_by_keys(make_play, open_page):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -27,9 +28,10 @@ from hanabi_rl.measure.prediction import predict
 from hanabi_rl.serve.challenge import make_challenge
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.prediction import NOBODY, ROWS, nats_of, read_held_out
+from hanabi_rl.serve.prediction_store import Guess, Predictions
 from hanabi_rl.serve.store import Store
 
-AGENT = "bot:simple"
+QUICK = "bot:random"  # to compile; without a key it answers with its whole distribution
 
 
 class Served(NamedTuple):
@@ -69,8 +71,8 @@ def served(held_out_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 class Reader:
     """A policy that reads rows, idle turns too; what it says is rounded as JSON would be."""
 
-    def __init__(self) -> None:
-        self.policy = load_policy(AGENT)
+    def __init__(self, agent: str = QUICK) -> None:
+        self.policy = load_policy(agent)
         self.carry = self.policy.init_carry(ROWS)
         self.step = jax.jit(type(self.policy).step)
         self.frames: list[dict] = []
@@ -108,15 +110,16 @@ def predicting(served: Served, key: str, read, stop_after: int | None = None) ->
     return True
 
 
-def test_an_agent_over_the_wire_predicts_as_predict_says(served: Served) -> None:
-    key, reader = served.key("reader"), Reader()
+@pytest.mark.parametrize("agent", [QUICK, pytest.param("bot:simple", marks=pytest.mark.slow)])
+def test_an_agent_over_the_wire_predicts_as_predict_says(served: Served, agent: str) -> None:
+    key, reader = served.key(agent), Reader(agent)
     assert predicting(served, key, reader)
-    (row,) = [row for row in served.standings() if row["name"] == "reader"]
-    expected = predict(load_policy(AGENT), served.games)
-    clipped = expected.cross_entropy()
+    (row,) = [row for row in served.standings() if row["name"] == agent]
+    expected = predict(load_policy(agent), served.games)
+    nats = expected.cross_entropy()
     assert row["games"] == 10 and row["players"] == 2
-    assert row["nats"] == pytest.approx(clipped.mean, abs=1e-4)
-    assert row["nats_ci95"] == pytest.approx(clipped.bounds, abs=1e-4)
+    assert row["nats"] == pytest.approx(nats.mean, abs=1e-4)
+    assert row["nats_ci95"] == pytest.approx(nats.bounds, abs=1e-4)
     per_timestep = expected.cross_entropy_per_timestep()
     assert row["nats_per_timestep"] == pytest.approx(per_timestep.mean, abs=1e-4)
     assert row["nats_per_timestep_ci95"] == pytest.approx(per_timestep.bounds, abs=1e-4)
@@ -226,6 +229,21 @@ def test_nats_are_normalised_over_the_legal_actions_and_clipped() -> None:
     assert nats_of(said, legal, 0) == pytest.approx(-math.log(0.75))
     assert nats_of(said, legal, 1) == pytest.approx(-math.log(0.25))
     assert nats_of(np.array([0.0, -np.inf, 0.0]), legal, 1) == pytest.approx(-math.log(1e-8))
+
+
+def test_both_stores_keep_what_was_said_first(place: Path | str, tmp_path: Path) -> None:
+    with contextlib.closing(Store(place, secret=tmp_path / "s.secret")) as store:
+        store.add_entry("a")
+        key = store.key(store.add_key("a", "eval"))
+        assert key is not None
+        predictions = Predictions(store)
+        predictions.say(key, "set", [Guess(0, 1, 1, 0.5, True)])
+        predictions.say(key, "set", [Guess(0, 1, 1, 0.1, True), Guess(0, 1, 3, 2.0, False)])
+        assert predictions.said(key, "set") == {(0, 1, 1), (0, 1, 3)}
+        assert predictions.said(key, "other") == set()
+        with store.database.transaction("read") as db:
+            found = db.execute("SELECT SUM(nats), SUM(correct) FROM predictions").fetchone()
+        assert tuple(map(float, found)) == (2.5, 1.0)
 
 
 def test_a_file_whose_games_are_none_is_named(tmp_path: Path) -> None:

@@ -279,6 +279,7 @@ def test_a_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
     store.close()
     old = sqlite3.connect(path, isolation_level=None)
     for statement in (
+        "DROP TABLE predictions",
         "DROP INDEX games_leased",
         "DROP TABLE workers",
         "ALTER TABLE games DROP COLUMN worker",

@@ -1,12 +1,9 @@
-"""Playing in a real Chromium by keyboard, and what axe-core says of a page."""
+"""A real Chromium at the table: moves by keys alone, waiting, and what axe-core says."""
 
-import importlib.util
 import re
 import shutil
 import time
 from pathlib import Path
-
-import pytest
 
 CHROMIUM = shutil.which("chromium")
 AXE = Path(__file__).parents[1] / "serve" / "vendor" / "axe.min.js"
@@ -23,17 +20,7 @@ ARGUMENTS = [
 ]
 
 
-NEEDS_CHROMIUM = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="needs Playwright's Python package"
-    ),
-]
-
-
 def press(page, keys):
-    """Key after key."""
     for key in keys:
         page.keyboard.press(key)
 
@@ -69,7 +56,6 @@ def move_by_keys(page, number):
 
 
 def scrolls_sideways(page):
-    """Whether the page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
 
 

@@ -107,9 +107,9 @@ STUDY = {
     "participants": 6,
     "completion_code": "DONE-7",
     "consent": {"version": "3", "text": "We record moves.\n\nNothing else."},
-    "agents": [{"name": "first"}, {"name": "second"}],
+    "agents": [{"name": "bot:a"}, {"name": "bot:b"}],
     "before": [
-        {"name": "played", "text": "Played before?", "kind": "choice", "choices": ["y", "n"]},
+        {"name": "played", "text": "Played before?", "kind": "choice", "choices": ["y", "n"]}
     ],
 }
 """As a TOML file says it: a game with each of two agents."""

@@ -83,7 +83,7 @@ let wait = 500; // ms before the next attempt
 
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
-  socket = new WebSocket(`${scheme}://${location.host}${location.pathname}/ws`);
+  socket = new WebSocket(`${scheme}://${location.host}${location.pathname}/ws?opened=${performance.timeOrigin}`);
   socket.onopen = () => {
     wait = 500;
     at("network").textContent = "";
@@ -104,6 +104,8 @@ function receive(message) {
   if (message.type === "error") {
     ui.sent = -1;
     at("network").textContent = message.text;
+  } else if (message.type === "role") {
+    at("role").textContent = message.moves ? "" : "A newer tab plays this game. Reload this one to play here.";
   } else if (message.type === "history") {
     const atEnd = ui.shown >= ui.history.length - 1;
     ui.history = message.frames;
