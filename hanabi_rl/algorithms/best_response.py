@@ -11,7 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from hanabi_rl.agents.names import BOT, load_policy, parse_name
+from hanabi_rl.agents.names import BOT, load_policy, parse_name, spread_names
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig

@@ -2,7 +2,8 @@
 
 Environment e plays with policy e % K, always: each of K lanes of environments runs one policy on
 whole batches, so a population costs what one partner costs, and on however many devices the
-environments are spread, each has all of them. Policies of several classes (clones and bots) are a group each. Name a policy twice to meet it twice as often.
+environments are spread, each has all of them. Policies of several classes (clones, bots) are a
+group of lanes each. Name a policy twice to meet it twice as often.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.learning.views import Seen, View
+from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
 
@@ -59,6 +61,13 @@ def stack_policies(policies: Sequence[Policy]) -> Partners:
         groups.setdefault(type(policy), []).append(policy)
     stacked = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in groups.values())
     return Partners(policies=tuple(stacked), sizes=tuple(map(len, groups.values())))
+
+
+def at_precision(policy: Policy | Partners | None, precision: Precision) -> Any:
+    """The same, with the networks' matrix products in a precision; bots have none."""
+    if isinstance(policy, Partners):
+        return policy.replace(policies=tuple(at_precision(p, precision) for p in policy.policies))
+    return policy.replace(precision=precision) if isinstance(policy, NetworkPolicy) else policy
 
 
 def init_carry(view: View, policy: Policy | Partners | None, num_envs: int) -> PyTree:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -163,6 +163,7 @@ def _likeliest(chances: jax.Array, least: float) -> jax.Array:
 
 
 def may_discard(rules: Rules, facts: Facts) -> jax.Array:
+    """Whether a token is missing, bool[]."""
     return facts.seen.info < rules.max_info_tokens
 
 
