@@ -11,7 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from hanabi_rl.agents.names import BOT, load_policy, parse_name
+from hanabi_rl.agents.names import BOT, load_policy, parse_name, spread_names
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -66,7 +66,7 @@ def partner_rules(config: BestResponseConfig) -> Rules:
 def training(config: BestResponseConfig, clone: None) -> Training:
     """The partners take their share of the seats; the best policy with them is kept."""
     del clone
-    partners = [load_policy(name, config.game) for name in config.partners]
+    partners = [load_policy(name, config.game) for name in spread_names(config.partners)]
     lineups = draw_lineup(
         config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
     )
@@ -102,7 +102,7 @@ def report(config: BestResponseConfig, policy: NetworkPolicy, clone: None) -> di
     played = evaluate_selfplay(policy, games, seed)
     beside = {
         name: evaluate_pair(policy, load_policy(name, config.game), games, seed).summary
-        for name in config.partners
+        for name in spread_names(config.partners)
     }
     rows = [(f"with {name}", summary) for name, summary in beside.items()]
     rows.append(("self-play", played.summary))

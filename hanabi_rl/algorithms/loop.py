@@ -20,7 +20,7 @@ from hanabi_rl.data.games import join_games
 from hanabi_rl.env.starts import Starts, starts_of
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_positive
-from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.partners import Partners, at_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -166,12 +166,7 @@ def train_ppo(
     ppo, reference = on_schedule(training, config, run_dir), training.reference
     if reference is not None:
         reference = reference.replace(precision=config.precision)
-    partners = training.partners
-    if isinstance(partners, NetworkPolicy):
-        partners = partners.replace(precision=config.precision)
-    elif isinstance(partners, Partners):
-        policies = partners.policies.replace(precision=config.precision)
-        partners = partners.replace(policies=policies)
+    partners = at_precision(training.partners, config.precision)
     learner, actors = jax.jit(training.init, static_argnums=0)(
         ppo, jax.random.key(config.seed), reference, partners
     )
