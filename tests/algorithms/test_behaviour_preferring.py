@@ -5,35 +5,20 @@ import json
 from pathlib import Path
 
 import pytest
-from support.games import TINY
+from support.pairs import PAIRS
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.behaviour_preferring import BehaviourPreferringConfig, describe
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.env.events import EVENTS
 from hanabi_rl.measure.partners import read_partners
-from hanabi_rl.nn.networks import FEED_FORWARD
-
-CONFIG = BehaviourPreferringConfig(
-    game=TINY,
-    network=dataclasses.replace(FEED_FORWARD, embedding=(16,), decoder=(16,), critic=(16,)),
-    num_envs=16,
-    num_steps=8,
-    total_steps=4 * 16 * 8,
-    epochs=1,
-    pairs=2,
-    checkpoints=2,
-    eval_games=16,
-    only_movers=True,
-    tensorboard=False,
-)
 
 
 def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_path: Path) -> None:
     folder = tmp_path / "pairs"
-    summary = run("behaviour_preferring", dataclasses.replace(CONFIG, run_dir=str(folder)))
+    summary = run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(folder)))
     assert summary["pairs"] == 2 and summary["rewards"] == 406
-    assert summary["env_steps"] == 2 * 2 * 4 * 16 * 8
+    assert summary["env_steps"] == 2 * 2 * 4 * 64 * 16
     found = read_partners(folder / "candidates.json")
     assert found.players == 2 and len(found.partners) == 2
     for partner in found.partners:
@@ -49,7 +34,7 @@ def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_p
     kept = (folder / "pair-000" / "pair.json").stat().st_mtime_ns
     (folder / "pair-001" / "pair.json").unlink()
     (folder / "summary.json").unlink()
-    run("behaviour_preferring", dataclasses.replace(CONFIG, run_dir=str(folder), resume=True))
+    run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(folder), resume=True))
     assert (folder / "pair-000" / "pair.json").stat().st_mtime_ns == kept
     again = read_partners(folder / "candidates.json")
     assert load_policy(again.partners[1].agent).identity() == second  # the same run

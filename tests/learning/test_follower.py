@@ -1,20 +1,16 @@
 """E3T: whom the learner meets, and how its copy follows."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from support.games import TINY
+from support.pairs import LITTLE
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.noisy import mixed
 from hanabi_rl.algorithms.e3t import E3TConfig, training
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.follower import FollowedPPO
-from hanabi_rl.nn.networks import FEED_FORWARD
-
-LITTLE = dataclasses.replace(FEED_FORWARD, embedding=(16,), decoder=(16,), critic=(16,))
 
 
 def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:

@@ -8,14 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.games import TINY
+from support.pairs import PAIRS
 from support.small_ppo import make_ppo, small_rollout
 
-from hanabi_rl.algorithms.behaviour_preferring import (
-    BehaviourPreferringConfig,
-    Snapshot,
-    make_pair,
-    mid_skill,
-)
+from hanabi_rl.algorithms.behaviour_preferring import Snapshot, make_pair, mid_skill
 from hanabi_rl.env.events import EVENTS, find_events
 from hanabi_rl.env.rules import current_player
 from hanabi_rl.learning import parallel
@@ -30,28 +26,7 @@ from hanabi_rl.learning.preferences import (
 from hanabi_rl.learning.rollout import Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.events import event_counts
-from hanabi_rl.nn.networks import NetworkConfig
 
-LITTLE = NetworkConfig(
-    embedding=(32,),
-    lstm=(),
-    decoder=(32,),
-    critic=(32,),
-    activation="relu",
-    layer_norm=False,
-    dropout=0.0,
-)
-CONFIG = BehaviourPreferringConfig(
-    game=TINY,
-    network=LITTLE,
-    num_envs=64,
-    num_steps=16,
-    total_steps=60 * 64 * 16,
-    num_minibatches=4,
-    epochs=3,
-    lr=3e-3,
-    precision="float32",
-)
 NOTHING = (0.0,) * len(EVENTS)
 
 
@@ -110,7 +85,7 @@ class Trained(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pair() -> Trained:
-    made = make_pair(CONFIG)
+    made = make_pair(PAIRS)
     learners, actors = zip(*jax.jit(made.init)(jax.random.key(0)), strict=True)
     return Trained(made, made.compile_update(), Two(*learners), Two(*actors))
 
