@@ -112,7 +112,8 @@ def meet(page: Any, incident: str, times: list[float]) -> Any:
 
 def play_games(context: Any, address: str, games: int, times: list[float]) -> list[str]:
     """Plays them one after the other; what axe-core found in the first."""
-    page, found = context.new_page(), []
+    page = context.new_page()
+    found: list[str] = []
     page.goto(address)
     page.wait_for_selector(".board")
     for game in range(games):

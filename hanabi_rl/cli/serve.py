@@ -71,7 +71,8 @@ def serve(
         pass  # what is wrong with it is said here, and its tables are made
     predicting.read_all(prediction)  # and what is wrong with these
     name = f"{socket.gethostname()}:{bound}"
-    where = (*_where(state, store), name, web_workers > 1)
+    place, secret = _where(state, store)
+    many = web_workers > 1
     scheme = "http" if tls_cert is None else "https"
     print(
         f"The challenge is at {scheme}://{host}:{bound}/ once its agents are "
@@ -79,7 +80,7 @@ def serve(
         flush=True,
     )
     config = GuardedConfig(
-        functools.partial(open_challenge, *where, proxies, slots, prediction),
+        functools.partial(open_challenge, place, secret, name, many, proxies, slots, prediction),
         limits,
         workers=web_workers,
         log_level="warning",
