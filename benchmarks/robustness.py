@@ -40,6 +40,7 @@ from hanabi_rl.storage.files import read_json, write_json
 
 PARTNERS = ("clone", "clones", "rule", "rules", "both")
 STARTS = ("plain", "starts")
+ARMS = tuple(f"{who}-{where}" for who in PARTNERS for where in STARTS)
 POPULATIONS = (("clone", "clones"), ("rule", "rules"))
 CATEGORIES = ("SR", "AR", "A+MR")
 FIGURES = (*CATEGORIES, "score", "points", "with_clones", "with_rules")
@@ -234,7 +235,7 @@ def draw(found: dict[Trained, common.Record], path: Path) -> None:
 
 def measure(
     out: str = "runs/robustness",
-    arms: str = ",".join(f"{partners}-{starts}" for partners in PARTNERS for starts in STARTS),
+    arms: str = ",".join(ARMS),
     seeds: str = "0,1,2",
     members: int = 10,
     games: int = 500,

@@ -159,8 +159,11 @@ def useful_soon(
             soon = jnp.where(ahead <= lookahead, soon | above, soon)
         wanted = theirs(facts, soon)
         color, rank = wanted & ~facts.seen.color_named[1:], wanted & ~facts.seen.rank_named[1:]
-        named = [tell(rules, facts, color, rank, rank_first=first) for first in (True, False)]
-        return jnp.where((facts.seen.info >= tokens), jnp.where(rank_first, *named), 0.0)
+        by_rank, by_color = (
+            tell(rules, facts, color, rank, rank_first=first) for first in (True, False)
+        )
+        named = jnp.where(rank_first, by_rank, by_color)
+        return jnp.where(facts.seen.info >= tokens, named, 0.0)
 
     return rule
 
