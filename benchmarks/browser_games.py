@@ -188,12 +188,11 @@ def run(games: int, agent: str, pause: float, folder: Path) -> dict[str, Any]:
     kept = sorted(out.glob("2p-*.safetensors"))
     exported = load_games(folder / "exported.safetensors")
     above = np.array(times) - 1000 * pause
-    return {
+    figures = {
         "games": games,
         "recorded": len(kept),
         "exported": len(exported),
         "accepted": sum(len(load_games(path)) for path in kept),
-        "cloned": clone(kept, folder / "clone"),
         "violations": found,
         "page_bytes": size,
         "moves": len(times),
@@ -202,6 +201,9 @@ def run(games: int, agent: str, pause: float, folder: Path) -> dict[str, Any]:
         "seconds": played_s,
         "load": os.getloadavg()[0],
     }
+    for name, value in figures.items():  # before the clone, which takes its time to compile
+        print(f"{name:>12}  {value}", file=sys.stderr, flush=True)
+    return figures | {"cloned": clone(kept, folder / "clone")}
 
 
 def main() -> None:
@@ -214,8 +216,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = run(chosen.games, chosen.agent, chosen.pause, Path(folder))
-    for name, value in figures.items():
-        print(f"{name:>12}  {value}", file=sys.stderr)
+    print(f"{'cloned':>12}  {figures['cloned']}", file=sys.stderr)
     if chosen.json:
         print(json.dumps(figures))
 
