@@ -207,7 +207,7 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         *("--games", str(config.games)),
         *("--seed", str(config.seed)),
         *("--plot", str(runs.folder / "br-prox.png")),
-        *(part for group in groups for part in ("--group", group)),
+        *("--group", *groups),
     ]
 
 

@@ -14,6 +14,7 @@ from hanabi_rl.env.events import EVENTS
 from hanabi_rl.measure.partners import read_partners
 
 
+@pytest.mark.slow
 def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_path: Path) -> None:
     folder = tmp_path / "pairs"
     summary = run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(folder)))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from support.games import TINY
 from support.pairs import LITTLE
 from support.small_ppo import make_ppo
@@ -24,6 +25,7 @@ def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_copy_moves_a_tenth_of_the_way_after_each_update() -> None:
     config = E3TConfig(
         **(vars(make_ppo(epochs=1).config) | {"network": LITTLE, "only_movers": True}), follow=0.1

@@ -38,6 +38,7 @@ def test_running_means_are_of_partners_not_of_lanes():
     np.testing.assert_allclose(found, [5.0, 6.0, 4.0, 0.95 * 1.0 + 0.05 * 2.0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_lanes_are_drawn_again_now_and_then_and_begin_fresh_games():
     plain = make_ppo()
     ppo = PopulationPPO(plain.config, NETWORK, lanes=4, beta=20.0, redraw_every=3)
