@@ -78,7 +78,7 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
     )
     assert (learns.sum(axis=1) == 1).all() and 0.35 < learns[:, 0].mean() < 0.65
     first = jax.tree.leaves(load_policy(names[0]).params)[0]
-    stacked = jax.tree.leaves(plan.partners.policies.params)[0]  # type: ignore[union-attr]
+    stacked = jax.tree.leaves(plan.partners.policies[0].params)[0]  # type: ignore[union-attr]
     np.testing.assert_array_equal(stacked[0], first)
     assert plan.partners.count == 2  # type: ignore[union-attr]
 
