@@ -58,10 +58,11 @@ def serve(
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    from hanabi_rl.serve import prediction as predicting
     from hanabi_rl.serve.candidate import MAX_MESSAGE
     from hanabi_rl.serve.challenge import open_challenge
     from hanabi_rl.serve.deadlines import GuardedConfig
+    from hanabi_rl.serve.held_out import read_all
+    from hanabi_rl.serve.prediction import MAX_MESSAGE as MAX_PREDICTION
 
     proxies = {2: proxies_2p, 3: proxies_3p}
     proxies = {players: names for players, names in proxies.items() if names}
@@ -69,7 +70,7 @@ def serve(
     bound = listening.getsockname()[1]
     with _store(state, store):
         pass  # what is wrong with it is said here, and its tables are made
-    predicting.read_all(prediction)  # and what is wrong with these
+    read_all(prediction)  # and what is wrong with these
     name = f"{socket.gethostname()}:{bound}"
     place, secret = _where(state, store)
     many = web_workers > 1
@@ -86,7 +87,7 @@ def serve(
         log_level="warning",
         access_log=False,  # addresses hold keys
         h11_max_incomplete_event_size=limits.head_bytes,
-        ws_max_size=predicting.MAX_MESSAGE if prediction else MAX_MESSAGE,
+        ws_max_size=MAX_PREDICTION if prediction else MAX_MESSAGE,
         ws_ping_timeout=120.0,  # candidates compile for tens of seconds
         timeout_graceful_shutdown=5,
         ssl_certfile=tls_cert,
@@ -165,6 +166,7 @@ def list_keys(state: Path = STATE, store: str | None = None) -> None:
         state: the folder of the store.
         store: see `serve`.
     """
+    from hanabi_rl.serve.prediction_store import Predictions
     from hanabi_rl.serve.standings import progress
 
     with _store(state, store) as kept:
@@ -172,6 +174,8 @@ def list_keys(state: Path = STATE, store: str | None = None) -> None:
             print(entry["name"])
             for key in entry["keys"]:
                 counts = progress(kept.rows(key))
+                if predicted := Predictions(kept).count(key):
+                    counts["moves predicted"] = predicted
                 print(
                     f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items())
                 )

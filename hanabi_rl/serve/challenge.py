@@ -22,8 +22,9 @@ from starlette.templating import Jinja2Templates
 from hanabi_rl.serve.candidate import Arena, agents_of
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.guard import Guard
+from hanabi_rl.serve.held_out import HeldOut, read_all
 from hanabi_rl.serve.inference import Inference
-from hanabi_rl.serve.prediction import HeldOut, Predictor, read_all
+from hanabi_rl.serve.prediction import Predictor
 from hanabi_rl.serve.prediction_store import Predictions
 from hanabi_rl.serve.standings import as_csv, standings
 from hanabi_rl.serve.store import Store
@@ -88,10 +89,6 @@ def make_challenge(
     async def board_csv(request: Request) -> Response:
         return Response(as_csv(await asyncio.to_thread(standings, store)), media_type="text/csv")
 
-    async def predicted(request: Request) -> Response:
-        rows = await asyncio.to_thread(predictions.standings, held_out)
-        return Response(orjson.dumps(rows), media_type="application/json")
-
     async def alive(request: Request) -> Response:
         return PlainTextResponse(f"{arena.playing} games\n")
 
@@ -128,7 +125,8 @@ def make_challenge(
             Route("/", board),
             Route("/leaderboard.json", board_json),
             Route("/leaderboard.csv", board_csv),
-            Route("/predictions.json", predicted),
+            Route("/predictions.json", predictor.as_json),
+            Route("/predictions.csv", predictor.as_csv),
             Route("/healthz", alive),
             Route("/readyz", ready),
             Route("/evaluation-info/{key}", arena.info),

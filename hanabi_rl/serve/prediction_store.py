@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,13 @@ from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.serve.store import Key, Store
 
 if TYPE_CHECKING:
-    from hanabi_rl.serve.prediction import HeldOut
+    from hanabi_rl.serve.held_out import HeldOut
+
+FIGURES = ("nats_per_timestep", "nats", "accuracy")
+COLUMNS = (
+    *("players", "name", "team", "games", "decisions"),
+    *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high")),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +40,7 @@ class Predictions:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._known: dict[tuple[int, str], dict[str, Any]] = {}  # of what is whole, so stands
 
     def said(self, key: Key, digest: str) -> set[tuple[int, int, int]]:
         """The decisions (game, seat, turn) of this set that the key has predicted."""
@@ -56,24 +65,36 @@ class Predictions:
                 ],
             )
 
+    def count(self, key: Key, digest: str | None = None) -> int:
+        """Decisions that the key has predicted, of one set or of all."""
+        with self.store.database.transaction("read") as db:
+            (found,) = db.execute(
+                "SELECT COUNT(*) FROM predictions WHERE key_id = ?"
+                + ("" if digest is None else " AND digest = ?"),
+                (key.key_id,) if digest is None else (key.key_id, digest),
+            ).fetchone()
+        return int(found)
+
     def standings(self, held_out: Mapping[int, HeldOut]) -> list[dict[str, Any]]:
         """A row for each key and set of games that is predicted to its end, best first."""
-        rows = [
-            self._figures(key, games) | {k: entry[k] for k in ("name", "team", "link")}
-            for entry in self.store.entries()
-            for key in entry["keys"]
-            for games in held_out.values()
-            if self._complete(key, games)
-        ]
+        rows = []
+        for entry in self.store.entries():
+            about = {name: entry[name] for name in ("name", "team", "link")}
+            for key in entry["keys"]:
+                for games in held_out.values():
+                    figures = self._whole(key, games)
+                    if figures is not None:
+                        rows.append(figures | about)
         return sorted(rows, key=lambda row: (row["players"], row["nats_per_timestep"]))
 
-    def _complete(self, key: Key, held_out: HeldOut) -> bool:
-        with self.store.database.transaction("read") as db:
-            (count,) = db.execute(
-                "SELECT COUNT(*) FROM predictions WHERE key_id = ? AND digest = ?",
-                (key.key_id, held_out.digest),
-            ).fetchone()
-        return bool(count == sum(len(held_out.decisions(batch)) for batch in held_out.batches))
+    def _whole(self, key: Key, held_out: HeldOut) -> dict[str, Any] | None:
+        """The figures of a key that has predicted every decision."""
+        which = key.key_id, held_out.digest
+        if which not in self._known:
+            if self.count(key, held_out.digest) < held_out.total:
+                return None
+            self._known[which] = self._figures(key, held_out)
+        return self._known[which]
 
     def _figures(self, key: Key, held_out: HeldOut) -> dict[str, Any]:
         """Intervals resample whole games, as those of `hanabi-rl predict` do."""
@@ -87,14 +108,27 @@ class Predictions:
             ).fetchall()
         for game, *sums in found:
             nats[game], right[game], decisions[game] = map(float, sums)
-        seats = np.zeros(number)
-        for game, _ in (row for batch in held_out.batches for row in batch):
-            seats[game] += 1
-        timesteps = held_out.games.num_actions * seats
+        timesteps = held_out.games.num_actions * held_out.seats.sum(axis=1)
         ratios = (Ratio(nats, timesteps), Ratio(nats, decisions), Ratio(right, decisions))
-        figures: dict[str, Any] = {"players": held_out.players, "games": number}
-        names = ("nats_per_timestep", "nats", "accuracy")
-        for name, interval in zip(names, intervals_of(ratios), strict=True):
-            if interval is not None:
-                figures |= {name: interval.mean, f"{name}_ci95": interval.bounds}
+        figures: dict[str, Any] = {
+            "players": held_out.players,
+            "games": number,
+            "decisions": held_out.total,
+        }
+        for name, interval in zip(FIGURES, intervals_of(ratios), strict=True):
+            assert interval is not None, "there are decisions"
+            figures |= {name: interval.mean, f"{name}_ci95": interval.bounds}
         return figures
+
+
+def as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """`Predictions.standings` as a table for programs."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        bounds = {name: row[f"{name}_ci95"] for name in FIGURES}
+        low = {f"{name}_low": ends[0] for name, ends in bounds.items()}
+        high = {f"{name}_high": ends[1] for name, ends in bounds.items()}
+        writer.writerow(row | low | high)
+    return text.getvalue()

@@ -66,7 +66,9 @@ def make_play(
 
 
 @contextlib.contextmanager
-def serve_app(app: Starlette, guard: Guard | None = None) -> Iterator[str]:
+def serve_app(
+    app: Starlette, guard: Guard | None = None, max_message: int = MAX_MESSAGE
+) -> Iterator[str]:
     """The real server in a thread, on a free port of this machine; yields its address."""
     http, ws = protocols(guard or Guard())
     listening = socket.socket()
@@ -77,7 +79,7 @@ def serve_app(app: Starlette, guard: Guard | None = None) -> Iterator[str]:
         access_log=False,
         http=http,
         ws=ws,
-        ws_max_size=MAX_MESSAGE,
+        ws_max_size=max_message,
         timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
