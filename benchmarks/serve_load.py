@@ -5,7 +5,8 @@ rate, and `evaluation-info` of a key whose games are all done.
 
 The server is a process of its own on this machine, the load generator this one; they share its
 cores. A move's time is from sending it to having the next frame, packed as the published client
-asks for.
+asks for. Beside it stand the processor time that each process spent for a move, which says what a
+busy machine hides, and the resident memory of the server's when all games are open and at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def legal(moves: Sequence[float], rng: random.Random) -> int:
 
 def figures(load: Load, seconds: float) -> dict[str, Any]:
     """Percentiles in ms, moves/s, and the slowest player's share of the median player's rate."""
-    ordered = sorted(load.seconds)
+    ordered = sorted(load.seconds) or [float("nan")]
     return {
         "p50_ms": 1000 * ordered[len(ordered) // 2],
         "p99_ms": 1000 * ordered[int(0.99 * len(ordered))],
@@ -139,12 +140,48 @@ def served(state: Path, arguments: Sequence[str]) -> Any:
         server.wait(30)
 
 
-def memory_mb(pid: int) -> float:
-    """Resident memory of a process and its children, in MB."""
+def processes(pid: int) -> dict[str, int]:
+    """What the server consists of, by name."""
     tasks = Path(f"/proc/{pid}/task").iterdir()  # a child is listed at the thread that began it
-    children = [child for task in tasks for child in (task / "children").read_text().split()]
-    own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return own + sum(memory_mb(int(child)) for child in children)
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    lines = {child: Path(f"/proc/{child}/cmdline").read_text() for child in children}
+    inference = next(child for child, line in lines.items() if "spawn_main" in line)
+    return {"web": pid, "inference": inference}
+
+
+def processor_s(pid: int) -> float:
+    """Of all threads of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def measured(pid: int, playing: Awaitable[Load], seconds: float) -> dict[str, Any]:
+    """What `playing` found, and what it cost."""
+    parts = processes(pid)
+    spent = {name: processor_s(part) for name, part in parts.items()}
+    load_s = time.process_time()
+
+    async def memory() -> dict[str, list[float]]:
+        await asyncio.sleep(min(20.0, seconds / 4))  # all games are open
+        first = {name: memory_mb(part) for name, part in parts.items()}
+        await asyncio.sleep(seconds - min(20.0, seconds / 4) - 0.5)
+        return {name: [first[name], memory_mb(part)] for name, part in parts.items()}
+
+    load, resident = await asyncio.gather(playing, memory())
+    moves = max(1, len(load.seconds))
+    each_ms = {name: 1000 * (processor_s(parts[name]) - spent[name]) / moves for name in parts}
+    each_ms["load"] = 1000 * (time.process_time() - load_s) / moves
+    return figures(load, seconds) | {
+        "processor_ms_a_move": each_ms,
+        "memory_mb": resident,
+        "machine_load": os.getloadavg()[0],
+    }
 
 
 def info(address: str, key: str, repeats: int = 20) -> dict[str, float]:
@@ -202,10 +239,8 @@ def main() -> None:
                 ("saturation", chosen.games, chosen.seconds, 0.0),
                 ("steady", chosen.games, steady_s, chosen.rate),
             ):
-                before = memory_mb(pid)
-                load = asyncio.run(play(address, keys, players, seconds, rate))
-                record[name] = figures(load, seconds)
-                record[name] |= {"memory_mb": [before, memory_mb(pid)], "load": os.getloadavg()[0]}
+                playing = play(address, keys, players, seconds, rate)
+                record[name] = asyncio.run(measured(pid, playing, seconds))
                 print(name, *(f"{k} {v}" for k, v in record[name].items()), file=sys.stderr)
     print("info", record["info"], file=sys.stderr)
     if chosen.json:

@@ -19,7 +19,7 @@ from hanabi_rl.algorithms.lineups import WITH_ALL, WithPartners, draw_lineup, pa
 from hanabi_rl.algorithms.loop import Training, run_ppo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import stack_policies
+from hanabi_rl.learning.partners import Partners, stack_policies
 from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -73,7 +73,13 @@ def training(config: BestResponseConfig, clone: None) -> Training:
     alone = config.only_movers and config.partner_share == 1.0
     own_share = 1.0 / config.game.num_players if alone else 1.0
     ppo = PPO(config, config.network, draw_episode=lineups, own_share=own_share)
-    if config.priority and len(partners) > 1:
+    together = partners[0] if len(partners) == 1 else stack_policies(partners)
+    if config.priority and isinstance(together, Partners):
+        if len(together.sizes) > 1:
+            raise ValueError(
+                "--priority: expected partners of one kind (bots of one class, or networks), got "
+                f"{len(together.sizes)} kinds; leave it out to meet all alike"
+            )
         ppo = PopulationPPO(
             config,
             config.network,
@@ -88,7 +94,7 @@ def training(config: BestResponseConfig, clone: None) -> Training:
         "Best response to " + ", ".join(config.partners),
         ppo,
         init=type(ppo).init,
-        partners=partners[0] if len(partners) == 1 else stack_policies(partners),
+        partners=together,
         evaluate=partner_metrics(partners),
         selected_by=WITH_ALL,
         shown="partner_seats",

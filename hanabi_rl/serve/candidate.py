@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
@@ -51,9 +52,16 @@ def team_of(line_up: LineUp, names: Sequence[str]) -> Team:
     return tuple(names[who] for who in line_up if who != CANDIDATE)
 
 
-def candidate_seats(line_up: LineUp) -> list[int]:
-    """Where the candidate sits."""
-    return [seat for seat, who in enumerate(line_up) if who == CANDIDATE]
+@functools.lru_cache(maxsize=1024)
+def candidate_seats(line_up: LineUp) -> tuple[int, ...]:
+    """Where the candidate sits; asked for each of a key's thousands of games."""
+    return tuple(seat for seat, who in enumerate(line_up) if who == CANDIDATE)
+
+
+@functools.lru_cache(maxsize=1024)
+def agents_at(seats: tuple[int, ...]) -> tuple[str, ...]:
+    """What the client calls them."""
+    return tuple(f"agent_{seat}" for seat in seats)
 
 
 class _Ledger:
@@ -258,7 +266,7 @@ async def _step(socket: WebSocket, seating: Seating) -> str | None:
 def _first_info(seating: Seating, is_test: bool) -> dict[str, Any]:
     return {
         "num_players": seating.game.rules.num_players,
-        "candidate_controlling": [f"agent_{seat}" for seat in sorted(seating.game.people)],
+        "candidate_controlling": agents_at(tuple(sorted(seating.game.people))),
         "is_debug": is_test,
         "game_id": seating.game.game_id,
     }
@@ -275,7 +283,7 @@ def _info_of(row: Row) -> dict[str, Any]:
         "status": row.status.upper(),
         "score": row.score,
         "num_players": row.num_players,
-        "candidate_controlling": [f"agent_{seat}" for seat in candidate_seats(row.line_up)],
+        "candidate_controlling": agents_at(candidate_seats(row.line_up)),
     }
 
 

@@ -113,7 +113,8 @@ def make_challenge(
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         store.release_all()
-        await inference.start()
+        await inference.start()  # longer, maybe, than a worker may be silent
+        await asyncio.to_thread(store.beat)
         beating = asyncio.create_task(beat())
         yield
         beating.cancel()

@@ -365,9 +365,9 @@ class Store:
         _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key_id,))
         self._end_leases(
             db,
-            "key_id = ? AND status = 'active' "
+            "key_id = ? AND status = 'active' AND worker != ? "  # we who ask are not gone
             "AND worker IN (SELECT name FROM workers WHERE seen_at < ?)",
-            (key_id, self.clock() - WORKER_S),
+            (key_id, self.worker, self.clock() - WORKER_S),
         )
         self._forfeit(db, key_id)
         leased = _one(

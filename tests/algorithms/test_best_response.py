@@ -92,3 +92,9 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
         partner_rules(BestResponseConfig())
     with pytest.raises(ValueError, match=r"partner_share: expected a chance in \[0, 1\], got 2"):
         BestResponseConfig(partner_share=2.0)
+
+
+def test_priority_is_refused_for_partners_of_several_kinds() -> None:
+    config = BestResponseConfig(**FIELDS, partners=("bot:flawed", "bot:simple"), priority=0.5)
+    with pytest.raises(ValueError, match="expected partners of one kind.* got 2 kinds"):
+        training(config, None)
