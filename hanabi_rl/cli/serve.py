@@ -27,7 +27,7 @@ def serve(
     prediction: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: int = 8643,
-    slots: int = 64,
+    slots: int = 512,
     web_workers: int = 1,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
