@@ -48,7 +48,8 @@ def serve(
             a number of players.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
-        slots: games of each line-up that are kept compiled at a time; more take turns.
+        slots: games of each number of players that are kept at a time; more are played again when
+            their turn comes.
         web_workers: processes that share the port, each with an inference process of its own.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.
