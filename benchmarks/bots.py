@@ -2,8 +2,9 @@
 
     python benchmarks/bots.py --json
     python benchmarks/bots.py --write yes
+    python benchmarks/bots.py --write yes --only rules
 
-The second keeps the figures where `hanabi-rl agents` reads them; do so when a bot's version
+The others keep the figures where `hanabi-rl agents` reads them; do so when a bot's version
 changes.
 """
 
@@ -15,7 +16,7 @@ from hanabi_rl.agents.bots.registry import BOTS, SCORES_FILE, make_bot
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.papers.bots import SELFPLAY
-from hanabi_rl.storage.files import write_json
+from hanabi_rl.storage.files import read_json, write_json
 
 
 def scores_of(name: str, players: int, games: int, seed: int) -> common.Record:
@@ -33,10 +34,11 @@ def scores_of(name: str, players: int, games: int, seed: int) -> common.Record:
     }
 
 
-def measure(games: int = 5000, seed: int = 0, write: str = "no") -> common.Record:
+def measure(games: int = 5000, seed: int = 0, write: str = "no", only: str = "") -> common.Record:
     """Plays every cell; returns the JSON record."""
-    record: common.Record = {}
-    for name, bot in BOTS.items():
+    record: common.Record = read_json(SCORES_FILE) if only else {}
+    for name in [only] if only else BOTS:
+        bot = BOTS[name]
         scores = {}
         for players in (2, 3, 4, 5):
             cell = scores_of(name, players, games, seed)

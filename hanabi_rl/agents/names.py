@@ -11,6 +11,7 @@ Every agent takes options, `AGENT?option=value&...`, which wrap it in the order 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +38,9 @@ STORED: dict[str, Callable[[str], Policy]] = {
 }
 """What stands before the colon of an agent that plays one game -> its loader, given the name up to
 the options."""
+
+
+_SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
 
 
 class Option(NamedTuple):
@@ -126,6 +130,18 @@ def parse_name(name: str) -> AgentName:
     if colon and source in (BOT, *STORED):
         return AgentName(source, place, settings)
     return AgentName("", plain, settings)
+
+
+def spread_names(names: Sequence[str]) -> list[str]:
+    """Every name, with `seed=A..B` for each seed from A to B: `bot:rules?seed=0..9` is ten."""
+    spread: list[str] = []
+    for name in names:
+        if (found := _SEEDS.fullmatch(name)) is None:
+            spread.append(name)
+            continue
+        before, low, high, after = found.groups()
+        spread += [f"{before}{seed}{after}" for seed in range(int(low), int(high) + 1)]
+    return spread
 
 
 def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:

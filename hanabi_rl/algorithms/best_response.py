@@ -11,7 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from hanabi_rl.agents.names import BOT, load_policy, parse_name
+from hanabi_rl.agents.names import BOT, load_policy, parse_name, spread_names
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -19,7 +19,8 @@ from hanabi_rl.algorithms.lineups import WITH_ALL, WithPartners, draw_lineup, pa
 from hanabi_rl.algorithms.loop import Training, run_ppo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import stack_policies
+from hanabi_rl.learning.partners import Partners, stack_policies
+from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -32,6 +33,9 @@ class BestResponseConfig(WithPartners, IPPOConfig):
 
     partner_share: float = 1.0
     """The chance that a partner holds a seat beside the learner's, all through training."""
+    priority: float = 0.0
+    """Of several partners: 0 meets all of them alike; above, those with whom it scores less more
+    often, by their rank to this power (MEP's rule; 0.5 to 1.5 in ZSC-Eval)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,6 +43,8 @@ class BestResponseConfig(WithPartners, IPPOConfig):
             raise ValueError(
                 f"partner_share: expected a chance in [0, 1], got {self.partner_share}"
             )
+        if self.priority < 0.0:
+            raise ValueError(f"priority: expected at least 0, got {self.priority}")
 
 
 def partner_rules(config: BestResponseConfig) -> Rules:
@@ -60,16 +66,35 @@ def partner_rules(config: BestResponseConfig) -> Rules:
 def training(config: BestResponseConfig, clone: None) -> Training:
     """The partners take their share of the seats; the best policy with them is kept."""
     del clone
-    partners = [load_policy(name, config.game) for name in config.partners]
+    partners = [load_policy(name, config.game) for name in spread_names(config.partners)]
     lineups = draw_lineup(
         config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
     )
+    alone = config.only_movers and config.partner_share == 1.0
+    own_share = 1.0 / config.game.num_players if alone else 1.0
+    ppo = PPO(config, config.network, draw_episode=lineups, own_share=own_share)
+    together = partners[0] if len(partners) == 1 else stack_policies(partners)
+    if config.priority and isinstance(together, Partners):
+        if len(together.sizes) > 1:
+            raise ValueError(
+                "--priority: expected partners of one kind (bots of one class, or networks), got "
+                f"{len(together.sizes)} kinds; leave it out to meet all alike"
+            )
+        ppo = PopulationPPO(
+            config,
+            config.network,
+            draw_episode=lineups,
+            own_share=own_share,
+            lanes=len(partners),
+            beta=config.priority,
+        )
     return Training(
         "best_response",
         "Best response",
         "Best response to " + ", ".join(config.partners),
-        PPO(config, config.network, draw_episode=lineups),
-        partners=partners[0] if len(partners) == 1 else stack_policies(partners),
+        ppo,
+        init=type(ppo).init,
+        partners=together,
         evaluate=partner_metrics(partners),
         selected_by=WITH_ALL,
         shown="partner_seats",
@@ -83,7 +108,7 @@ def report(config: BestResponseConfig, policy: NetworkPolicy, clone: None) -> di
     played = evaluate_selfplay(policy, games, seed)
     beside = {
         name: evaluate_pair(policy, load_policy(name, config.game), games, seed).summary
-        for name in config.partners
+        for name in spread_names(config.partners)
     }
     rows = [(f"with {name}", summary) for name, summary in beside.items()]
     rows.append(("self-play", played.summary))

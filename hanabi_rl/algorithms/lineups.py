@@ -25,7 +25,8 @@ class WithPartners(RunConfig):
     partners: tuple[str, ...] = ()
     """Trained policies of one game and network: clones of other seeds or of parts of the games,
     HDR-IPPO of several weights. Each takes its share of the environments, and `policy/` is the
-    best on average with all of them."""
+    best on average with all of them. A best response also takes bots, and all members of a family
+    in one word: `bot:rules?seed=0..9`."""
     lineup: Lineup = "independent"
     """Three players and more: whether a partner takes each other seat by itself, or all of them
     together (AH2AC2)."""

@@ -20,12 +20,12 @@ from hanabi_rl.data.games import join_games
 from hanabi_rl.env.starts import Starts, starts_of
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_positive
-from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.partners import Partners, at_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.config import RunConfig, saved_config
-from hanabi_rl.runs.folder import BEST_POLICY, LATEST_POLICY, write_summary
+from hanabi_rl.runs.folder import BEST_POLICY, EVALUATED, LATEST_POLICY, write_summary
 from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import Progress, announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
@@ -42,6 +42,9 @@ class PPORunConfig(PPOConfig, RunConfig):
     """Updates between checkpoints."""
     log_every: int = 1
     """Updates between metric lines."""
+    keep_evaluated: bool = False
+    """Keep every policy that is evaluated, in `policies/<environment steps>`, also the one before
+    the first update: the partners of other skill that FCP trains with."""
     report_policy: Literal["best", "final"] = "best"
     """Which policy is reported: the best of the evaluations (`policy/`), or the last
     (`policy-latest/`)."""
@@ -163,12 +166,7 @@ def train_ppo(
     ppo, reference = on_schedule(training, config, run_dir), training.reference
     if reference is not None:
         reference = reference.replace(precision=config.precision)
-    partners = training.partners
-    if isinstance(partners, NetworkPolicy):
-        partners = partners.replace(precision=config.precision)
-    elif isinstance(partners, Partners):
-        policies = partners.policies.replace(precision=config.precision)
-        partners = partners.replace(policies=policies)
+    partners = at_precision(training.partners, config.precision)
     learner, actors = jax.jit(training.init, static_argnums=0)(
         ppo, jax.random.key(config.seed), reference, partners
     )
@@ -304,6 +302,9 @@ class _Trainer:
             lambda: self.training.evaluate(self.policy(), self.config)
         )
         score = measured[self.training.selected_by]
+        if self.config.keep_evaluated:
+            steps = done * self.config.num_envs * self.config.num_steps
+            self.keep(f"{EVALUATED}/{steps}", done, score)
         if done and math.isfinite(score) and (self.best is None or score > self.best):
             self.best = score
             self.keep(BEST_POLICY, done, score)

@@ -7,7 +7,16 @@ from typing import Any
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.runs.config import RunConfig
 
-NAMES = ("bc", "hdr_ippo", "ippo", "other_play", "br_bc", "best_response")
+NAMES = (
+    "bc",
+    "hdr_ippo",
+    "ippo",
+    "other_play",
+    "br_bc",
+    "best_response",
+    "behaviour_preferring",
+    "e3t",
+)
 """Each a module of this folder with an `ALGORITHM`."""
 
 

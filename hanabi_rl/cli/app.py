@@ -10,7 +10,7 @@ from tyro.extras import SubcommandApp
 
 from hanabi_rl.cli.agents import list_agents
 from hanabi_rl.cli.behaviour import behaviour
-from hanabi_rl.cli.br_prox import PARTNER_COMMANDS, br_prox
+from hanabi_rl.cli.br_prox import br_prox
 from hanabi_rl.cli.challenge import challenge
 from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
@@ -19,9 +19,11 @@ from hanabi_rl.cli.export import export
 from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.metrics import metrics
+from hanabi_rl.cli.partners import PARTNER_COMMANDS
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
 from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
+from hanabi_rl.cli.study import GAME_COMMANDS, study
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
 
@@ -40,6 +42,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("partners", PARTNER_COMMANDS, "Partners that differ, for `br-prox`."),
     ("entries", ENTRY_COMMANDS, "The candidates of a challenge that `serve` runs."),
     ("keys", KEY_COMMANDS, "The keys that open their games."),
+    ("games", GAME_COMMANDS, "The games that people played in a `study`."),
 )
 
 
@@ -89,6 +92,7 @@ def _app() -> SubcommandApp:
     app.command(name="export")(export)
     app.command(name="replay")(replay_command)
     app.command(name="serve")(serve)
+    app.command(name="study")(study)
     for name, commands, about in _GROUPS:
         group = SubcommandApp()
         for subcommand, body in commands.items():

@@ -1,15 +1,14 @@
-"""`hanabi-rl br-prox`: how near agents come to best responses; `hanabi-rl partners`: to whom."""
+"""`hanabi-rl br-prox`: how near agents come to best responses."""
 
 from __future__ import annotations
 
-import dataclasses
 import json as json_format
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.cli.agents import Agents, File, Flag, Groups, group_agents, load_agents
+from hanabi_rl.cli.agents import Agents, Flag, Groups, group_agents, load_agents
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,92 +152,3 @@ def _compare(
     of_agents, which = getattr(returns, unit), np.array(groups)
     methods = {name: of_agents[which == name] for name in dict.fromkeys(groups)}
     return Comparison(unit, short_labels(partners), best[unit], methods, seed)
-
-
-def select_partners(
-    candidates: File,
-    count: int,
-    out: Path,
-    by: Literal["br-div", "p-div"] = "br-div",
-    select: Literal["best", "dpp"] = "best",
-    samples: int = 10_000,
-    games: int = 1000,
-    seed: int = 0,
-    sample: Flag = False,
-) -> None:
-    """Choose the partners that differ most, by what they or their best responses do.
-
-    Every candidate plays with its best response at both seats. Pairs that score at most 5% of the
-    greatest score are left out; of the others the set is chosen whose event counts have the
-    greatest determinant of similarities.
-
-    Args:
-        candidates: a partners.json that names each candidate's agent and best_response.
-        count: partners to choose, at most the rank of the features.
-        out: the partners.json to write, with what was measured.
-        by: the events of the best responses, or of the partners themselves.
-        select: best: all sets or, where there are over a million, a local search; dpp: the best of
-            some draws of a k-DPP, as the paper does.
-        samples: those draws.
-        games: decks a seat.
-        seed: of the decks, of sampled actions and of the search.
-        sample: draw actions from the agents' distributions instead of taking the most likely ones.
-    """
-    from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.measure.partners import (
-        able,
-        choose,
-        measured,
-        play_pair,
-        read_partners,
-        write_partners,
-    )
-    from hanabi_rl.runs.tracking import Progress
-
-    read, setting = read_partners(candidates), Setting(games, seed, sample)
-    for partner in read.partners:
-        if not partner.best_response:
-            raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
-    pairs = [name for p in read.partners for name in (p.best_response, p.agent)]
-    loaded = load_agents(pairs, read.players)
-    found = []
-    with Progress("partners", total=len(read.partners), unit="pairs") as progress:
-        for index, partner in enumerate(read.partners):
-            response, policy = loaded[2 * index], loaded[2 * index + 1]
-            pairing = play_pair(response, policy, setting, with_events=True)
-            found.append(measured(partner, pairing))
-            progress.update(index + 1)
-    rules = loaded[0].rules
-    kept = able(found, rules.max_score)
-    if not kept:
-        raise ValueError(f"{candidates}: expected pairs that score, got none of {len(found)}")
-    chosen, divs = choose(kept, count, by, samples if select == "dpp" else None, seed)
-    partners = tuple(kept[member] for member in chosen.members)
-    write_partners(
-        out,
-        dataclasses.replace(
-            read,
-            players=rules.num_players,
-            games=games,
-            seed=seed,
-            sampled=sample,
-            selected_by=by,
-            search=chosen.search,
-            br_div=divs["br-div"],
-            p_div=divs["p-div"],
-            candidates=len(kept),
-            partners=partners,
-        ),
-    )
-    left_out = len(found) - len(kept)
-    print(
-        f"{count} of {len(kept)} candidates by {by} ({chosen.search}): BR-Div {divs['br-div']:.6g},"
-        f" P-Div {divs['p-div']:.6g}; {left_out} left out, which score at most 5%"
-    )
-    for partner in partners:
-        means = ", ".join(f"{mean:.2f}" for mean in partner.score or ())
-        print(f"  {partner.agent} with {partner.best_response}: {means}")
-    print(f"{out}: written", file=sys.stderr)
-
-
-PARTNER_COMMANDS = {"select": select_partners}

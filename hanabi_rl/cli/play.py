@@ -61,7 +61,7 @@ def play(
     from hanabi_rl.serve.ticks import keep_compiled
 
     keep_compiled()
-    with _progress(f"loading {', '.join(dict.fromkeys(names))}"):
+    with progress(f"loading {', '.join(dict.fromkeys(names))}"):
         policies = load_agents(names, players or _players(names, watch))
     names = _fill(names, policies[0], watch)
     table = _make_play(names, policies, out, seed)
@@ -101,7 +101,7 @@ def _make_play(
     from hanabi_rl.serve.runner import Runner
 
     line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
-    with _progress("compiling"):
+    with progress("compiling"):
         partners = Runner(line_up, policies[0].rules)
     return LocalPlay(policies[0].rules, names, partners, GameFolder(out), seed)
 
@@ -160,7 +160,7 @@ def check_extra() -> None:
 
 
 @contextlib.contextmanager
-def _progress(what: str) -> Iterator[None]:
+def progress(what: str) -> Iterator[None]:
     """`compiling ... 3.1 s` on stderr."""
     print(f"{what} ...", end="", file=sys.stderr, flush=True)
     started = time.perf_counter()

@@ -24,6 +24,7 @@ def serve(
     store: str | None = None,
     proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
     proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-likeness"),
+    prediction: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: int = 8643,
     slots: int = 512,
@@ -43,10 +44,12 @@ def serve(
             servers may share it, each with the same challenge.secret in its folder.
         proxies_2p: the agents that candidates meet with two players; none: no such games.
         proxies_3p: with three.
+        prediction: .safetensors files of held-out human games whose moves candidates predict, one
+            a number of players.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
-        slots: games of each number of players that partners remember at a time; of more, some are
-            played again from their start at every move.
+        slots: games of each number of players that are kept at a time; more are played again when
+            their turn comes.
         web_workers: processes that share the port, each with an inference process of its own.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.
@@ -59,6 +62,8 @@ def serve(
     from hanabi_rl.serve.candidate import MAX_MESSAGE
     from hanabi_rl.serve.challenge import open_challenge
     from hanabi_rl.serve.deadlines import GuardedConfig
+    from hanabi_rl.serve.held_out import read_all
+    from hanabi_rl.serve.prediction import MAX_MESSAGE as MAX_PREDICTION
 
     proxies = {2: proxies_2p, 3: proxies_3p}
     proxies = {players: names for players, names in proxies.items() if names}
@@ -66,8 +71,10 @@ def serve(
     bound = listening.getsockname()[1]
     with _store(state, store):
         pass  # what is wrong with it is said here, and its tables are made
+    read_all(prediction)  # and what is wrong with these
     name = f"{socket.gethostname()}:{bound}"
-    where = _where(state, store)
+    place, secret = _where(state, store)
+    many = web_workers > 1
     scheme = "http" if tls_cert is None else "https"
     print(
         f"The challenge is at {scheme}://{host}:{bound}/ once its agents are "
@@ -75,13 +82,13 @@ def serve(
         flush=True,
     )
     config = GuardedConfig(
-        functools.partial(open_challenge, *where, name, web_workers > 1, proxies, slots),
+        functools.partial(open_challenge, place, secret, name, many, proxies, slots, prediction),
         limits,
         workers=web_workers,
         log_level="warning",
         access_log=False,  # addresses hold keys
         h11_max_incomplete_event_size=limits.head_bytes,
-        ws_max_size=MAX_MESSAGE,
+        ws_max_size=MAX_PREDICTION if prediction else MAX_MESSAGE,
         ws_ping_timeout=120.0,  # candidates compile for tens of seconds
         timeout_graceful_shutdown=5,
         ssl_certfile=tls_cert,
@@ -160,6 +167,7 @@ def list_keys(state: Path = STATE, store: str | None = None) -> None:
         state: the folder of the store.
         store: see `serve`.
     """
+    from hanabi_rl.serve.prediction_store import Predictions
     from hanabi_rl.serve.standings import progress
 
     with _store(state, store) as kept:
@@ -167,6 +175,8 @@ def list_keys(state: Path = STATE, store: str | None = None) -> None:
             print(entry["name"])
             for key in entry["keys"]:
                 counts = progress(kept.rows(key))
+                if predicted := Predictions(kept).count(key):
+                    counts["moves predicted"] = predicted
                 print(
                     f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items())
                 )

@@ -99,6 +99,13 @@ class HanabiEnv:
         )
         return EnvState(game=game, pool=pool, games=env_state.games + done), timestep
 
+    def restart(self, env_state: EnvState, which: jax.Array) -> EnvState:
+        """Abandons the games of some environments, ``which`` bool[N], for their next ones."""
+        deck, pool = deck_of_game(self.rules, env_state.pool, env_state.games + 1, needed=which)
+        fresh = game_rules.deal_packed(self.rules, deck)
+        game = select_games(which, fresh, env_state.game).materialized()
+        return EnvState(game=game, pool=pool, games=env_state.games + which)
+
     def observe(self, env_state: EnvState) -> jax.Array:
         """What every seat sees, float32[N, P, O]."""
         return observe(self.rules, env_state.game)

@@ -52,23 +52,24 @@ def train_command(args: Sequence[str]) -> int:
 def default_preset(args: list[str], presets: Path) -> str:
     """The preset of the folder `presets` where none is named; says which on stderr.
 
-    For games in --data it is the paper's 1,000-game baseline for their number of players, or its
-    variant for a few hundred games. Without, it is that baseline where there is an accelerator,
-    else `quick`. Where an algorithm uses no games, the baseline is named by the number of players.
+    With an accelerator it is the paper's 1,000-game baseline for the number of players, or, for
+    games in --data, its variant for a few hundred of them. Without one it is `quick`, or, for a few
+    hundred games, the structured network that is shown facts alone: minutes where the paper's LSTM
+    takes an hour and plays no game to its end.
     """
-    if (data := flag_value("--data", args)) is not None:
+    data, accelerated = flag_value("--data", args), jax.default_backend() != "cpu"
+    players, few, why = flag_value("--num-players", args) or "2", False, "an accelerator"
+    if data is not None:
         games = load_games(data)
-        size = "small" if len(games) < FEW_GAMES else "1k"
-        why, preset = (
-            f"{len(games):,} {games.rules.num_players}-player games",
-            f"{games.rules.num_players}p-{size}",
-        )
-    elif jax.default_backend() != "cpu":
-        players = flag_value("--num-players", args) or 2
-        with_games = presets / f"{players}p-1k.toml"
-        why, preset = "an accelerator", with_games.stem if with_games.exists() else f"{players}p"
+        players, few = str(games.rules.num_players), len(games) < FEW_GAMES
+        why = f"{len(games):,} {players}-player games"
+    if accelerated:
+        wanted = f"{players}p-{'small' if few else '1k'}"
+        preset = wanted if (presets / f"{wanted}.toml").exists() else f"{players}p"
     else:
-        why, preset = "no accelerator", "quick"
+        why = "no accelerator" if data is None else f"{why}, no accelerator"
+        wanted = f"{players}p-human-facts"
+        preset = wanted if few and (presets / f"{wanted}.toml").exists() else "quick"
     if not {"--preset", "--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
         print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
     return preset

@@ -89,6 +89,10 @@ class PPOConfig(TrainingConfig):
     """... and for a play of a card known to be (Siu et al. 2025); all through training."""
     privileged_critic: bool = False
     """The critic, which is in no policy, also sees the true cards of the seat's own hand."""
+    only_movers: bool = False
+    """A feed-forward network reads for the seat to move alone, as structured ones always do, and
+    beside partners that hold as many seats in every game minibatches leave the partners' moves out:
+    each spares with two players half of the work."""
     critic_warmup_updates: int = 0
     """First train the critic alone for this many updates."""
 

@@ -14,6 +14,8 @@ def shuffled(
     envs_per_block: int,
     num_minibatches: int,
     epochs: int,
+    first: jax.Array | None = None,
+    keep: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """The examples of every minibatch of every epoch.
 
@@ -24,6 +26,8 @@ def shuffled(
         index: int32 [N], the global numbers of the environments.
         items: examples of an environment.
         envs_per_block: environments in a block.
+        first: bool [N, items], examples that come before the others of their block; None: none do.
+        keep: how many examples of a block an epoch has; None: all.
 
     Returns:
         (environment, item), each int32 [epochs * num_minibatches, B], environments numbered
@@ -32,15 +36,19 @@ def shuffled(
     Raises:
         ValueError: a block cannot be shared out evenly.
     """
-    if envs_per_block * items % num_minibatches:
+    of_block = envs_per_block * items if keep is None else keep
+    if of_block % num_minibatches:
         raise ValueError(
-            f"the {envs_per_block * items} examples of a block must be divisible by "
+            f"the {of_block} examples of a block must be divisible by "
             f"num_minibatches={num_minibatches}"
         )
     first_env = jnp.arange(0, index.shape[0], envs_per_block, dtype=jnp.int32)
     words = random_words(key, index, epochs * items).reshape(-1, epochs, items)
+    if first is not None:
+        words = words >> 1 | jnp.where(first, 0, jnp.uint32(1 << 31))[:, None]
     # The examples of a block in a random order for each epoch: by a random word each.
     order = jnp.argsort(words.swapaxes(0, 1).reshape(epochs, first_env.shape[0], -1))
+    order = order[..., :of_block]
     env, item = first_env[:, None] + order // items, order % items
 
     def split(x: jax.Array) -> jax.Array:

@@ -2,51 +2,72 @@
 
 Environment e plays with policy e % K, always: each of K lanes of environments runs one policy on
 whole batches, so a population costs what one partner costs, and on however many devices the
-environments are spread, each has all of them. Name a policy twice to meet it twice as often.
+environments are spread, each has all of them. Policies of several classes (clones, bots) are a
+group of lanes each. Name a policy twice to meet it twice as often.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.learning.views import Seen, View
+from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
 
 
 class Partners(flax.struct.PyTreeNode):
-    """K policies of one structure (same class, game and network)."""
+    """K policies of one game, in groups of one structure (same class and network)."""
 
-    policies: Any  # a Policy whose every leaf has a leading axis K
-    count: int = flax.struct.field(pytree_node=False)
+    policies: tuple[Any, ...]
+    """A group each: a Policy whose every leaf has a leading axis of the group's size."""
+    sizes: tuple[int, ...] = flax.struct.field(pytree_node=False)
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return sum(self.sizes)
 
     def of(self, index: jax.Array) -> jax.Array:
         """int32 [N]: the policy beside the learner in the environments with these global
-        numbers."""
+        numbers, counted group by group."""
         return index % self.count
 
 
 def stack_policies(policies: Sequence[Policy]) -> Partners:
-    """One population of several policies.
+    """One population of several policies; those of one class are a group, in their order.
 
     Raises:
-        ValueError: none, or policies that cannot be stacked: of other classes, games or networks.
+        ValueError: none, or policies that cannot be stacked: of other games, or of one class and
+            other networks.
     """
     if not policies:
         raise ValueError("partners: expected at least one policy, got none")
-    shapes = [jax.eval_shape(lambda x: x, policy) for policy in policies]
-    for i, shape in enumerate(shapes):
-        if shape != shapes[0]:
+    groups: dict[type, list[Policy]] = {}
+    first: dict[type, Any] = {}
+    for i, policy in enumerate(policies):
+        shape = jax.eval_shape(lambda x: x, policy)
+        same = shape == first.setdefault(type(policy), shape)
+        if not same or policy.rules != policies[0].rules:
             raise ValueError(
-                f"partners: expected policies of one class, game and network, but number {i} is "
-                "another than the first"
+                f"partners: expected policies of one game and, of a class, one network, but "
+                f"number {i} is another than the first"
             )
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *policies)
-    return Partners(policies=stacked, count=len(policies))
+        groups.setdefault(type(policy), []).append(policy)
+    stacked = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in groups.values())
+    return Partners(policies=tuple(stacked), sizes=tuple(map(len, groups.values())))
+
+
+def at_precision(policy: Policy | Partners | None, precision: Precision) -> Any:
+    """The same, with the networks' matrix products in a precision; bots have none."""
+    if isinstance(policy, Partners):
+        return policy.replace(policies=tuple(at_precision(p, precision) for p in policy.policies))
+    return policy.replace(precision=precision) if isinstance(policy, NetworkPolicy) else policy
 
 
 def init_carry(view: View, policy: Policy | Partners | None, num_envs: int) -> PyTree:
@@ -60,8 +81,11 @@ def init_carry(view: View, policy: Policy | Partners | None, num_envs: int) -> P
     if not isinstance(policy, Partners):
         return view.init_carry(policy, num_envs)
     _check(num_envs, policy.count)
-    lane = jax.vmap(lambda one: view.init_carry(one, num_envs // policy.count), out_axes=1)
-    return _from_lanes(lane(policy.policies))
+    lane = partial(view.init_carry, num_envs=num_envs // policy.count)
+    return tuple(
+        _from_lanes(jax.vmap(lane, axis_size=size, out_axes=1)(group))
+        for group, size in zip(policy.policies, policy.sizes, strict=True)
+    )
 
 
 def consult(
@@ -73,9 +97,15 @@ def consult(
         return None, None
     if not isinstance(policy, Partners):
         return view.consult(policy, carry, seen)
-    lanes = _to_lanes((carry, seen), policy.count)
-    ask = jax.vmap(view.consult, in_axes=(0, 1, 1), out_axes=1)
-    return _from_lanes(ask(policy.policies, *lanes))
+    lanes, ask = _to_lanes(seen, policy.count), jax.vmap(view.consult, (0, 1, 1), 1)
+    carries, answers, first = [], [], 0
+    for group, size, own in zip(policy.policies, policy.sizes, carry, strict=True):
+        theirs = jax.tree.map(lambda x, a=first, b=first + size: x[:, a:b], lanes)
+        after, logits = ask(group, _to_lanes(own, size), theirs)
+        carries.append(_from_lanes(after))
+        answers.append(logits)
+        first += size
+    return tuple(carries), _from_lanes(jnp.concatenate(answers, axis=1))
 
 
 def _to_lanes(tree: PyTree, count: int) -> PyTree:

@@ -11,6 +11,7 @@ defined on the global batch (`minibatches.py`), so the number of devices does no
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.preferences import Preference, preferred
 from hanabi_rl.learning.returns import (
     dominated_moves,
     gae,
@@ -47,7 +49,7 @@ from hanabi_rl.learning.rollout import (
     self_play,
 )
 from hanabi_rl.learning.structured import StructuredView, own_truth_of_mover
-from hanabi_rl.learning.views import AllSeats, View
+from hanabi_rl.learning.views import AllSeats, Mover, View
 from hanabi_rl.nn.kinds import Network
 from hanabi_rl.nn.networks import ActorCritic, initial_carry
 from hanabi_rl.nn.precision import Precision
@@ -97,6 +99,9 @@ class PPO:
     network reads."""
     make_module: Callable[[Any, int, Precision], nn.Module] | None = None
     """(network, actions, precision) -> the actor-critic; None: that of the kind of network."""
+    own_share: float = 1.0
+    """The share of decisions that are the learner's, where it is the same in every game:
+    minibatches of single timesteps then leave the partners' out, which teach nothing."""
     schedule_updates: int | None = None
     """Updates over which a linear rate falls to 0, its last value kept after them; None: all of
     the run."""
@@ -120,6 +125,8 @@ class PPO:
             return self.make_view(self.env.rules)
         if isinstance(self.network, StructuredConfig):
             return StructuredView(self.network.level)(self.env.rules)
+        if self.config.only_movers:
+            return Mover(self.env.rules)
         return AllSeats(self.env.rules)
 
     @property
@@ -234,8 +241,10 @@ class PPO:
         reference: Policy | None,
         partners: Policy | Partners | None,
         starts: Starts | None = None,
+        preference: Preference | None = None,
     ) -> tuple[LearnerState, ActorState, losses.Metrics]:
-        """One PPO update: collect, returns, epochs. All shapes are one device's share."""
+        """One PPO update: collect, returns, epochs. All shapes are one device's share.
+        `preference`: what behaviours are worth to the learner (see `preferences.py`)."""
         collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
             2 * learner.update + jnp.arange(2)
         )
@@ -257,6 +266,8 @@ class PPO:
             starts,
         )
         reward = self.reward(rollout, timesteps)
+        if preference is not None:
+            reward = preferred(reward, rollout, self.moves(rollout), preference)
         experience = self.returns(rollout, last_value, actors.carry, reward)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
         return learner, next_actors, metrics | game_metrics(rollout) | self.team_metrics(rollout)
@@ -342,7 +353,7 @@ class PPO:
         metrics say why.
         """
         config = self.config
-        actors = self.minibatches(key, index)
+        actors = self.minibatches(key, index, experience.rollout)
         warming_up = learner.update < config.critic_warmup_updates
         learner = self.released(learner)
 
@@ -388,19 +399,37 @@ class PPO:
         )
         return learner.replace(opt_state=opt_state)
 
-    def minibatches(self, key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def minibatches(
+        self, key: jax.Array, index: jax.Array, rollout: Rollout | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """The examples of every minibatch of every epoch: (environment, item), each int32 [epochs *
         M, B], environments numbered locally. index: int32 [N], their global numbers. An item is a
-        seat, or a timestep where the view splits time."""
-        config = self.config
+        seat, or a timestep where the view splits time; of such a `rollout` the learner's own ones
+        come first where `own_share` says how many they are."""
+        config, view = self.config, self.view
+        items = config.num_steps * view.rows if view.splits_time else view.rows
+        envs_per_block = config.num_envs // config.num_blocks
+        own, keep = None, None
+        if rollout is not None and view.splits_time and self.own_share < 1.0:
+            assert rollout.episode.learns is not None, "own_share is of seats that are held"
+            own = view.of_rows(rollout.episode.learns, rollout.state)[..., 0].swapaxes(0, 1)
+            keep = self.examples(envs_per_block * items)
         return minibatches.shuffled(
             key,
             index,
-            items=config.num_steps * self.view.rows if self.view.splits_time else self.view.rows,
-            envs_per_block=config.num_envs // config.num_blocks,
+            items=items,
+            envs_per_block=envs_per_block,
             num_minibatches=config.num_minibatches,
             epochs=config.epochs,
+            first=own,
+            keep=keep,
         )
+
+    def examples(self, of_block: int) -> int:
+        """How many of a block's examples an epoch takes: the learner's share and a sixteenth of all
+        for chance (what of that is a partner's counts nothing), in whole minibatches."""
+        each = of_block * (self.own_share + 1 / 16) / self.config.num_minibatches
+        return min(of_block, math.ceil(each) * self.config.num_minibatches)
 
     def gradient(
         self, params: PyTree, experience: Experience, env: jax.Array, item: jax.Array

@@ -81,6 +81,21 @@ def select(
     return _best(features, [np.array([_exchange(features, start) for start in starts])], "swaps")
 
 
+def farthest(features: np.ndarray, size: int, rng: np.random.Generator) -> tuple[int, ...]:
+    """`size` rows of `features` float[n, K], ascending: one at random, then again and again the one
+    whose L1 distances to those already chosen sum to the most (HSP, Yu et al. 2023). Raises
+    ValueError where there are not so many."""
+    if not 1 <= size <= len(features):
+        raise ValueError(f"expected to choose 1 to {len(features)} candidates, got {size}")
+    distances = np.abs(features[:, None] - features[None]).sum(axis=-1)
+    chosen = [int(rng.integers(len(features)))]
+    while len(chosen) < size:
+        gains = distances[:, chosen].sum(axis=1)
+        gains[chosen] = -np.inf
+        chosen.append(int(gains.argmax()))
+    return tuple(sorted(chosen))
+
+
 def sample_k_dpp(
     features: np.ndarray, size: int, num: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:

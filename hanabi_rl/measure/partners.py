@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -23,6 +23,7 @@ from hanabi_rl.storage.records import from_dict, to_dict
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.env.game import Rules
     from hanabi_rl.measure.matrix import Setting
 
 By = Literal["br-div", "p-div"]
@@ -52,6 +53,8 @@ class Partner:
     """w, what each of `EVENTS` was worth to the partner in training."""
     score_weight: float | None = None
     """u, the same of the game's reward."""
+    mid_skill: str = ""
+    """An earlier checkpoint of the partner, with about half of its return; "" for none."""
     note: str = ""
 
 
@@ -167,6 +170,22 @@ def _rows(values: np.ndarray) -> tuple[Means, ...]:
     return tuple(tuple(row) for row in values.tolist())
 
 
+def measure_pairs(
+    partners: Sequence[Partner],
+    policies: Mapping[str, Policy],
+    setting: Setting,
+    on_pair: Callable[[int], None] = lambda done: None,
+) -> list[Partner]:
+    """The partners with what their best responses get and do with them; after each pair
+    `on_pair(pairs done)` is called."""
+    found = []
+    for done, partner in enumerate(partners, start=1):
+        response, policy = policies[partner.best_response], policies[partner.agent]
+        found.append(measured(partner, play_pair(response, policy, setting, with_events=True)))
+        on_pair(done)
+    return found
+
+
 def able(partners: Sequence[Partner], max_score: int) -> list[Partner]:
     """Those of the measured partners that score more with their best responses than `LEAST_SHARE`
     of `max_score`."""
@@ -196,6 +215,34 @@ def choose(
     }
     chosen = select(features[by], size, samples=samples, seed=seed)
     return chosen, {kind: diversity(of, chosen.members) for kind, of in features.items()}
+
+
+def chosen_set(
+    measured_ones: Sequence[Partner],
+    size: int,
+    by: By,
+    setting: Setting,
+    rules: Rules,
+    samples: int | None = None,
+) -> PartnerSet:
+    """The `size` of the able among measured candidates that differ most (`choose`), with how they
+    were measured. Raises ValueError where none is able, or as `diversity.select` does."""
+    kept = able(measured_ones, rules.max_score)
+    if not kept:
+        raise ValueError(f"expected pairs that score, got none of {len(measured_ones)}")
+    chosen, determinants = choose(kept, size, by, samples, setting.seed)
+    return PartnerSet(
+        players=rules.num_players,
+        games=setting.games,
+        seed=setting.seed,
+        sampled=setting.sample,
+        selected_by=by,
+        search=chosen.search,
+        br_div=determinants["br-div"],
+        p_div=determinants["p-div"],
+        candidates=len(kept),
+        partners=tuple(kept[member] for member in chosen.members),
+    )
 
 
 class Returns(NamedTuple):

@@ -27,6 +27,8 @@ FORMAT_VERSION = 1
 LOCK = ".lock"
 BEST_POLICY, LATEST_POLICY, MOST_ACCURATE = "policy", "policy-latest", "policy-accuracy"
 """Folders of a run's policies: of the best score, the last, of the best validation accuracy."""
+EVALUATED = "policies"
+"""Where `keep_evaluated` keeps every policy that was evaluated, by its environment steps."""
 _WRITTEN_BY_RUNS = (
     "config.json",
     "checkpoints",

@@ -126,7 +126,7 @@ class Arena:
         await _send(socket, GREETING)
         grant = None
         try:
-            key = await self._key(socket, socket.query_params.get("submission_key", ""), "eval")
+            key = await self.key(socket, socket.query_params.get("submission_key", ""), "eval")
             grant = await self._ledger.claims.ask(key)
             await self._play(socket, self._seated(grant), is_test=False)
         except (RefusedError, StaleLeaseError) as error:
@@ -143,7 +143,7 @@ class Arena:
         await _send(socket, GREETING)
         try:
             given = socket.query_params
-            await self._key(socket, given.get("test_submission_key", ""), "test")
+            await self.key(socket, given.get("test_submission_key", ""), "test")
             seats = self._test_seats(
                 given.get("num_players", ""), given.getlist("candidate_positions")
             )
@@ -194,7 +194,8 @@ class Arena:
             raise RefusedError("this submission key is unknown, revoked or expired")
         return key
 
-    async def _key(self, socket: WebSocket, text: str, kind: Kind) -> Key:
+    async def key(self, socket: WebSocket, text: str, kind: Kind) -> Key:
+        """The key that a connection shows. Raises RefusedError."""
         address = address_of(socket.client)
         self.guard.check_opening(address)
         key = await self._known(address, text)

@@ -22,7 +22,10 @@ from starlette.templating import Jinja2Templates
 from hanabi_rl.serve.candidate import Arena, agents_of
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.guard import Guard
+from hanabi_rl.serve.held_out import HeldOut, read_all
 from hanabi_rl.serve.inference import Inference
+from hanabi_rl.serve.prediction import Predictor
+from hanabi_rl.serve.prediction_store import Predictions
 from hanabi_rl.serve.standings import as_csv, standings
 from hanabi_rl.serve.store import Store
 from hanabi_rl.serve.web import HERE, WithHeaders
@@ -37,30 +40,45 @@ def open_challenge(
     one_of_many: bool,
     proxies: Mapping[int, Sequence[str]],
     slots: int,
+    predicted: Sequence[Path],
     guard: Guard,
 ) -> Starlette:
     """The application of one web process of the server `name`, with an inference process of its
     own. What it needs is plain, so that it can be made where the process starts."""
     worker = f"{name}/{os.getpid()}" if one_of_many else name
     store = Store(place, secret=secret, worker=worker)
-    return make_challenge(store, Inference(agents_of(proxies), slots), proxies, guard)
+    held_out, agents = read_all(predicted), agents_of(proxies)
+    agents |= {players: agents.get(players, []) for players in held_out}
+    return make_challenge(store, Inference(agents, slots), proxies, guard, held_out)
 
 
 def make_challenge(
-    store: Store, inference: Inference, proxies: Mapping[int, Sequence[str]], guard: Guard
+    store: Store,
+    inference: Inference,
+    proxies: Mapping[int, Sequence[str]],
+    guard: Guard,
+    held_out: Mapping[int, HeldOut] | None = None,
 ) -> Starlette:
-    """The published client's three endpoints, the leaderboard, and what a supervisor asks.
+    """The published client's three endpoints, that of predictions (of the games `held_out`), the
+    leaderboard, and what a supervisor asks.
 
     The leases of a former life end, and the agents are compiled, before anything is answered.
     `readyz` fails while the store does not answer.
     """
     arena = Arena(store, inference, proxies, guard)
+    predictions, held_out = Predictions(store), held_out or {}
+    predictor = Predictor(arena, predictions, inference, held_out)
     templates = Jinja2Templates(HERE / "templates")
 
     trouble: list[str] = []  # what the last sign of life met with
 
     async def board(request: Request) -> Response:
-        shown = {"rows": await asyncio.to_thread(standings, store), "proxies": proxies}
+        shown = {
+            "rows": await asyncio.to_thread(standings, store),
+            "proxies": proxies,
+            "held_out": held_out,
+            "predictions": await asyncio.to_thread(predictions.standings, held_out),
+        }
         return templates.TemplateResponse(request, "leaderboard.html", shown)
 
     async def board_json(request: Request) -> Response:
@@ -108,11 +126,14 @@ def make_challenge(
             Route("/", board),
             Route("/leaderboard.json", board_json),
             Route("/leaderboard.csv", board_csv),
+            Route("/predictions.json", predictor.as_json),
+            Route("/predictions.csv", predictor.as_csv),
             Route("/healthz", alive),
             Route("/readyz", ready),
             Route("/evaluation-info/{key}", arena.info),
             WebSocketRoute("/play-next", arena.play_next),
             WebSocketRoute("/play-random-agent", arena.play_test),
+            WebSocketRoute("/predict", predictor.serve),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
         exception_handlers={StoreUnavailableError: away},

@@ -38,11 +38,7 @@ class GameFolder:
             self._journal(game.game_id),
             {
                 "format_version": JOURNAL_VERSION,
-                "game_id": game.game_id,
-                "rules": dataclasses.asdict(game.rules),
-                "deck": list(game.deck),
-                "people": sorted(game.people),
-                "moves": list(game.moves),
+                **game_to_json(game),
                 "agents": {str(seat): name for seat, name in agents.items()},
             },
         )
@@ -107,23 +103,41 @@ def as_games(game: Game) -> Games:
     )
 
 
+def game_to_json(game: Game) -> dict[str, Any]:
+    """Deal and moves as a journal holds them."""
+    return {
+        "game_id": game.game_id,
+        "rules": dataclasses.asdict(game.rules),
+        "deck": list(game.deck),
+        "people": sorted(game.people),
+        "moves": list(game.moves),
+    }
+
+
+def game_from_json(content: dict[str, Any]) -> Game:
+    """The game, in progress. Raises KeyError, TypeError or ValueError where it is none."""
+    rules = dict(content["rules"])
+    rules["num_cards_of_rank"] = tuple(rules["num_cards_of_rank"])
+    game = Game(
+        game_id=int(content["game_id"]),
+        rules=Rules(**rules),
+        deck=tuple(content["deck"]),
+        people=frozenset(content["people"]),
+        moves=tuple(content["moves"]),
+    )
+    game.table()  # raises where a move is illegal
+    return game
+
+
 def _read_journal(path: Path) -> tuple[Game, dict[int, str]]:
     content: Any = read_json(path)
     try:
         if content["format_version"] != JOURNAL_VERSION:
             found = content["format_version"]
             raise ValueError(f"expected format_version {JOURNAL_VERSION}, got {found!r}")
-        rules = dict(content["rules"])
-        rules["num_cards_of_rank"] = tuple(rules["num_cards_of_rank"])
-        game = Game(
-            game_id=int(content["game_id"]),
-            rules=Rules(**rules),
-            deck=tuple(content["deck"]),
-            people=frozenset(content["people"]),
-            moves=tuple(content["moves"]),
-        )
-        game.table()  # raises where a move is illegal
-        return game, {int(seat): str(name) for seat, name in content["agents"].items()}
+        return game_from_json(content), {
+            int(seat): str(name) for seat, name in content["agents"].items()
+        }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{path}: no journal of a game: {type(error).__name__}: {error}"

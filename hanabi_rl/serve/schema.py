@@ -33,7 +33,14 @@ ALTER TABLE games ADD COLUMN leased_at {real};
 UPDATE games SET leased = 0, interruptions = interruptions + 1 WHERE leased = 1;
 CREATE INDEX games_leased ON games (worker) WHERE leased = 1
 """
-MIGRATIONS = (_CHALLENGE, _WORKERS)
+_PREDICTIONS = """
+CREATE TABLE predictions (
+    key_id {id} NOT NULL REFERENCES keys, digest TEXT NOT NULL, game INTEGER NOT NULL,
+    seat INTEGER NOT NULL, turn INTEGER NOT NULL, nats {real} NOT NULL, correct INTEGER NOT NULL,
+    PRIMARY KEY (key_id, digest, game, turn)
+){keyed}
+"""
+MIGRATIONS = (_CHALLENGE, _WORKERS, _PREDICTIONS)
 """Number i brings a store of schema i to schema i + 1; one that was released never changes."""
 
 

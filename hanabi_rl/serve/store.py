@@ -142,6 +142,11 @@ class Store:
         """Ends the connections; what was committed stays."""
         self._database.close()
 
+    @property
+    def database(self) -> Database:
+        """For statements of other parts of the challenge (`prediction_store.py`)."""
+        return self._database
+
     def add_entry(self, name: str, team: str = "", link: str = "") -> int:
         """A new candidate. Raises ValueError where the name is taken."""
         with self._database.transaction("durable") as db:

@@ -1,10 +1,11 @@
 """The page and its socket, for one machine: `make_app`.
 
 A web worker: it imports no JAX and holds nothing but connections. What it sends is made by
-`LocalPlay` from sights, never from a deck.
+`Tables` from sights, never from a deck.
 
 The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": "history", "frames":
-[...]}` (all of a game that is over, or watched) and `{"type": "error", "text": ...}`. It takes
+[...]}` (all of a game that is over, or watched), `{"type": "role", "moves": false}` (a newer tab of
+this game is there, and moves; true: not any more) and `{"type": "error", "text": ...}`. It takes
 `{"action": id, "turn": n}`, `{"leave": true}` and, where agents are watched, `{"step": turn}`. Any
 other turn than the current one is answered with the current table and changes nothing.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -36,6 +38,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.local import LocalPlay
+from hanabi_rl.serve.tables import Tables
 
 HERE = Path(__file__).parent
 HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
@@ -49,22 +52,32 @@ HEADERS = {
 }
 
 
+OLDER_TAB = "a newer tab plays this game: reload this one to play here"
+
+
+@dataclasses.dataclass
+class _Tab:
+    opened: float  # when, as it says: only its own tabs are put in order by it
+    moves: bool = True  # it takes itself for the newest
+
+
 class Lobby:
     """The connections of every game, and the partners' turns in them."""
 
-    def __init__(self, play: LocalPlay, pause: float) -> None:
+    def __init__(self, play: Tables, pause: float) -> None:
         self.play, self.pause = play, pause
-        self._watching: dict[int, set[WebSocket]] = {}
+        self._watching: dict[int, dict[WebSocket, _Tab]] = {}
         self._turns: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, socket: WebSocket, game_id: int) -> None:
         """One connection, from the table as it is now to its close."""
-        self._watching.setdefault(game_id, set()).add(socket)
+        self._watching.setdefault(game_id, {})[socket] = _Tab(_opened(socket))
         try:
+            await self._tell_roles(game_id)
             await self._greet(socket, game_id)
             wrong = 0
             while wrong < MAX_WRONG:
-                problem = await self._handle(game_id, await socket.receive())
+                problem = await self._handle(game_id, socket, await socket.receive())
                 if problem is not None:
                     wrong += 1
                     await _send(socket, {"type": "error", "text": problem})
@@ -73,7 +86,16 @@ class Lobby:
         except (WebSocketDisconnect, RuntimeError):
             pass  # the page is gone; the game stays
         finally:
-            self._watching[game_id].discard(socket)
+            self._watching.get(game_id, {}).pop(socket, None)
+            await self._tell_roles(game_id)
+
+    async def end(self, game_id: int) -> None:
+        """Nobody is at this table any more."""
+        if turn := self._turns.pop(game_id, None):
+            turn.cancel()
+        for socket in self._watching.pop(game_id, {}):
+            with contextlib.suppress(RuntimeError):
+                await socket.close(1008, "this game is no more")
 
     async def close(self) -> None:
         """Stops what the partners were about to do."""
@@ -89,7 +111,21 @@ class Lobby:
         if not self.play.watched:
             self._ask_partner(game_id)
 
-    async def _handle(self, game_id: int, message: Message) -> str | None:
+    def _mover(self, game_id: int) -> WebSocket | None:
+        """The newest tab; of two that say the same the later connection."""
+        tabs = self._watching.get(game_id, {})
+        return max(reversed(tabs), key=lambda socket: tabs[socket].opened, default=None)
+
+    async def _tell_roles(self, game_id: int) -> None:
+        """One has come or gone: a tab that moves from now on, or no more, is told."""
+        mover = self._mover(game_id)
+        for socket, tab in list(self._watching.get(game_id, {}).items()):
+            if tab.moves != (socket is mover):
+                tab.moves = not tab.moves
+                with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                    await _send(socket, {"type": "role", "moves": tab.moves})
+
+    async def _handle(self, game_id: int, socket: WebSocket, message: Message) -> str | None:
         """Does what a message says; returns what is wrong with it."""
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1006))
@@ -99,6 +135,8 @@ class Lobby:
             return "that was no JSON"
         if not isinstance(content, dict):
             return "expected an object"
+        if socket is not self._mover(game_id):
+            return OLDER_TAB
         try:
             await self._obey(game_id, content)
         except RefusedError as error:
@@ -137,8 +175,9 @@ class Lobby:
 
     async def _partners_play(self, game_id: int) -> None:
         try:
-            while self.play.partner_to_move(game_id):
-                await self._partner_turn(game_id)
+            with contextlib.suppress(RefusedError):  # the person has left meanwhile
+                while self.play.partner_to_move(game_id):
+                    await self._partner_turn(game_id)
         except Exception:  # of any agent's code: the game is kept, and a reload asks it again
             logging.getLogger(__name__).exception("the partner failed")
             text = "The partner failed (the terminal says how). Reload to ask it again."
@@ -150,9 +189,8 @@ class Lobby:
         resting = asyncio.create_task(asyncio.sleep(self.pause))
         answer = await asyncio.to_thread(self.play.think, game_id)
         await resting
-        with contextlib.suppress(RefusedError):  # the person has left meanwhile
-            self.play.partner_moves(game_id, turn, answer)
-            await self._show(game_id)
+        self.play.partner_moves(game_id, turn, answer)
+        await self._show(game_id)
 
     async def _show(self, game_id: int) -> None:
         messages = [{"type": "frame", "frame": self.play.frame(game_id)}]
@@ -179,7 +217,7 @@ def make_app(play: LocalPlay, pause: float = 0.8) -> Starlette:
         return RedirectResponse(f"/game/{play.current().game_id}", 303)
 
     async def new(request: Request) -> Response:
-        _check_origin(request.headers)
+        check_origin(request.headers)
         return RedirectResponse(f"/game/{play.new_game().game_id}", 303)
 
     async def table(request: Request) -> Response:
@@ -201,7 +239,7 @@ def make_app(play: LocalPlay, pause: float = 0.8) -> Starlette:
 
     async def socket(websocket: WebSocket) -> None:
         try:
-            _check_origin(websocket.headers)
+            check_origin(websocket.headers)
             game = _known_game(play, websocket.path_params["game"])
         except HTTPException as error:
             await websocket.close(1008, error.detail)
@@ -251,7 +289,7 @@ class WithHeaders:
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
-def _check_origin(headers: Headers) -> None:
+def check_origin(headers: Headers) -> None:
     """A browser names the page that asks; only our own may."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
@@ -263,6 +301,13 @@ def _known_game(play: LocalPlay, game_id: int) -> int:
         return play.game(game_id).game_id
     except KeyError:
         raise HTTPException(404, "no such game here") from None
+
+
+def _opened(socket: WebSocket) -> float:
+    try:
+        return float(socket.query_params.get("opened", "0"))
+    except ValueError:
+        return 0.0
 
 
 async def _send(socket: WebSocket, content: dict[str, Any]) -> None:

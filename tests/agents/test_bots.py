@@ -80,9 +80,9 @@ def shuffled(rules: Rules, seed: int) -> np.ndarray:
 
 
 @functools.cache
-def self_play(players: int) -> Trace:
-    """The same games serve all tests of the convention player."""
-    return trace(STANDARD[players], "convention", shuffled(STANDARD[players], players))
+def self_play(players: int, name: str = "convention") -> Trace:
+    """The same games serve all tests of a player."""
+    return trace(STANDARD[players], name, shuffled(STANDARD[players], players))
 
 
 def assert_legal(games: Trace) -> None:
@@ -227,11 +227,14 @@ def test_colours_are_treated_alike(players: int) -> None:
     np.testing.assert_array_equal(renamed.actions[played], expected[played])
 
 
-@pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_own_cards_never_influence_the_action(players: int) -> None:
+@pytest.mark.parametrize(
+    ("players", "name"),
+    [(2, "convention"), pytest.param(3, "convention", marks=pytest.mark.slow), (2, "rules")],
+)
+def test_own_cards_never_influence_the_action(players: int, name: str) -> None:
     """Swap a card in the mover's hand with an undealt one that fits all its hints, and play the
     same moves again."""
-    rules, games, turn = STANDARD[players], self_play(players), 24
+    rules, games, turn = STANDARD[players], self_play(players, name), 24
     rng, decks = np.random.default_rng(players), shuffled(rules, players)
     state = jax.tree.map(lambda leaf: leaf[turn], games.states)
     seat, swapped, changed = turn % players, decks.copy(), np.zeros(GAMES, bool)
@@ -247,7 +250,7 @@ def test_own_cards_never_influence_the_action(players: int) -> None:
             )
             swapped[n, [place, other]] = swapped[n, [other, place]]
             changed[n] = True
-    replayed = trace(rules, "convention", swapped, forced=games.actions)
+    replayed = trace(rules, name, swapped, forced=games.actions)
     assert changed.sum() > GAMES / 2
     np.testing.assert_array_equal(
         replayed.wishes[: turn + 1, :, seat], games.wishes[: turn + 1, :, seat]

@@ -78,7 +78,7 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
     )
     assert (learns.sum(axis=1) == 1).all() and 0.35 < learns[:, 0].mean() < 0.65
     first = jax.tree.leaves(load_policy(names[0]).params)[0]
-    stacked = jax.tree.leaves(plan.partners.policies.params)[0]  # type: ignore[union-attr]
+    stacked = jax.tree.leaves(plan.partners.policies[0].params)[0]  # type: ignore[union-attr]
     np.testing.assert_array_equal(stacked[0], first)
     assert plan.partners.count == 2  # type: ignore[union-attr]
 
@@ -92,3 +92,9 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
         partner_rules(BestResponseConfig())
     with pytest.raises(ValueError, match=r"partner_share: expected a chance in \[0, 1\], got 2"):
         BestResponseConfig(partner_share=2.0)
+
+
+def test_priority_is_refused_for_partners_of_several_kinds() -> None:
+    config = BestResponseConfig(**FIELDS, partners=("bot:flawed", "bot:simple"), priority=0.5)
+    with pytest.raises(ValueError, match="expected partners of one kind.* got 2 kinds"):
+        training(config, None)

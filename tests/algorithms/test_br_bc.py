@@ -219,7 +219,7 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
     plan = training(config, policies[0])
     assert isinstance(plan.partners, Partners) and plan.partners.count == 3
     for index, policy in enumerate(policies):
-        mine = jax.tree.map(lambda leaf, i=index: leaf[i], plan.partners.policies)
+        mine = jax.tree.map(lambda leaf, i=index: leaf[i], plan.partners.policies[0])
         assert mine.identity() == policy.identity()
     learner = network_policy(TINY, 9)
     measured = plan.evaluate(learner, config)

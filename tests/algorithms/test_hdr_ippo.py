@@ -108,7 +108,7 @@ def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: 
     config = HDRIPPOConfig(game=TINY_3P, eval_games=64, partners=names, partner_share=0.25)
     plan = training(config, clone)
     assert plan.reference is clone and isinstance(plan.partners, Partners)
-    mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.policies) for i in range(2)]
+    mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.policies[0]) for i in range(2)]
     assert [policy.identity() for policy in mine] == [policy.identity() for policy in others]
 
     keys = jax.random.split(jax.random.key(0), 20_000)

@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+from hanabi_rl.algorithms import registry
+
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("structure", ROOT / "benchmarks" / "structure.py")
 structure = importlib.util.module_from_spec(_spec)
@@ -17,7 +19,7 @@ def test_no_module_and_no_room_imports_itself_in_a_circle():
 def test_a_run_imports_no_other_algorithm():
     graph = structure.import_graph(ROOT / "hanabi_rl")
     of_run = structure.reachable(graph, "hanabi_rl.launch.script")
-    names = ("bc", "hdr_ippo", "ippo", "other_play", "br_bc", "best_response")
+    names = registry.NAMES
     assert not of_run & {f"hanabi_rl.algorithms.{name}" for name in names}
     of_hdr_ippo = structure.reachable(graph, "hanabi_rl.algorithms.hdr_ippo")
     assert "hanabi_rl.algorithms.br_bc" not in of_hdr_ippo

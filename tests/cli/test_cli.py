@@ -31,10 +31,12 @@ COMMANDS = [
     "export",
     "replay",
     "serve",
+    "study",
     "data",
     "partners",
     "entries",
     "keys",
+    "games",
 ]
 
 

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.algorithms.behaviour_preferring import BehaviourPreferringConfig
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.br_bc import BRBCConfig
+from hanabi_rl.algorithms.e3t import E3TConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.loop import PPORunConfig
@@ -34,6 +36,8 @@ CLASSES: dict[str, Any] = {
     "other_play": IPPOConfig,
     "br_bc": BRBCConfig,
     "best_response": BestResponseConfig,
+    "behaviour_preferring": BehaviourPreferringConfig,
+    "e3t": E3TConfig,
 }
 PRESETS = [
     (path.parent.name, path.stem)

@@ -51,6 +51,10 @@ class Linear(flax.struct.PyTreeNode):
         return carry, jnp.where(legal, obs @ self.weights + jnp.sin(carry), -1e10)
 
 
+class OfAnotherClass(Linear):
+    """Such a partner in a group of its own."""
+
+
 def linear(seed: int) -> Linear:
     return Linear(3 * jax.random.normal(jax.random.key(seed), (RULES.obs_size, RULES.num_moves)))
 
@@ -69,8 +73,8 @@ class Played(NamedTuple):
 
 
 def play(**fields: Any) -> Played:
-    """One rollout with three partners side by side."""
-    partners = [linear(seed) for seed in range(3)]
+    """One rollout with three partners side by side, two of them of one class."""
+    partners = [linear(0), linear(1), OfAnotherClass(linear(2).weights)]
     ppo = PPO(CONFIG, NETWORK, draw_episode=first_seat_learns, **fields)
 
     @jax.jit

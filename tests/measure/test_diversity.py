@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.games import ROOT
 
-from hanabi_rl.measure.diversity import diversity, normalise, sample_k_dpp, select
+from hanabi_rl.measure.diversity import diversity, farthest, normalise, sample_k_dpp, select
 
 VECTORS = ROOT.parent / "shared" / "reference" / "zsc-eval-vectors.json"
 COUNTS = [(3, 0, 1), (2, 1, 0), (0, 4, 1), (1, 1, 5), (2, 2, 2)]
@@ -120,3 +120,18 @@ def test_every_subset_of_the_authors_candidates(determinant, numbers):
     assert found.search == "exact"
     assert [candidates[member] for member in found.members] == numbers
     assert found.determinant == pytest.approx(determinant, rel=1e-6)
+
+
+def test_hsps_choice_adds_who_is_farthest_from_all_that_are_chosen():
+    """On a line at 0, 1, 5 and 9: from 0 it goes to 9, then 1 (1 + 8 as 5 is 5 + 4: the first)."""
+    features = np.array([[0.0], [1.0], [5.0], [9.0]])
+
+    class First:
+        def integers(self, high: int) -> int:
+            return 0
+
+    assert farthest(features, 2, First()) == (0, 3)
+    assert farthest(features, 3, First()) == (0, 1, 3)
+    assert farthest(features, 4, np.random.default_rng(0)) == (0, 1, 2, 3)
+    with pytest.raises(ValueError, match="expected to choose 1 to 4 candidates, got 5"):
+        farthest(features, 5, np.random.default_rng(0))

@@ -1,30 +1,23 @@
 """The page in a real Chromium: whole games by keyboard alone, reloads, two tabs, accessibility."""
 
 import importlib.util
-import re
-import shutil
-import time
-from pathlib import Path
 
 import pytest
+from support.browser import (
+    ARGUMENTS,
+    CHROMIUM,
+    SIZES,
+    move_by_keys,
+    my_turn,
+    press,
+    scrolls_sideways,
+    until,
+    violations,
+)
 from support.serving import serve
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
-
-CHROMIUM = shutil.which("chromium")
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-SIZES = [(1280, 800), (360, 740)]
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,45 +56,6 @@ def open_page(browser):
     for context in contexts:
         context.close()
     assert problems == []
-
-
-def press(page, keys):
-    for key in keys:
-        page.keyboard.press(key)
-
-
-def until(page, condition):
-    """Waits for a condition of the page. (Playwright's own way to wait evaluates strings inside the
-    page, which its Content-Security-Policy forbids.)"""
-    end = time.monotonic() + 60
-    while not page.evaluate(condition):
-        assert time.monotonic() < end, f"{condition}: {page.title()}"
-        page.wait_for_timeout(10)
-
-
-def my_turn(page):
-    """Waits; False once the game is over."""
-    until(page, "/^●|^Game over/.test(document.title)")
-    return page.title().startswith("●")
-
-
-def move_by_keys(page, number):
-    """Every third time plays or discards a card, else tells something that is allowed."""
-    turn = re.search(r"Turn (\d+)", page.title()).group(1)
-    told = page.locator("button.hint[aria-disabled=false]")
-    if number % 3 == 2 or told.count() == 0:
-        full = page.locator(".counters strong").first.inner_text() == "8"
-        press(page, ["p" if full else "d", "1"])
-    else:
-        _, _, kind, value = told.nth(number % told.count()).get_attribute("data-key").split("-")
-        press(page, ["h", "rygwb"[int(value)] if kind == "color" else value])
-    assert page.locator("button.go").get_attribute("aria-disabled") == "false"
-    press(page, ["Enter"])
-    until(page, f"!document.title.includes('Turn {turn}:')")
-
-
-def scrolls_sideways(page):
-    return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -166,22 +120,26 @@ def test_three_players_are_named_by_number(make_play, open_page):
         assert page.locator("#log li").first.inner_text().startswith(f"You tell Cathy {value}")
 
 
-def test_two_tabs_show_one_game_and_a_lost_connection_comes_back(make_play, open_page):
+def test_the_newest_of_two_tabs_moves_and_a_lost_connection_comes_back(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         first, second = open_page(address), open_page(address)
         assert my_turn(first) and my_turn(second)
-        move_by_keys(first, 0)
-        until(second, "document.querySelectorAll('#log li').length == 2")
+        until(first, "document.getElementById('role').textContent.includes('newer tab')")
+        move_by_keys(second, 0)
+        until(first, "document.querySelectorAll('#log li').length == 2")
+        press(first, ["h", "1", "Enter"])
+        first.context.set_offline(True)
+        first.evaluate("fetch('/').catch(() => 0)")
         assert my_turn(second)
-        second.context.set_offline(True)
-        second.evaluate("fetch('/').catch(() => 0)")
-        move_by_keys(first, 1)
+        move_by_keys(second, 1)
+        assert my_turn(second)
+        first.context.set_offline(False)
+        until(first, "document.querySelectorAll('#log li').length == 4")
+        second.close()
+        until(first, "document.getElementById('role').textContent === ''")
         assert my_turn(first)
-        second.context.set_offline(False)
-        until(second, "document.querySelectorAll('#log li').length == 4")
-        assert my_turn(second)
-        move_by_keys(second, 2)
+        move_by_keys(first, 2)
 
 
 def test_agents_are_watched_by_keys(make_play, open_page):
@@ -222,14 +180,3 @@ def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
             page.wait_for_selector(".replay")
             assert violations(page) == []
         assert not scrolls_sideways(page)
-
-
-def violations(page):
-    """What axe-core says, a line each."""
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run().then((result) => result.violations)")
-    return [
-        f"{problem['id']}: {node['html'][:120]} {node['failureSummary'][:200]}"
-        for problem in found
-        for node in problem["nodes"]
-    ]

@@ -25,8 +25,8 @@ from support.protocol import ServerSaysError, play_next, play_out
 
 from hanabi_rl.serve.store import Store
 
-GAMES, LOOPS = 60, 3
 KILLS = 50 if os.environ.get("HANABI_RL_INJECTIONS") == "full" else 5
+GAMES, LOOPS = 20 * KILLS, 3
 
 
 class Server:
@@ -101,8 +101,10 @@ def test_a_killed_server_loses_and_repeats_nothing(server: Server, tmp_path: Pat
     for thread in loops:
         thread.start()
     rng = random.Random(0)
-    for _ in range(KILLS):
-        time.sleep(rng.uniform(0.05, 60 / KILLS))
+    for kill in range(KILLS):  # spread over the games, however fast they are played
+        due = (kill + rng.random()) * 0.8 * GAMES / KILLS
+        while len(delivered) < due and any(thread.is_alive() for thread in loops):
+            time.sleep(rng.uniform(0.0, 0.05))
         server.kill()
         server.start()
     for thread in loops:

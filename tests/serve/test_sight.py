@@ -8,7 +8,7 @@ import pytest
 from support.hidden import pairs, random_game
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve import local
+from hanabi_rl.serve import tables
 from hanabi_rl.serve.seat_view import table_frame
 from hanabi_rl.serve.sight import open_sight, sight_of
 
@@ -62,7 +62,7 @@ def test_all_that_leaves_a_server_is_the_frame(make_play, monkeypatch):
             with pytest.raises(ValueError, match="only once it is done"):
                 play.history(one.game_id)
         assert both[0] == both[1], seat
-    assert local.table_frame is table_frame
+    assert tables.table_frame is table_frame
 
 
 def test_a_frame_says_what_the_table_says():

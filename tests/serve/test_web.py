@@ -142,6 +142,27 @@ def test_a_double_click_moves_once(make_play, client_of):
     assert [m["type"] for m in seen].count("error") == 1
 
 
+def test_the_newest_tab_moves_and_an_older_one_watches(make_play, client_of):
+    play = make_play(Rules())
+    game = play.new_game()
+    table = f"ws://{HOST}/game/{game.game_id}/ws?opened="
+    with client_of(play) as client, client.websocket_connect(table + "1000.5") as old:
+        first = json.loads(old.receive_text())["frame"]
+        move = next(a for a in first["actions"] if a["why_not"] is None)
+        said = json.dumps({"action": move["id"], "turn": 0})
+        with client.websocket_connect(table + "2000.5") as new:
+            assert json.loads(new.receive_text())["frame"] == first
+            assert json.loads(old.receive_text()) == {"type": "role", "moves": False}
+            old.send_text(said)
+            assert "a newer tab plays" in json.loads(old.receive_text())["text"]
+            assert json.loads(old.receive_text())["frame"] == first
+            with client.websocket_connect(table + "1500.5") as again:  # an older one comes back
+                assert json.loads(again.receive_text()) == {"type": "role", "moves": False}
+            new.send_text(said)
+            assert [json.loads(old.receive_text())["frame"]["turn"] for _ in range(2)] == [1, 2]
+        assert json.loads(old.receive_text()) == {"type": "role", "moves": True}
+
+
 def test_who_sends_nothing_but_nonsense_is_disconnected(make_play, client_of):
     play = make_play(Rules())
     game = play.new_game()

@@ -115,3 +115,52 @@ def play_out(environment: Environment, choose: Choose = first_legal) -> float:
         environment.step(choose(environment.rows))
     environment.close()
     return environment.score
+
+
+Frame = dict[str, Any]
+"""One turn of a batch: `turn`, and `rows` of `obs`, `legal_moves` and `decides`."""
+
+
+def predictions(address: str, key: str, players: int = 2) -> contextlib.closing[Reading]:
+    """A connection that predicts."""
+    base = address.replace("http", "ws", 1)
+    return contextlib.closing(Reading(f"{base}predict?submission_key={key}&num_players={players}"))
+
+
+class Reading:
+    """Held-out games over one connection; `frame` is the turn to answer, None at the end."""
+
+    def __init__(self, address: str) -> None:
+        self.frame: Frame | None = {}
+        with contextlib.ExitStack() as stack:
+            self._socket: ClientConnection = stack.enter_context(
+                connect(address, open_timeout=30, max_size=2**20)
+            )
+            self._socket.recv()  # the greeting
+            self._next()
+            self._open = stack.pop_all()
+
+    @property
+    def deciding(self) -> list[str]:
+        """The rows to answer for."""
+        assert self.frame is not None
+        return [row for row, seen in self.frame["rows"].items() if seen["decides"]]
+
+    def answer(self, said: dict[str, list[float]], form: str = "log_probabilities") -> None:
+        """A list for each row that decides. Raises ServerSaysError; the frame is the same then."""
+        self.say(json.dumps({form: said}))
+
+    def say(self, text: str) -> None:
+        """Anything."""
+        self._socket.send(text)
+        self._next()
+
+    def close(self) -> None:
+        """Leaves."""
+        self._open.close()
+
+    def _next(self) -> None:
+        heard = json.loads(self._socket.recv(timeout=60))
+        if "error_details" in heard:
+            raise ServerSaysError(heard["error_details"])
+        self.frame = None if heard.get("done") else heard

@@ -6,8 +6,9 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import uvicorn
@@ -20,7 +21,10 @@ from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.local import LocalPlay
+from hanabi_rl.serve.participants import StudyFolder
 from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.study import study_of
+from hanabi_rl.serve.study_play import StudyPlay
 from hanabi_rl.serve.web import MAX_MESSAGE, make_app
 
 
@@ -62,7 +66,9 @@ def make_play(
 
 
 @contextlib.contextmanager
-def serve_app(app: Starlette, guard: Guard | None = None) -> Iterator[str]:
+def serve_app(
+    app: Starlette, guard: Guard | None = None, max_message: int = MAX_MESSAGE
+) -> Iterator[str]:
     """The real server in a thread, on a free port of this machine; yields its address."""
     http, ws = protocols(guard or Guard())
     listening = socket.socket()
@@ -73,7 +79,7 @@ def serve_app(app: Starlette, guard: Guard | None = None) -> Iterator[str]:
         access_log=False,
         http=http,
         ws=ws,
-        ws_max_size=MAX_MESSAGE,
+        ws_max_size=max_message,
         timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
@@ -94,3 +100,32 @@ def serve_app(app: Starlette, guard: Guard | None = None) -> Iterator[str]:
 def serve(play: LocalPlay, pause: float = 0.0) -> contextlib.AbstractContextManager[str]:
     """The page of one machine, served."""
     return serve_app(make_app(play, pause))
+
+
+STUDY = {
+    "title": "Hanabi, played",
+    "run_by": "A. Example",
+    "contact": "a@example.org",
+    "participants": 6,
+    "completion_code": "DONE-7",
+    "consent": {"version": "3", "text": "We record moves.\n\nNothing else."},
+    "agents": [{"name": "bot:a"}, {"name": "bot:b"}],
+    "before": [
+        {"name": "played", "text": "Played before?", "kind": "choice", "choices": ["y", "n"]}
+    ],
+}
+"""As a TOML file says it: a game with each of two agents."""
+
+
+def make_study_play(
+    folder: Path, rules: Rules = TINY, study: Mapping[str, Any] = STUDY, **changes: Any
+) -> StudyPlay:
+    """A study in `folder`, all of whose agents are `Simple`."""
+    asked = study_of(dict(study) | changes)
+    names = [agent.name for agent in asked.agents]
+    return StudyPlay(
+        StudyFolder(folder, asked),
+        rules,
+        {name: Simple() for name in names},
+        {name: f"identity of {name}" for name in names},
+    )

@@ -1,4 +1,4 @@
-"""What every bot is: a policy with a name, a version and parameters, and no arrays."""
+"""What every bot is: a policy with a name, a version and parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PyTree = Any
 
 class Bot(flax.struct.PyTreeNode):
     """A rule-based policy. Its fields but `rules` and `kind` are its parameters, static and with a
-    default: `bot:NAME?field=value` sets them."""
+    default (but in a family, whose members share a program): `bot:NAME?field=value` sets them."""
 
     rules: Rules = flax.struct.field(pytree_node=False)
     kind: str = flax.struct.field(pytree_node=False, default="")
@@ -35,6 +35,11 @@ class Bot(flax.struct.PyTreeNode):
         cls.__annotations__ = {**inspect.get_annotations(cls), "kind": str}
         cls.kind = flax.struct.field(pytree_node=False, default=f"{cls.__module__}.{cls.__name__}")
         super().__init_subclass__(**kwargs)
+
+    @classmethod
+    def make(cls, rules: Rules, **parameters: Any) -> Bot:
+        """The bot with these parameters; raises ValueError where one is out of its range."""
+        return cls(rules=rules, **parameters)
 
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`."""

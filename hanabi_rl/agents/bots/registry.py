@@ -1,5 +1,5 @@
-"""The bots that come with the package, by name: `bot:random`, `bot:convention`, those of O'Dwyer
-and the rule lists."""
+"""The bots that come with the package, by name: `bot:random`, `bot:convention`, those of O'Dwyer,
+the rule lists and a family of rule players."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ BOTS = _Bots(
     ("van-den-bergh", "rule_lists", "VanDenBergh"),
     ("flawed", "rule_lists", "Flawed"),
     ("legal-random", "rule_lists", "LegalRandom"),
+    ("rules", "rule_family", "RulePartner"),
 )
 """Every bot: name, module of this folder, class; a new one is its class and a line here. A bot's
 module is imported when it is first asked for."""
@@ -76,7 +77,7 @@ def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
                 f"{key!r}"
             )
     try:
-        return _find(name)(rules=rules, **parameters)
+        return _find(name).make(rules, **parameters)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
 

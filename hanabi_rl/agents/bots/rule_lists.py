@@ -50,6 +50,15 @@ class RuleBot(Bot):
     def __post_init__(self) -> None:
         check_smoothing(self.smoothing)
 
+    def ordered_rules(self) -> tuple[Rule, ...]:
+        """What it plays by."""
+        return self.rule_list
+
+    def chances(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
+        """What it does, float32 `[B, A]`, by the weights of the first rule that fires."""
+        del legal
+        return weights / jnp.sum(weights, axis=-1, keepdims=True)
+
     def init_carry(self, batch: int) -> jax.Array:
         """See `Policy.init_carry`."""
         return jnp.full((batch, self.rules.hand_size), self.rules.all_cards, jnp.uint32)
@@ -68,18 +77,17 @@ class RuleBot(Bot):
         seen = jax.vmap(lambda o: view(rules, o))(obs)
         plausible = jnp.where(reset[:, None], rules.all_cards, carry)
         plausible = jax.vmap(lambda p, s: observe_own(rules, p, s))(plausible, seen)
+        ordered = self.ordered_rules()
         weights = think_in_turn(
             rules,
             ~legal[:, rules.noop],
             jax.vmap(
-                lambda row: first_to_fire(rules, self.rule_list, facts_of(rules, *row[:2]), row[2])[
-                    0
-                ]
+                lambda row: first_to_fire(rules, ordered, facts_of(rules, *row[:2]), row[2])[0]
             ),
             (plausible, seen, legal),
         )
         weights = jnp.where(legal[:, rules.noop, None], legal, weights)
-        chances = weights / jnp.sum(weights, axis=-1, keepdims=True)
+        chances = self.chances(weights, legal)
         if key is not None:
             drawn = jax.vmap(jax.random.categorical)(key, jnp.log(chances))
             return plausible, smoothed(drawn.astype(jnp.int32), legal, self.smoothing)

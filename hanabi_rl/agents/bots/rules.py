@@ -80,7 +80,7 @@ def first_to_fire(
 # ---------------------------------------------------------------------------- weights from masks
 
 
-def _moves(
+def moves(
     rules: Rules,
     *,
     discard: jax.Array | None = None,
@@ -117,7 +117,7 @@ def _first(mask: jax.Array) -> jax.Array:
     return (flat & (jnp.cumsum(flat) == 1)).reshape(mask.shape)
 
 
-def _tell(
+def tell(
     rules: Rules,
     facts: Facts,
     color: jax.Array,
@@ -130,7 +130,7 @@ def _tell(
     with `least` tokens or more."""
     first = _first(color | rank)
     color, rank = (color & ~rank, rank) if rank_first else (color, rank & ~color)
-    return _moves(
+    return moves(
         rules,
         by_color=first & color,
         by_rank=first & rank,
@@ -139,12 +139,12 @@ def _tell(
     )
 
 
-def _theirs(facts: Facts, cards: jax.Array) -> jax.Array:
+def theirs(facts: Facts, cards: jax.Array) -> jax.Array:
     """Which cards of partners are in a set, bool[P-1, H]."""
     return scene.in_set(facts.seen.hands[1:], cards)
 
 
-def _mine(facts: Facts, cards: jax.Array) -> jax.Array:
+def mine(facts: Facts, cards: jax.Array) -> jax.Array:
     """Which own cards are in a set whatever they are, bool[H]."""
     return (facts.plausible != 0) & scene.subset(facts.plausible, cards)
 
@@ -162,7 +162,8 @@ def _likeliest(chances: jax.Array, least: float) -> jax.Array:
     return _first((chances == jnp.max(chances)) & (chances >= least))
 
 
-def _may_discard(rules: Rules, facts: Facts) -> jax.Array:
+def may_discard(rules: Rules, facts: Facts) -> jax.Array:
+    """Whether a token is missing, bool[]."""
     return facts.seen.info < rules.max_info_tokens
 
 
@@ -171,13 +172,13 @@ def _may_discard(rules: Rules, facts: Facts) -> jax.Array:
 
 def safe(rules: Rules, facts: Facts) -> jax.Array:
     """Play the first card that is playable whatever its hints allow."""
-    return _moves(rules, play=_first(_mine(facts, facts.playable)))
+    return moves(rules, play=_first(mine(facts, facts.playable)))
 
 
 def certain(rules: Rules, facts: Facts) -> jax.Array:
     """Play the first playable card of which both colour and rank were named."""
     named = facts.seen.color_named[0] & facts.seen.rank_named[0]
-    return _moves(rules, play=_first(named & _mine(facts, facts.playable)))
+    return moves(rules, play=_first(named & mine(facts, facts.playable)))
 
 
 def probable(least: float, spare: bool = False) -> Rule:
@@ -186,7 +187,7 @@ def probable(least: float, spare: bool = False) -> Rule:
 
     def rule(rules: Rules, facts: Facts) -> jax.Array:
         chosen = _likeliest(_chances(rules, facts, facts.playable), least)
-        return _moves(rules, play=chosen, when=facts.seen.lives >= (2 if spare else 1))
+        return moves(rules, play=chosen, when=facts.seen.lives >= (2 if spare else 1))
 
     return rule
 
@@ -200,35 +201,35 @@ def osawa(rules: Rules, facts: Facts) -> jax.Array:
     """Discard the first card known to be useless by what was named; else the first that cannot be
     played any more whatever its hints allow."""
     color, rank = facts.seen.color_named[0], facts.seen.rank_named[0]
-    useless = _mine(facts, facts.seen.played | facts.unreachable)
+    useless = mine(facts, facts.seen.played | facts.unreachable)
     named = (
-        (color & _mine(facts, facts.complete))
+        (color & mine(facts, facts.complete))
         | (color & rank & useless)
-        | (rank & _mine(facts, facts.passed))
+        | (rank & mine(facts, facts.passed))
     )
-    never = _mine(facts, facts.unreachable)
+    never = mine(facts, facts.unreachable)
     chosen = jnp.where(jnp.any(named), _first(named), _first(never))
-    return _moves(rules, discard=chosen, when=_may_discard(rules, facts))
+    return moves(rules, discard=chosen, when=may_discard(rules, facts))
 
 
 def useful(rules: Rules, facts: Facts) -> jax.Array:
     """Name the rank, else the colour, of the first playable card that was not told it."""
-    playable = _theirs(facts, facts.playable)
+    playable = theirs(facts, facts.playable)
     color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
-    return _tell(rules, facts, playable & color, playable & rank, rank_first=True)
+    return tell(rules, facts, playable & color, playable & rank, rank_first=True)
 
 
 def playable_hint(rules: Rules, facts: Facts) -> jax.Array:
     """Name the rank or the colour, by a coin, of the first playable card."""
-    first = _first(_theirs(facts, facts.playable))
-    return _moves(rules, by_color=first, by_rank=first, facts=facts, when=facts.seen.info > 0)
+    first = _first(theirs(facts, facts.playable))
+    return moves(rules, by_color=first, by_rank=first, facts=facts, when=facts.seen.info > 0)
 
 
 def unknown(rules: Rules, facts: Facts) -> jax.Array:
     """Name the colour, else the rank, of the next player's first card that was not told it."""
     there = (facts.seen.hands[1:] != 0) & (jnp.arange(rules.num_players - 1) == 0)[:, None]
     color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
-    return _tell(rules, facts, there & color, there & rank, rank_first=False)
+    return tell(rules, facts, there & color, there & rank, rank_first=False)
 
 
 def dispensable(tokens: int) -> Rule:
@@ -237,10 +238,10 @@ def dispensable(tokens: int) -> Rule:
 
     def rule(rules: Rules, facts: Facts) -> jax.Array:
         color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
-        by_color = color & _theirs(facts, facts.complete)
-        by_rank = rank & _theirs(facts, facts.passed)
-        missing = _theirs(facts, facts.seen.played) & (color ^ rank) & ~by_color & ~by_rank
-        weights = _tell(
+        by_color = color & theirs(facts, facts.complete)
+        by_rank = rank & theirs(facts, facts.passed)
+        missing = theirs(facts, facts.seen.played) & (color ^ rank) & ~by_color & ~by_rank
+        weights = tell(
             rules,
             facts,
             by_color | (missing & color),
@@ -254,26 +255,26 @@ def dispensable(tokens: int) -> Rule:
 
 def useless_hint(rules: Rules, facts: Facts) -> jax.Array:
     """Name the colour, else the rank, of the first useless card that was not told it."""
-    useless = _theirs(facts, facts.seen.played | facts.unreachable)
+    useless = theirs(facts, facts.seen.played | facts.unreachable)
     color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
-    return _tell(rules, facts, useless & color, useless & rank, rank_first=False, least=2)
+    return tell(rules, facts, useless & color, useless & rank, rank_first=False, least=2)
 
 
 def any_hint(rules: Rules, facts: Facts) -> jax.Array:
     """Name the rank or the colour, by a coin, of a random card of the next player."""
     there = (facts.seen.hands[1:] != 0) & (jnp.arange(rules.num_players - 1) == 0)[:, None]
-    return _moves(rules, by_color=there, by_rank=there, facts=facts, when=facts.seen.info > 0)
+    return moves(rules, by_color=there, by_rank=there, facts=facts, when=facts.seen.info > 0)
 
 
 def discard_oldest(rules: Rules, facts: Facts) -> jax.Array:
     """Discard the oldest card."""
     first = _first(facts.plausible != 0)
-    return _moves(rules, discard=first, when=_may_discard(rules, facts))
+    return moves(rules, discard=first, when=may_discard(rules, facts))
 
 
 def discard_random(rules: Rules, facts: Facts) -> jax.Array:
     """Discard a random card."""
-    return _moves(rules, discard=facts.plausible != 0, when=_may_discard(rules, facts))
+    return moves(rules, discard=facts.plausible != 0, when=may_discard(rules, facts))
 
 
 def discard_useless(least: float) -> Rule:
@@ -282,6 +283,6 @@ def discard_useless(least: float) -> Rule:
     def rule(rules: Rules, facts: Facts) -> jax.Array:
         chances = _chances(rules, facts, facts.seen.played | facts.unreachable)
         chosen = _likeliest(chances, least)
-        return _moves(rules, discard=chosen, when=_may_discard(rules, facts))
+        return moves(rules, discard=chosen, when=may_discard(rules, facts))
 
     return rule

@@ -7,6 +7,7 @@ const NOTHING = { kind: null, slot: null, target: null, value: null };
 
 const ui = {
   watched: document.documentElement.dataset.watched === "yes",
+  next: document.querySelector("#new button")?.textContent ?? "", // what follows a game
   /** @type {any} */ frame: null, // the table as it is now
   /** @type {any[]} */ history: [], // every position, once a game is over or where it is watched
   shown: 0, // which of them
@@ -82,7 +83,7 @@ let wait = 500; // ms before the next attempt
 
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
-  socket = new WebSocket(`${scheme}://${location.host}${location.pathname}/ws`);
+  socket = new WebSocket(`${scheme}://${location.host}${location.pathname}/ws?opened=${performance.timeOrigin}`);
   socket.onopen = () => {
     wait = 500;
     at("network").textContent = "";
@@ -103,6 +104,8 @@ function receive(message) {
   if (message.type === "error") {
     ui.sent = -1;
     at("network").textContent = message.text;
+  } else if (message.type === "role") {
+    at("role").textContent = message.moves ? "" : "A newer tab plays this game. Reload this one to play here.";
   } else if (message.type === "history") {
     const atEnd = ui.shown >= ui.history.length - 1;
     ui.history = message.frames;

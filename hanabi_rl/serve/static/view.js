@@ -81,7 +81,8 @@ function cardView(frame, seat, card, slot, ui) {
     h("span", { class: "told", "aria-hidden": "true" }, hint ? `is ${hint}` : ""),
     h("span", { class: "not", "aria-hidden": "true" }, not ? `not ${not}` : ""),
   ];
-  if (!mine) return h("li", {}, h("span", { class: "sr" }, label), content);
+  content.unshift(h("span", { class: "sr" }, label)); // no aria-label: it would have to repeat the rest
+  if (!mine) return h("li", {}, content);
   return h(
     "li",
     {},
@@ -91,7 +92,6 @@ function cardView(frame, seat, card, slot, ui) {
         type: "button",
         class: "mine",
         "data-key": `card-${slot}`,
-        "aria-label": label,
         "aria-pressed": ui.choice.slot === slot ? "true" : "false",
         onclick: () => ui.choose({ slot }),
       },
@@ -280,7 +280,7 @@ function replayBar(frame, ui) {
         ui.auto ? "Stop" : "By itself") : null,
       slider,
       over ? h("button", { type: "submit", form: "new", class: "go", "data-key": "new" },
-        "New game") : null,
+        ui.next) : null,
       ui.frame && ui.frame.link ? h("a", { href: ui.frame.link, rel: "noreferrer", target: "_blank" },
         "hanab.live") : null));
 }

@@ -1,0 +1,225 @@
+"""Whole games in a real Chromium by keyboard alone, against `hanabi-rl play`: half of them at
+1280 x 800, half at 360 x 740; a reload, a second tab or a lost network in three games of four.
+
+    python benchmarks/browser_games.py --games 100 --json
+
+Needs Debian's chromium and Playwright's Python package. Prints how many games were recorded,
+exported, accepted by `load_games` and cloned from, what axe-core found, the size of the page, and
+the time from an own move to the partner's, above the pause.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import browser as keys
+
+from hanabi_rl.data.files import load_games
+
+INCIDENTS = ("none", "reload", "two tabs", "lost network")
+WATCH = """
+const Plain = WebSocket, times = (window.moveTimes = []), sockets = (window.sockets = []);
+window.WebSocket = class extends Plain {
+  constructor(...given) {
+    super(...given);
+    sockets.push(this);
+    this.addEventListener("message", (event) => {
+      const frame = JSON.parse(event.data).frame;
+      if (frame && this.sent && frame.turn === this.sent.turn + 2) {
+        times.push(performance.now() - this.sent.at);
+        this.sent = null;
+      }
+    });
+  }
+  send(text) {
+    this.sent = { turn: JSON.parse(text).turn, at: performance.now() };
+    super.send(text);
+  }
+};
+"""
+SEEN = """() => ({
+  turn: document.title.match(/Turn (\\d+)/)[1],
+  tells: [...document.querySelectorAll("button.hint[aria-disabled=false]")]
+    .map((button) => button.dataset.key),
+  full: document.querySelector(".counters strong").textContent === "8",
+})"""
+
+
+@contextlib.contextmanager
+def table(agent: str, pause: float, out: Path) -> Iterator[str]:
+    """`hanabi-rl play` in a process of its own; its address."""
+    command = [sys.executable, "-m", "hanabi_rl", "play", agent, "--no-browser", "--port", "0"]
+    server = subprocess.Popen(
+        [*command, "--pause", str(pause), "--out", str(out)],
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        yield server.stdout.readline().split()[4]
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(20)
+
+
+def move(page: Any, number: int) -> None:
+    """Tells what may be told twice of three times, else discards or plays the oldest card."""
+    seen = page.evaluate(SEEN)
+    if number % 3 == 2 or not seen["tells"]:
+        keys.press(page, ["p" if seen["full"] else "d", "1", "Enter"])
+    else:
+        _, _, kind, value = seen["tells"][number % len(seen["tells"])].split("-")
+        keys.press(page, ["h", "rygwb"[int(value)] if kind == "color" else value, "Enter"])
+    keys.until(page, f"!document.title.includes('Turn {seen['turn']}:')")
+
+
+def meet(page: Any, incident: str, times: list[float]) -> Any:
+    """What befalls a game in its middle; the page that it goes on in."""
+    times += page.evaluate("moveTimes.splice(0)")
+    if incident == "reload":
+        page.reload()
+    elif incident == "two tabs":
+        other, page = page, page.context.new_page()
+        page.goto(other.url)
+        page.wait_for_selector(".board")
+        other.close()
+    elif incident == "lost network":
+        page.context.set_offline(True)
+        page.evaluate("sockets.at(-1).close()")
+        keys.until(page, "document.getElementById('network').textContent.includes('lost')")
+        page.context.set_offline(False)
+        keys.until(page, "document.getElementById('network').textContent === ''")
+    page.wait_for_selector(".board")
+    return page
+
+
+def play_games(context: Any, address: str, games: int, times: list[float]) -> list[str]:
+    """Plays them one after the other; what axe-core found in the first."""
+    page = context.new_page()
+    found: list[str] = []
+    page.goto(address)
+    page.wait_for_selector(".board")
+    for game in range(games):
+        number = 0
+        while keys.my_turn(page):
+            move(page, number)
+            number += 1
+            if number == 4:
+                page = meet(page, INCIDENTS[game % len(INCIDENTS)], times)
+                found += keys.violations(page) if game == 0 else []
+        assert not keys.scrolls_sideways(page)
+        found += keys.violations(page) if game == 0 else []
+        times += page.evaluate("moveTimes.splice(0)")
+        if game < games - 1:
+            with page.expect_navigation():
+                keys.press(page, ["n"])
+            page.wait_for_selector(".board")
+    return found
+
+
+def packed(address: str) -> int:
+    """Bytes of all that a browser loads for a table."""
+    paths = ("", "static/main.js", "static/view.js", "static/table.css", "static/icon.svg")
+    total = 0
+    for path in paths:
+        with urllib.request.urlopen(address + path) as answer:
+            total += len(gzip.compress(answer.read()))
+    return total
+
+
+def clone(data: list[Path], folder: Path) -> bool:
+    """Whether a small clone trains on the games."""
+    from hanabi_rl.agents.names import load_policy
+    from hanabi_rl.algorithms.bc import run_bc
+    from hanabi_rl.algorithms.bc_training import BCConfig
+    from hanabi_rl.nn.networks import NetworkConfig
+
+    run_bc(
+        BCConfig(
+            data=tuple(map(str, data)),
+            network=NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,)),
+            batch_size=4,
+            epochs=2,
+            selfplay_games=64,
+            report_games=1000,
+            tensorboard=False,
+            run_dir=str(folder),
+        )
+    )
+    return load_policy(folder).rules.num_players == 2
+
+
+def run(games: int, agent: str, pause: float, folder: Path) -> dict[str, Any]:
+    """Plays, then exports, loads and clones; the figures."""
+    from playwright.sync_api import sync_playwright
+
+    times: list[float] = []
+    found: list[str] = []
+    started, out = time.perf_counter(), folder / "games"
+    with table(agent, pause, out) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=keys.CHROMIUM, args=keys.ARGUMENTS)
+        for number, (width, height) in enumerate(keys.SIZES):
+            context = browser.new_context(viewport={"width": width, "height": height})
+            context.add_init_script(WATCH)
+            found += play_games(context, address, (games + 1 - number) // 2, times)
+            context.close()
+        browser.close()
+        played_s = time.perf_counter() - started
+        with urllib.request.urlopen(f"{address}games.safetensors") as answer:
+            (folder / "exported.safetensors").write_bytes(answer.read())
+        size = packed(address)
+    kept = sorted(out.glob("2p-*.safetensors"))
+    exported = load_games(folder / "exported.safetensors")
+    above = np.array(times) - 1000 * pause
+    figures = {
+        "games": games,
+        "recorded": len(kept),
+        "exported": len(exported),
+        "accepted": sum(len(load_games(path)) for path in kept),
+        "violations": found,
+        "page_bytes": size,
+        "moves": len(times),
+        "p50_ms": float(np.percentile(above, 50)),
+        "p99_ms": float(np.percentile(above, 99)),
+        "seconds": played_s,
+        "load": os.getloadavg()[0],
+    }
+    for name, value in figures.items():  # before the clone, which takes its time to compile
+        print(f"{name:>12}  {value}", file=sys.stderr, flush=True)
+    return figures | {"cloned": clone(kept, folder / "clone")}
+
+
+def main() -> None:
+    """Prints the figures, and with --json one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--games", type=int, default=100)
+    parser.add_argument("--agent", default="bot:convention")
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds of the partner")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = run(chosen.games, chosen.agent, chosen.pause, Path(folder))
+    print(f"{'cloned':>12}  {figures['cloned']}", file=sys.stderr)
+    if chosen.json:
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""`bot:rules`: a family of rule players that differ in how they hint, read hints and discard.
+
+`bot:rules?seed=7` is the member that seed 7 draws from `RANGES`; other parameters given beside it
+stay as given. The parameters are array leaves, so that any number of members is one stacked policy
+in one compiled program (`learning/partners.py`). They stand for those of the "theory of mind"
+agents of Knott et al. 2021 (arXiv 2101.05507), in Hanabi's terms.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.bots.inference import first_true, last_true
+from hanabi_rl.agents.bots.rule_lists import RuleBot
+from hanabi_rl.agents.bots.rules import (
+    Facts,
+    Rule,
+    any_hint,
+    discard_oldest,
+    may_discard,
+    mine,
+    moves,
+    osawa,
+    tell,
+    theirs,
+)
+from hanabi_rl.env.game import Rules
+
+BY_PARAMETERS = -1
+MOST_EPSILON = 0.2
+RANGES: dict[str, tuple[Any, ...]] = {
+    "hint_tokens": (1, 2, 3, 4),
+    "lookahead": (0, 1, 2),
+    "rank_first": (False, True),
+    "plays_first": (False, True),
+    "trusts": (False, True),
+    "focus_newest": (False, True),
+    "chop_newest": (False, True),
+}
+"""The values that members differ in; beside them epsilon, uniform in [0, `MOST_EPSILON`]."""
+
+
+class RulePartner(RuleBot):
+    """A member of the family."""
+
+    name: ClassVar[str] = "rules"
+    version: ClassVar[str] = "1"
+    seed: int = BY_PARAMETERS
+    """What the other parameters were drawn by; -1: they are as given."""
+    hint_tokens: int = 1
+    """The tokens from which it hints useful cards."""
+    lookahead: int = 0
+    """How many ranks above a playable card one is worth a hint."""
+    rank_first: bool = True
+    """Names the rank, else the colour, of what it hints."""
+    plays_first: bool = True
+    """Plays what it can before it hints."""
+    trusts: bool = False
+    """Plays one of the cards that the hint just before touched, if it can be playable and a life is
+    to spare; else it plays by facts alone."""
+    focus_newest: bool = False
+    """Of several cards to play takes the newest, else the oldest."""
+    chop_newest: bool = False
+    """Discards the newest card without a hint, else the oldest."""
+    epsilon: float = 0.0
+    """The share of turns on which it takes any legal move, evenly."""
+
+    @classmethod
+    def make(cls, rules: Rules, **parameters: Any) -> RulePartner:
+        """See `Bot.make`: what `seed` draws, but for what is given.
+
+        Raises:
+            ValueError: a parameter outside its range.
+        """
+        seed = parameters.get("seed", BY_PARAMETERS)
+        if seed < BY_PARAMETERS:
+            raise ValueError(f"seed: expected 0 or more, got {seed}")
+        chosen = ({} if seed == BY_PARAMETERS else draw_member(seed)) | parameters
+        for name, values in RANGES.items():
+            if name in chosen and chosen[name] not in values:
+                raise ValueError(f"{name}: expected one of {values}, got {chosen[name]}")
+        if not 0.0 <= chosen.get("epsilon", 0.0) <= MOST_EPSILON:
+            raise ValueError(
+                f"epsilon: expected a share in [0, {MOST_EPSILON}], got {chosen['epsilon']}"
+            )
+        return cls(rules=rules, **chosen)
+
+    def ordered_rules(self) -> tuple[Rule, ...]:
+        """See `RuleBot`: its parameters may be traced."""
+        play, trusted = known_play(self.focus_newest), trusted_play(self.focus_newest)
+        hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first)
+        return (
+            only_if(self.plays_first, play),
+            only_if(self.plays_first & self.trusts, trusted),
+            hint,
+            play,
+            only_if(self.trusts, trusted),
+            osawa,
+            discard_unhinted(self.chop_newest),
+            discard_oldest,
+            any_hint,
+        )
+
+    def chances(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
+        """See `RuleBot`: mixed with `epsilon` of any legal move."""
+        spread = self.epsilon * legal / jnp.sum(legal, axis=-1, keepdims=True)
+        return (1 - self.epsilon) * super().chances(weights, legal) + spread
+
+
+def draw_member(seed: int) -> dict[str, Any]:
+    """The parameters of a random member, each evenly from its range."""
+    rng = np.random.default_rng(seed)
+    drawn = {name: values[rng.integers(len(values))] for name, values in RANGES.items()}
+    return drawn | {"epsilon": round(float(rng.uniform(0.0, MOST_EPSILON)), 3)}
+
+
+def only_if(condition: jax.Array | bool, rule: Rule) -> Rule:
+    """A rule that fires only where a parameter says so."""
+    return lambda rules, facts: jnp.where(condition, rule(rules, facts), 0.0)
+
+
+def _end(mask: jax.Array, newest: jax.Array | bool) -> jax.Array:
+    """Only the newest, else the oldest, true entry of ``bool[H]``."""
+    return jnp.where(newest, last_true(mask), first_true(mask))
+
+
+def known_play(newest: jax.Array | bool) -> Rule:
+    """Play a card that is playable whatever its hints allow."""
+    return lambda rules, facts: moves(rules, play=_end(mine(facts, facts.playable), newest))
+
+
+def trusted_play(newest: jax.Array | bool) -> Rule:
+    """With a life to spare, play a card that the hint just before touched, if it can be
+    playable."""
+
+    def rule(rules: Rules, facts: Facts) -> jax.Array:
+        last = facts.seen.last
+        touched = last.is_hint & last.target[0] & last.touched
+        can_be = touched & ((facts.plausible & facts.playable) != 0)
+        return moves(rules, play=_end(can_be, newest), when=facts.seen.lives > 1)
+
+    return rule
+
+
+def useful_soon(
+    tokens: jax.Array | int, lookahead: jax.Array | int, rank_first: jax.Array | bool
+) -> Rule:
+    """With so many tokens, name the first card that was not told it and is playable or at most
+    `lookahead` ranks above one that is."""
+
+    def rule(rules: Rules, facts: Facts) -> jax.Array:
+        soon = facts.playable
+        for ahead in range(1, max(RANGES["lookahead"]) + 1):
+            above = (soon << 1) & ~jnp.uint32(rules.rank_cards[0]) & jnp.uint32(rules.all_cards)
+            soon = jnp.where(ahead <= lookahead, soon | above, soon)
+        wanted = theirs(facts, soon)
+        color, rank = wanted & ~facts.seen.color_named[1:], wanted & ~facts.seen.rank_named[1:]
+        by_rank, by_color = (
+            tell(rules, facts, color, rank, rank_first=first) for first in (True, False)
+        )
+        named = jnp.where(rank_first, by_rank, by_color)
+        return jnp.where(facts.seen.info >= tokens, named, 0.0)
+
+    return rule
+
+
+def discard_unhinted(newest: jax.Array | bool) -> Rule:
+    """Discard a card that no hint touched."""
+
+    def rule(rules: Rules, facts: Facts) -> jax.Array:
+        unhinted = (facts.plausible != 0) & ~facts.seen.hinted[0]
+        return moves(rules, discard=_end(unhinted, newest), when=may_discard(rules, facts))
+
+    return rule

@@ -1,0 +1,281 @@
+"""Behaviour-preferring partners and their responses: many pairs, each with preferences of its own
+(ZSC-Eval, Wang et al., arXiv 2310.05208, Algorithm 1 lines 1 to 3).
+
+One seat of every game receives `u r + w . phi`, the others the true reward (`learning/pairs.py`);
+all pairs share one compilation. A pair is kept as it ended, and as it was where it scored nearest
+to half of that: its mid-skill checkpoint. `candidates.json` is what `hanabi-rl partners` reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.lineups import draw_lineup
+from hanabi_rl.env.events import EVENTS
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import check_positive
+from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
+from hanabi_rl.learning.pairs import Pair, Two
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.preferences import (
+    EventWeights,
+    Preference,
+    Weights,
+    draw_preferences,
+    reward_space,
+)
+from hanabi_rl.learning.rollout import Episode
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.partners import LEAST_SHARE, Partner, PartnerSet, write_partners
+from hanabi_rl.runs.folder import GracefulStop, write_summary
+from hanabi_rl.runs.session import Stopped, open_run_dir
+from hanabi_rl.runs.tracking import Progress, Tracker
+from hanabi_rl.storage.files import read_json, write_json
+
+NAME = "behaviour_preferring"
+CANDIDATES = "candidates.json"
+_RECORD = "pair.json"  # written last: the pair is finished
+
+
+@dataclasses.dataclass(frozen=True)
+class BehaviourPreferringConfig(IPPOConfig):
+    """train/behaviour_preferring.py"""
+
+    pairs: int = 16
+    """Candidates to train; each of the two learners of a pair plays `total_steps` in environments
+    of its own."""
+    checkpoints: int = 50
+    """Of a pair, evenly spread, among which the mid-skill one is chosen by greedy play."""
+    preferred_events: int = 2
+    """At most so many events are worth something in one pair."""
+    score_weights: Weights = (0.5, 1.0)
+    """What the game's own reward is multiplied with: one of these a pair."""
+    weights: EventWeights = dataclasses.field(default_factory=EventWeights)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "pairs", "checkpoints")
+        if self.preferred_events < 0 or not self.score_weights:
+            raise ValueError(
+                "preferred_events, score_weights: expected at least 0 and at least one weight, got "
+                f"{self.preferred_events} and {self.score_weights}"
+            )
+
+
+class Snapshot(NamedTuple):
+    """A pair at some moment of its training."""
+
+    update: int
+    score: float  # greedy, mean over both seatings
+    policies: Two  # `NetworkPolicy`
+
+
+def make_pair(config: BehaviourPreferringConfig) -> Pair:
+    """In every game one random seat is the biased learner's and the others are the response's."""
+    lineup = draw_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0))
+
+    def others(key: jax.Array, timesteps: jax.Array) -> Episode:
+        learns = lineup(key, timesteps).learns
+        assert learns is not None, "a line-up says who holds which seat"
+        return Episode(learns=~learns)
+
+    one = 1.0 / config.game.num_players
+    return Pair(
+        biased=PPO(config, config.network, draw_episode=lineup, own_share=one),
+        response=PPO(config, config.network, draw_episode=others, own_share=1.0 - one),
+    )
+
+
+def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
+    """Trains every pair that is not finished; returns what `summary.json` holds.
+
+    Raises:
+        Stopped: a signal came; finished pairs are kept, the one in progress begins again.
+        ValueError: more pairs than there are rewards, or as a run's folder does.
+    """
+    wanted = draw_preferences(
+        config.weights, config.preferred_events, config.score_weights, config.pairs, config.seed
+    )
+    with open_run_dir(NAME, config, config.game.num_players) as run_dir:
+        folders = [run_dir / f"pair-{number:03d}" for number in range(config.pairs)]
+        done = next((k for k, f in enumerate(folders) if not (f / _RECORD).exists()), config.pairs)
+        trainer = _Trainer(config, run_dir, done)
+        with GracefulStop() as stop, trainer.tracker, trainer.progress:
+            for number in range(done, config.pairs):
+                snapshots = trainer.train(number, wanted[number], stop)
+                _keep_pair(folders[number], config, wanted[number], snapshots)
+        summary = _finish(config, run_dir, folders) | {"wall_s": trainer.tracker.wall_s}
+        write_summary(run_dir, summary)
+    return summary
+
+
+class _Trainer:
+    """Trains one pair after another with one compiled update."""
+
+    def __init__(self, config: BehaviourPreferringConfig, run_dir: Path, done: int) -> None:
+        self.config, self.run_dir = config, run_dir
+        self.pair = make_pair(config)
+        self.init, self.update = jax.jit(self.pair.init), self.pair.compile_update()
+        self.steps = config.num_envs * config.num_steps * config.num_updates  # of each learner
+        self.tracker = Tracker(
+            run_dir,
+            resume_step=done * config.num_updates if config.resume else None,
+            tensorboard=config.tensorboard,
+            wandb=config.wandb,
+        )
+        self.progress = Progress(
+            "Behaviour-preferring pairs",
+            total=2 * self.steps * config.pairs,
+            unit="steps",
+            initial=2 * self.steps * done,
+        )
+
+    def train(
+        self, number: int, wanted: tuple[Weights, float], stop: GracefulStop
+    ) -> list[Snapshot]:
+        """A whole pair, by its checkpoints."""
+        config, total = self.config, self.config.num_updates
+        key = jax.random.fold_in(jax.random.key(config.seed), number)
+        learners, actors = zip(*self.init(key), strict=True)
+        learners, actors = parallel.replicate(Two(*learners)), parallel.shard(Two(*actors))
+        preference = parallel.replicate(
+            Preference(jnp.array(wanted[0], jnp.float32), jnp.float32(wanted[1]))
+        )
+        marks = set(np.linspace(0, total, config.checkpoints + 1).round().astype(int)[1:].tolist())
+        snapshots: list[Snapshot] = []
+        for update in range(1, total + 1):
+            learners, actors, metrics = self.update(learners, actors, preference)
+            if stop.requested:
+                raise Stopped(self.run_dir, stop.exit_code)
+            if update in marks:
+                snapshots.append(self._measured(update, learners))
+                self._log(number, snapshots[-1], parallel.fetch(metrics))
+        return snapshots
+
+    def _measured(self, update: int, learners: Two) -> Snapshot:
+        policies = Two(*(self.pair.policy(parallel.fetch(learner)) for learner in learners))
+        policies = Two(*(policy.replace(precision="float32") for policy in policies))
+        return Snapshot(update, _mean_score(policies, self.config), policies)
+
+    def _log(self, number: int, snapshot: Snapshot, metrics: Two) -> None:
+        named = {
+            f"{role}/{name}": float(value)
+            for role, found in metrics._asdict().items()
+            for name, value in found.items()
+        }
+        where = f"pair {number}, update {snapshot.update}"
+        for role, found in metrics._asdict().items():
+            if (term := first_not_finite(found)) is not None:
+                raise NotFiniteError(
+                    f"{self.run_dir}: expected a finite {term} of the {role} learner of {where}"
+                )
+        updates = number * self.config.num_updates + snapshot.update
+        self.tracker.log(updates, {"pair": number, "score": snapshot.score} | named)
+        steps = 2 * updates * self.config.num_envs * self.config.num_steps
+        self.progress.update(steps, pair=f"{number + 1}/{self.config.pairs}", score=snapshot.score)
+
+
+def _mean_score(policies: Two, config: BehaviourPreferringConfig) -> float:
+    """Of the response with the biased partner, in every seating, on the selection decks."""
+    played = evaluate_pair(
+        policies.response, policies.biased, config.eval_games, config.seed, purpose="selection"
+    )
+    return played.summary.mean.mean
+
+
+def mid_skill(snapshots: list[Snapshot]) -> Snapshot:
+    """The one before the last whose score is nearest to half of the last one's (the earliest of
+    equals; the last where it is the only one)."""
+    *earlier, last = snapshots
+    return min(earlier, key=lambda found: abs(found.score - last.score / 2), default=last)
+
+
+def _keep_pair(
+    folder: Path,
+    config: BehaviourPreferringConfig,
+    wanted: tuple[Weights, float],
+    snapshots: list[Snapshot],
+) -> None:
+    """Writes `biased`, `response`, `mid/biased`, `mid/response` and then the record."""
+    per_update = config.num_envs * config.num_steps
+    last, mid = snapshots[-1], mid_skill(snapshots)
+    for place, found in ((folder, last), (folder / "mid", mid)):
+        for role, policy in found.policies._asdict().items():
+            save_policy(
+                place / role,
+                policy,
+                algorithm=NAME,
+                steps=found.update * per_update,
+                score=found.score,
+            )
+    record = {
+        "event_weights": wanted[0],
+        "score_weight": wanted[1],
+        "score": last.score,
+        "mid_score": mid.score,
+        "mid_steps": mid.update * per_update,
+        "curve": [(found.update * per_update, found.score) for found in snapshots],
+    }
+    write_json(folder / _RECORD, record)
+
+
+def describe(event_weights: Weights, score_weight: float) -> str:
+    """`0.5 r - 1 play_blind`, the reward in words."""
+    terms = [f"{score_weight:g} r"]
+    for event, weight in zip(EVENTS, event_weights, strict=True):
+        if weight:
+            terms.append(f"{'+' if weight > 0 else '-'} {abs(weight):g} {event}")
+    return " ".join(terms)
+
+
+def _finish(
+    config: BehaviourPreferringConfig, run_dir: Path, folders: list[Path]
+) -> dict[str, Any]:
+    """Writes the candidates, prints them and returns the figures."""
+    records = [read_json(folder / _RECORD) for folder in folders]
+    candidates = []
+    for folder, record in zip(folders, records, strict=True):
+        weights = tuple(record["event_weights"])
+        note = describe(weights, record["score_weight"])
+        candidates.append(
+            Partner(
+                agent=str(folder / "biased"),
+                best_response=str(folder / "response"),
+                mid_skill=str(folder / "mid" / "biased"),
+                event_weights=weights,
+                score_weight=record["score_weight"],
+                note=note,
+            )
+        )
+        print(f"{folder.name}  {record['score']:6.2f}  mid {record['mid_score']:6.2f}  {note}")
+    path = run_dir / CANDIDATES
+    write_partners(path, PartnerSet(players=config.game.num_players, partners=tuple(candidates)))
+    print(f"\nResults: {run_dir} ({CANDIDATES}, pair-*/biased, response, mid/)")
+    scores = np.array([record["score"] for record in records])
+    return {
+        "num_players": config.game.num_players,
+        "pairs": config.pairs,
+        "able": int((scores > LEAST_SHARE * config.game.max_score).sum()),
+        "pair_score_mean": float(scores.mean()),
+        "rewards": len(config.score_weights)
+        * len(reward_space(config.weights, config.preferred_events)),
+        "env_steps": 2 * config.pairs * config.num_updates * config.num_envs * config.num_steps,
+        "preset": config.preset,
+    }
+
+
+ALGORITHM = Algorithm(
+    NAME,
+    BehaviourPreferringConfig,
+    run_pairs,
+    shown={"pair_score_mean": "mean of pairs", "able": "able pairs"},
+)

@@ -1,0 +1,118 @@
+"""`hanabi-rl partners`: which partners `br-prox` measures with, and their best responses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hanabi_rl.cli.agents import File, Flag, load_agents
+
+if TYPE_CHECKING:
+    from hanabi_rl.measure.partners import PartnerSet
+
+
+def select_partners(
+    candidates: File,
+    count: int,
+    out: Path,
+    by: Literal["br-div", "p-div"] = "br-div",
+    select: Literal["best", "dpp"] = "best",
+    samples: int = 10_000,
+    games: int = 1000,
+    seed: int = 0,
+    sample: Flag = False,
+) -> None:
+    """Choose the partners that differ most, by what they or their best responses do.
+
+    Every candidate plays with its best response at both seats. Pairs that score at most 5% of the
+    greatest score are left out; of the others the set is chosen whose event counts have the
+    greatest determinant of similarities.
+
+    Args:
+        candidates: a partners.json that names each candidate's agent and best_response.
+        count: partners to choose, at most the rank of the features.
+        out: the partners.json to write, with what was measured.
+        by: the events of the best responses, or of the partners themselves.
+        select: best: all sets or, where there are over a million, a local search; dpp: the best of
+            some draws of a k-DPP, as the paper does.
+        samples: those draws.
+        games: decks a seat.
+        seed: of the decks, of sampled actions and of the search.
+        sample: draw actions from the agents' distributions instead of taking the most likely ones.
+    """
+    from hanabi_rl.measure.matrix import Setting
+    from hanabi_rl.measure.partners import chosen_set, measure_pairs, read_partners, write_partners
+    from hanabi_rl.runs.tracking import Progress
+
+    read, setting = read_partners(candidates), Setting(games, seed, sample)
+    for partner in read.partners:
+        if not partner.best_response:
+            raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
+    names = [name for p in read.partners for name in (p.best_response, p.agent)]
+    policies = dict(zip(names, load_agents(names, read.players), strict=True))
+    with Progress("partners", total=len(read.partners), unit="pairs") as progress:
+        found = measure_pairs(read.partners, policies, setting, progress.update)
+    draws = samples if select == "dpp" else None
+    try:
+        chosen = chosen_set(found, count, by, setting, policies[names[0]].rules, draws)
+    except ValueError as error:
+        raise ValueError(f"{candidates}: {error}") from error
+    write_partners(out, chosen)
+    print(_about(chosen, left_out=len(found) - (chosen.candidates or 0)))
+    print(f"{out}: written", file=sys.stderr)
+
+
+def _about(chosen: PartnerSet, left_out: int) -> str:
+    lines = [
+        f"{len(chosen.partners)} of {chosen.candidates} candidates by {chosen.selected_by} "
+        f"({chosen.search}): BR-Div {chosen.br_div:.6g}, P-Div {chosen.p_div:.6g}; {left_out} left "
+        "out, which score at most 5%"
+    ]
+    for partner in chosen.partners:
+        means = ", ".join(f"{mean:.2f}" for mean in partner.score or ())
+        lines.append(f"  {partner.agent} with {partner.best_response}: {means}")
+    return "\n".join(lines)
+
+
+def train_partners(
+    candidates: File,
+    count: int,
+    out: Path,
+    preset: str = "quick",
+    total_steps: float | None = None,
+    by: Literal["br-div", "p-div"] = "br-div",
+    games: int = 1000,
+    seed: int = 0,
+) -> None:
+    """Choose partners as `select` does, add their mid-skill checkpoints, and train best responses.
+
+    Each mid-skill checkpoint gets a best response of its own; each chosen partner keeps the
+    response that was trained with it, or gets a new one where that scores more. Run again, it goes
+    on where it was.
+
+    Args:
+        candidates: candidates.json of a run of behaviour_preferring.
+        count: partners to choose; as many mid-skill ones join them.
+        out: the folder of the runs and of `partners.json`.
+        preset: of best_response, a name or a file.
+        total_steps: environment steps of each best response; default the preset's.
+        by: the events of the best responses, or of the partners themselves.
+        games: decks a seat.
+        seed: of the decks, of the search and of training.
+    """
+    import dataclasses
+
+    from hanabi_rl.algorithms.best_response import BestResponseConfig
+    from hanabi_rl.launch.partner_set import train_set
+    from hanabi_rl.launch.presets import configs_folder, load_preset
+    from hanabi_rl.measure.matrix import Setting
+
+    config = load_preset(BestResponseConfig, "best_response", preset, configs_folder())
+    steps = config.total_steps if total_steps is None else int(total_steps)
+    config = dataclasses.replace(config, total_steps=steps, seed=seed)
+    path = train_set(candidates, count, out, config, Setting(games, seed, False), by)
+    print(f"{path}: written", file=sys.stderr)
+
+
+PARTNER_COMMANDS = {"select": select_partners, "train": train_partners}

@@ -1,0 +1,154 @@
+"""`hanabi-rl study`: people play with agents in a study; `hanabi-rl games` handles what they
+played."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+from hanabi_rl.cli.agents import File, Flag, load_agents
+from hanabi_rl.cli.play import check_extra, listen, progress
+from hanabi_rl.serve.guard import NetworkLimits
+
+if TYPE_CHECKING:
+    from hanabi_rl.serve.participants import StudyFolder
+    from hanabi_rl.serve.study_play import StudyPlay
+
+
+def study(
+    file: File,
+    state: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8644,
+    pause: float = 0.8,
+    slots: int = 16,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)
+) -> None:
+    """Run a study: people agree, play with each of its agents, answer questions, may withdraw.
+
+    Args:
+        file: what it asks and who plays, as TOML (configs/study/example.toml shows one).
+        state: the folder of all that is kept; by default studies/ and the file's name.
+        host: the address to listen at; 0.0.0.0 is every one.
+        port: 0 takes any that is free.
+        pause: seconds before a partner's move is shown.
+        slots: games with each agent that are kept compiled at a time; more take turns.
+        tls_cert: a certificate, with --tls-key; without, put a proxy in front.
+        tls_key: its key.
+        limits: what one network address may do.
+    """
+    check_extra()
+    import uvicorn
+
+    from hanabi_rl.serve.deadlines import GuardedConfig
+    from hanabi_rl.serve.participants import StudyFolder
+    from hanabi_rl.serve.study import read_study
+    from hanabi_rl.serve.study_pages import make_study
+    from hanabi_rl.serve.web import MAX_MESSAGE
+
+    asked = read_study(file)
+    folder = StudyFolder(state or Path("studies") / file.stem, asked)
+    listening = listen(host, port)
+    play = _tables(folder, slots)
+    scheme = "http" if tls_cert is None else "https"
+    print(
+        f"The study is at {scheme}://{host}:{listening.getsockname()[1]}/ (Ctrl-C stops; "
+        f"everything is in {folder.path})",
+        flush=True,
+    )
+    config = GuardedConfig(
+        lambda guard: make_study(play, pause, guard),
+        limits,
+        log_level="warning",
+        access_log=False,  # addresses are nobody's business
+        h11_max_incomplete_event_size=limits.head_bytes,
+        ws_max_size=MAX_MESSAGE,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:
+    """Write the games of a study, and beside them what was answered.
+
+    Args:
+        study: the folder of the study.
+        out: .safetensors (AH2AC2, for train/bc.py) or .json (hanab.live).
+        unfinished: also games that were left, or go on.
+    """
+    from hanabi_rl.serve.study_export import export_study
+
+    count = export_study(_folder(study), out, unfinished=unfinished)
+    print(f"{count} games: {out}, {out.with_suffix('.jsonl')} (and .participants.jsonl)")
+
+
+def list_games(study: Path) -> None:
+    """List who takes part in a study, and how far they are.
+
+    Args:
+        study: the folder of the study.
+    """
+    from hanabi_rl.serve.participants import next_step
+
+    folder = _folder(study)
+    people = folder.everyone()
+    for person in people:
+        done = [each.game for each in person.games if each.game.end_reason == "finished"]
+        step, place = next_step(folder.study, person)
+        where = f"{step} game {place + 1}" if step in ("play", "after") else step
+        scores = ", ".join(str(game.table().score) for game in done) or "none"
+        print(
+            f"{person.number:06d}  next: {where}; {len(done)} of {len(person.plan)} games "
+            f"finished, scores {scores}"
+        )
+    print(f"{len(people)} of {folder.study.participants} participants")
+
+
+def withdraw(participant: tyro.conf.Positional[int], study: Path) -> None:
+    """Delete everything of a participant; a line in audit.jsonl remains.
+
+    Args:
+        participant: the number: the six digits that the person's code begins with.
+        study: the folder of the study.
+    """
+    if not _folder(study).withdraw(participant, "the operator"):
+        raise ValueError(f"expected a participant of {study}, got {participant:06d}")
+    print(f"{participant:06d} is deleted; files that were exported before are yours to delete")
+
+
+GAME_COMMANDS = {"list": list_games, "export": export_games, "withdraw": withdraw}
+
+
+def _folder(path: Path) -> StudyFolder:
+    from hanabi_rl.serve.participants import StudyFolder, read_study_of
+
+    if not (path / "study.json").is_file():
+        raise ValueError(f"expected the folder of a study, got {path}: no study.json in it")
+    return StudyFolder(path, read_study_of(path))
+
+
+def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
+    from hanabi_rl.serve.runner import Runner
+    from hanabi_rl.serve.study_play import StudyPlay
+    from hanabi_rl.serve.ticks import keep_compiled
+
+    keep_compiled()
+    names, players = [agent.name for agent in folder.study.agents], folder.study.players
+    with progress(f"loading {', '.join(names)}"):
+        policies = dict(zip(names, load_agents(names, players), strict=True))
+    rules = policies[names[0]].rules
+    with progress("compiling"):
+        partners = {
+            name: Runner([policy] * (players - 1), rules, slots)
+            for name, policy in policies.items()
+        }
+    identities = {name: policy.identity() for name, policy in policies.items()}
+    return StudyPlay(folder, rules, partners, identities)

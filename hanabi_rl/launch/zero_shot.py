@@ -1,0 +1,238 @@
+"""Methods of zero-shot coordination compared on partners that none of them has met (ZSC-Eval, Wang
+et al., arXiv 2310.05208, section 5), from nothing and by one command.
+
+Behaviour-preferring pairs are trained, the most different are chosen and get best responses; then
+the agents: self-play (SP), a best response to checkpoints of self-play (FCP), one to biased
+partners and such checkpoints (HSP, without MEP), and E3T. What is finished is not repeated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.launch.partner_set import MEASURED, SELECTED, train_set
+from hanabi_rl.launch.presets import configs_folder, load_preset
+from hanabi_rl.launch.sweep import run_once
+from hanabi_rl.learning.config import Steps, check_positive
+from hanabi_rl.measure.diversity import diversity, farthest, select
+from hanabi_rl.measure.matrix import Setting
+from hanabi_rl.measure.partners import able, behaviour_features, read_partners
+from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroShot:
+    """train/zero_shot.py"""
+
+    out: str = "runs/zero-shot"
+    """The folder of all runs."""
+    preset: str = "small"
+    """Of behaviour_preferring, best_response, ippo and e3t."""
+    pairs: int = 16
+    """Candidates."""
+    partners: int = 4
+    """Chosen for evaluation, with as many mid-skill ones."""
+    runs: int = 3
+    """Training seeds of each method."""
+    selfplay_runs: int = 4
+    """In the population of FCP, each at its beginning, half-way and end; HSP has half as many, and
+    three biased partners for each of the others."""
+    pair_steps: Steps = 700_000
+    """Environment steps of each learner of a pair."""
+    response_steps: Steps = 600_000
+    """Of a best response to one partner."""
+    selfplay_steps: Steps = 1_000_000
+    """Of SP, and of the members of populations."""
+    agent_steps: Steps = 1_200_000
+    """Of FCP, HSP and E3T."""
+    lr: float = 2e-3
+    """Of all runs."""
+    games: int = 1000
+    """Decks a seat, in all that is measured."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_positive(self, "pairs", "partners", "runs", "games")
+        if self.selfplay_runs < 2 or self.selfplay_runs % 2:
+            raise ValueError(
+                f"selfplay_runs: expected an even number from 2, got {self.selfplay_runs}"
+            )
+
+
+class Runs:
+    """The runs of one comparison, each made when it is first asked for."""
+
+    def __init__(self, config: ZeroShot) -> None:
+        self.config, self.folder = config, Path(config.out)
+
+    def make(self, algorithm: str, name: str, steps: int, **fields: Any) -> Path:
+        """The folder of a run of the preset with these fields."""
+        base = self.base(algorithm, steps)
+        config = dataclasses.replace(base, run_dir=str(self.folder / name), **fields)
+        run_once(algorithm, config)
+        return self.folder / name
+
+    def base(self, algorithm: str, steps: int) -> Any:
+        """The preset of an algorithm with what all runs of the comparison share."""
+        preset: Any = load_preset(
+            ALGORITHMS[algorithm].config, algorithm, self.config.preset, configs_folder()
+        )
+        return dataclasses.replace(
+            preset,
+            total_steps=steps,
+            lr=self.config.lr,
+            seed=self.config.seed,
+            only_movers=True,
+            tensorboard=False,
+            eval_games=256,
+            report_games=512,
+        )
+
+    def pairs(self) -> Path:
+        """The candidates."""
+        config = self.config
+        name = "behaviour_preferring"
+        return self.make(name, "pairs", config.pair_steps, pairs=config.pairs) / "candidates.json"
+
+    def partners(self) -> Path:
+        """Those chosen, with best responses."""
+        config = self.config
+        return train_set(
+            self.pairs(),
+            config.partners,
+            self.folder / "partners",
+            self.base("best_response", config.response_steps),
+            Setting(config.games, config.seed, False),
+        )
+
+    def selfplay(self, seed: int) -> Path:
+        """A self-play run with its checkpoints."""
+        return self.make(
+            "ippo",
+            f"sp/s{seed}",
+            self.config.selfplay_steps,
+            seed=seed,
+            keep_evaluated=True,
+            eval_every=12,
+        )
+
+    def beside(self, name: str, seed: int, partners: Sequence[str]) -> Path:
+        """A best response to a population."""
+        return self.make(
+            "best_response",
+            f"{name}/s{seed}",
+            self.config.agent_steps,
+            seed=seed,
+            partners=tuple(partners),
+            num_envs=16 * len(partners),
+            num_steps=32,
+            eval_every=10_000,
+            eval_games=64,
+            report_games=64,
+        )
+
+    def fcp(self, seed: int) -> Path:
+        """FCP: a window of the self-play runs, which moves with the seed."""
+        window = range(seed, seed + self.config.selfplay_runs)
+        return self.beside("fcp", seed, [p for s in window for p in ladder(self.selfplay(s))])
+
+    def hsp(self, seed: int) -> Path:
+        """HSP: half of FCP's window, and as many biased partners that are not evaluated with."""
+        half = self.config.selfplay_runs // 2
+        window = range(seed, seed + half)
+        biased = self.biased(3 * half, seed)
+        return self.beside(
+            "hsp", seed, biased + [p for s in window for p in ladder(self.selfplay(s))]
+        )
+
+    def biased(self, count: int, seed: int) -> list[str]:
+        """The biased partners farthest from each other in their own events, of the able ones that
+        were not chosen for evaluation."""
+        found = read_partners(self.folder / "partners" / MEASURED).partners
+        chosen = {p.agent for p in read_partners(self.folder / "partners" / SELECTED).partners}
+        rules = load_policy(found[0].agent).rules
+        rest = [p for p in able(found, rules.max_score) if p.agent not in chosen]
+        features = behaviour_features(rest, "p-div")
+        members = farthest(features, min(count, len(rest)), np.random.default_rng(seed))
+        return [rest[member].agent for member in members]
+
+    def e3t(self, seed: int) -> Path:
+        """E3T."""
+        return self.make(
+            "e3t", f"e3t/s{seed}", self.config.agent_steps, seed=seed, eval_every=10_000
+        )
+
+
+def ladder(run_dir: Path) -> list[str]:
+    """A run's policies of before the first update, half-way and at the end: half-way is the one
+    whose score is nearest to half of the last one's."""
+    steps = sorted(int(folder.name) for folder in (run_dir / EVALUATED).iterdir())
+    folders = [run_dir / EVALUATED / str(step) for step in steps]
+    scores = []
+    for folder in folders:
+        policy = load_policy(folder)
+        assert isinstance(policy, NetworkPolicy), "a run saved it"
+        scores.append(policy.info.score or 0.0)
+    middle = min(range(1, len(steps) - 1), key=lambda i: abs(scores[i] - scores[-1] / 2))
+    return [str(folders[place]) for place in (0, middle, -1)]
+
+
+def run_zero_shot(config: ZeroShot) -> list[str]:
+    """Trains what is missing; returns the arguments of `hanabi-rl br-prox` that compare the agents.
+
+    Raises:
+        ValueError, Stopped: as the runs do.
+    """
+    runs = Runs(config)
+    runs.folder.mkdir(parents=True, exist_ok=True)
+    partners = runs.partners()
+    methods = {"SP": runs.selfplay, "FCP": runs.fcp, "HSP": runs.hsp, "E3T": runs.e3t}
+    agents: list[str] = []
+    groups: list[str] = []
+    for name, make in methods.items():
+        latest = [str(make(seed) / LATEST_POLICY) for seed in range(config.runs)]
+        agents += latest
+        groups.append(f"{name}={','.join(latest)}")
+    return [
+        *agents,
+        *("--partners", str(partners)),
+        *("--games", str(config.games)),
+        *("--seed", str(config.seed)),
+        *("--plot", str(runs.folder / "br-prox.png")),
+        *("--group", *groups),
+    ]
+
+
+def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
+    """What choosing by the best responses' events (BR-Div) instead of the partners' own (P-Div) is
+    worth: the BR-Div of both choices for each number of partners."""
+    found = read_partners(measured).partners
+    kept = able(found, load_policy(found[0].agent).rules.max_score)
+    features = {by: behaviour_features(kept, by) for by in ("br-div", "p-div")}
+    lines = [f"{len(kept)} of {len(found)} candidates", "partners  by BR-Div   by P-Div     ratio"]
+    for size in (size for size in sizes if size <= len(kept)):
+        members = {by: select(of, size).members for by, of in features.items()}
+        best, other = (diversity(features["br-div"], members[by]) for by in ("br-div", "p-div"))
+        lines.append(f"{size:>8}  {best:>9.4g}  {other:>9.4g}  {other / best:>8.2f}")
+    return "\n".join(lines)
+
+
+def rank_table(figures: Mapping[str, Any]) -> str:
+    """Each method's rank among the others with each partner, averaged over partners (1: the
+    highest mean of J / J_BR)."""
+    methods = figures["scores"]["methods"]
+    means = np.array([found["mean_by_partner"] for found in methods.values()])
+    ranks = 1 + (means[None] > means[:, None]).sum(axis=1)  # [method, partner]
+    lines = ["method  mean rank  first with"]
+    for name, of_method in zip(methods, ranks, strict=True):
+        first = f"{(of_method == 1).sum()} of {len(of_method)}"
+        lines.append(f"{name:<6}  {of_method.mean():>9.2f}  {first:>10}")
+    return "\n".join(lines)

@@ -1,0 +1,84 @@
+"""A learner beside a copy of itself that follows slowly and errs often (E3T, Yan et al. 2023).
+
+The partner acts at random with probability epsilon and else as the copy, which each update moves
+towards the learner: copy <- (1 - a) copy + a learner. Only the learner learns. (E3T's model of the
+partner is left out, as in ZSC-Eval's setting of it.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from hanabi_rl.agents.noisy import Noisy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy
+from hanabi_rl.env.starts import Starts
+from hanabi_rl.learning.losses import Metrics
+from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.preferences import Preference
+from hanabi_rl.learning.rollout import ActorState
+
+PyTree = Any
+
+
+class FollowedLearner(LearnerState):
+    """A learner's state with its copy."""
+
+    follower: PyTree  # of the actor's parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class FollowedPPO(PPO):
+    """`draw_episode` says which seats are the copy's; no other partner is asked."""
+
+    epsilon: float = 0.5
+    """The chance of a random move of the copy."""
+    rate: float = 0.1
+    """a, the copy's step towards the learner in an update."""
+
+    def partner(self, params: PyTree) -> Noisy:
+        """Who plays beside the learner: the actor with these parameters, erring."""
+        policy = NetworkPolicy(
+            params=params,
+            rules=self.env.rules,
+            network=self.network,
+            precision=self.config.precision,
+        )
+        return Noisy(policy, epsilon=self.epsilon)
+
+    def init(
+        self,
+        key: jax.Array,
+        reference: Policy | None = None,
+        partners: Policy | Partners | None = None,
+    ) -> tuple[FollowedLearner, ActorState]:
+        """See `PPO.init`; the copy begins as the learner."""
+        del partners
+        learner, actors = super().init(key, reference, self.partner(None))
+        return FollowedLearner(**vars(learner), follower=learner.params["actor"]), actors
+
+    def update(
+        self,
+        learner: LearnerState,
+        actors: ActorState,
+        reference: Policy | None,
+        partners: Policy | Partners | None,
+        starts: Starts | None = None,
+        preference: Preference | None = None,
+    ) -> tuple[LearnerState, ActorState, Metrics]:
+        """See `PPO.update`; then the copy follows."""
+        del partners
+        assert isinstance(learner, FollowedLearner), "init made it"
+        beside = self.partner(learner.follower)
+        learnt, actors, metrics = super().update(
+            learner, actors, reference, beside, starts, preference
+        )
+        follower = jax.tree.map(
+            lambda copy, own: copy + self.rate * (own - copy),
+            learner.follower,
+            learnt.params["actor"],
+        )
+        return learnt.replace(follower=follower), actors, metrics

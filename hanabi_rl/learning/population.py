@@ -1,0 +1,140 @@
+"""A learner that meets the partners it does worst with most often: prioritised sampling of a
+population (MEP, Zhao et al. 2023; ZSC-Eval, Wang et al., arXiv 2310.05208, C.2).
+
+Every lane of environments has a partner of its own (`partners.py`). Every few updates all lanes
+draw theirs anew, partner k with a probability proportional to (rank of 1 / J_k)^beta, J_k the
+running mean of the score with it; a lane whose partner changes begins fresh games.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.env.starts import Starts
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.losses import Metrics
+from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.preferences import Preference
+from hanabi_rl.learning.rollout import ActorState, Rollout
+
+KEPT = 0.95
+"""Of a running mean, in an update in which a game with that partner ended."""
+_DRAWS = 2**30  # folded into the run's key: apart from what updates fold in
+
+
+class PopulationLearner(LearnerState):
+    """A learner's state with what it knows of its K partners."""
+
+    returns: jax.Array  # float32 [K], running mean score with each; nan before any game ended
+    members: jax.Array  # int32 [K], the partner of each lane
+
+
+def priorities(returns: jax.Array, beta: float) -> jax.Array:
+    """float32 [K]: proportional to rank^beta, the partner with the highest of `returns` [K] at rank
+    1, equal ones at the same rank (dense); one without a return counts as the lowest."""
+    value = jnp.where(jnp.isnan(returns), -jnp.inf, returns)
+    earlier = jnp.tril(value[:, None] == value[None], -1).any(axis=1)  # the same value stood before
+    rank = 1 + jnp.sum((value[None] > value[:, None]) & ~earlier[None], axis=1)
+    weight = rank.astype(jnp.float32) ** beta
+    return weight / weight.sum()
+
+
+@dataclasses.dataclass(frozen=True)
+class PopulationPPO(PPO):
+    """`PPO` with a population of which it draws by priority; `partners` must be `Partners`."""
+
+    lanes: int = 1
+    """K, the partners."""
+    beta: float = 0.5
+    redraw_every: int = 16
+    """Updates between two draws."""
+
+    def init(
+        self,
+        key: jax.Array,
+        reference: Policy | None = None,
+        partners: Policy | Partners | None = None,
+    ) -> tuple[PopulationLearner, ActorState]:
+        """See `PPO.init`; each partner begins with one lane."""
+        assert isinstance(partners, Partners), "a population is stacked"
+        learner, actors = super().init(key, reference, partners)
+        members = jnp.arange(partners.count, dtype=jnp.int32)
+        returns = jnp.full(partners.count, jnp.nan)
+        return PopulationLearner(**vars(learner), returns=returns, members=members), actors
+
+    def update(
+        self,
+        learner: LearnerState,
+        actors: ActorState,
+        reference: Policy | None,
+        partners: Policy | Partners | None,
+        starts: Starts | None = None,
+        preference: Preference | None = None,
+    ) -> tuple[LearnerState, ActorState, Metrics]:
+        """See `PPO.update`, with this moment's partners; then, where it is time, a new draw."""
+        assert isinstance(learner, PopulationLearner), "init made it"
+        assert isinstance(partners, Partners), "a population is stacked"
+        members = learner.members
+        present = partners.replace(policies=jax.tree.map(lambda x: x[members], partners.policies))
+        learnt, actors, metrics = super().update(
+            learner, actors, reference, present, starts, preference
+        )
+        scores, games = metrics.pop("lane_scores"), metrics.pop("lane_games")
+        assert isinstance(learnt, PopulationLearner), "an update keeps the state's kind"
+        learnt = learnt.replace(returns=remembered(learner.returns, members, scores, games))
+        learnt, actors = self.redraw(learnt, actors)
+        lowest = jnp.nanmin(learnt.returns)
+        return learnt, actors, metrics | {"lowest_partner_score": lowest}
+
+    def team_metrics(self, rollout: Rollout) -> Metrics:
+        """See `PPO.team_metrics`; and of each lane the sum of scores and the games that ended."""
+        done = rollout.transition.done.astype(jnp.float32)
+
+        def by_lane(x: jax.Array) -> jax.Array:
+            return x.reshape(x.shape[0], -1, self.lanes).sum(axis=(0, 1))
+
+        lanes = parallel.psum(
+            {
+                "lane_scores": by_lane(done * rollout.transition.score),
+                "lane_games": by_lane(done),
+            }
+        )
+        return super().team_metrics(rollout) | lanes
+
+    def redraw(
+        self, learner: PopulationLearner, actors: ActorState
+    ) -> tuple[PopulationLearner, ActorState]:
+        """Every `redraw_every` updates another partner for each lane, and fresh games where it
+        is another."""
+        key = jax.random.fold_in(jax.random.fold_in(learner.key, _DRAWS), learner.update)
+        drawn = jax.random.choice(
+            key,
+            learner.members.shape[0],
+            learner.members.shape,
+            p=priorities(learner.returns, self.beta),
+        ).astype(jnp.int32)
+        now = learner.update % self.redraw_every == 0
+        members = jnp.where(now, drawn, learner.members)
+        local = jnp.arange(actors.reset.shape[0]) % self.lanes  # each device has all lanes
+        changed = (members != learner.members)[local]
+        actors = actors.replace(
+            env=self.env.restart(actors.env, changed), reset=actors.reset | changed
+        )
+        return learner.replace(members=members), actors
+
+
+def remembered(
+    returns: jax.Array, members: jax.Array, scores: jax.Array, games: jax.Array
+) -> jax.Array:
+    """Running means after an update: of partner k old and new by `KEPT`, the first new mean as it
+    is; `scores` and `games` float32 [K] are sums over the lanes' finished games."""
+    empty = jnp.zeros_like(returns)
+    total, count = empty.at[members].add(scores), empty.at[members].add(games)
+    new = total / jnp.maximum(count, 1.0)
+    mixed = jnp.where(jnp.isnan(returns), new, KEPT * returns + (1.0 - KEPT) * new)
+    return jnp.where(count > 0, mixed, returns)

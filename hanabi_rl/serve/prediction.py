@@ -1,0 +1,221 @@
+"""Action prediction in lock-step: `Predictor`, behind `WS /predict?submission_key=&num_players=`.
+
+A candidate reads held-out human games, each person's view a row, and says before every move of that
+person how likely it finds each action. It is shown turn t + 1 of a batch of whole games once its
+answers to turn t are written down: what comes next names the move that was made. An answer once
+given stands; after an interruption the batch is shown again from its first turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from hanabi_rl.serve.candidate import AWAY, GREETING, MAX_WRONG, MOVE_S
+from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.forecast import guess_of, log_chances, nats_of
+from hanabi_rl.serve.held_out import HeldOut, Row
+from hanabi_rl.serve.lifecycle import Game, RefusedError
+from hanabi_rl.serve.partners import Shown
+from hanabi_rl.serve.prediction_store import Guess, Predictions, as_csv
+from hanabi_rl.serve.seating import Thinker
+from hanabi_rl.serve.store import Key
+
+MAX_MESSAGE = 16384  # bytes of one message where predictions are taken
+CONNECTIONS = 6  # of one key that predict at a time, in each web process
+NOBODY: tuple[str, ...] = ()
+"""The team of such games: nobody plays, what the seats see is shown."""
+
+
+class Doorkeeper(Protocol):
+    """Who lets a key in: `Arena`."""
+
+    async def key(self, socket: WebSocket, text: str, kind: Any) -> Key:
+        """Raises RefusedError."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """What is shown of one turn of a batch: rows by their number in it."""
+
+    turn: int
+    shown: Mapping[int, Shown]  # of the game of every row that goes on
+    seats: Mapping[int, int]
+    deciding: Mapping[int, Row]
+
+    @property
+    def legal(self) -> dict[int, np.ndarray]:
+        """bool[A] of each row that decides."""
+        return {row: self.shown[row].legal[seat] for row, (_, seat) in self.deciding.items()}
+
+    def content(self) -> dict[str, Any]:
+        """As it is sent: of a row nothing but what its own seat sees."""
+        rows = {}
+        for row, seat in self.seats.items():
+            obs = self.shown[row].observations[seat]
+            legal = self.shown[row].legal[seat].astype(obs.dtype)
+            rows[str(row)] = {"obs": obs, "legal_moves": legal, "decides": row in self.deciding}
+        return {"turn": self.turn, "rows": rows}
+
+
+async def look(
+    thinker: Thinker, held_out: HeldOut, batch: Sequence[Row], turn: int, base: int
+) -> Frame:
+    """What the rows of a batch see before move number `turn`. The games have the numbers `base` and
+    above in the runner's slots."""
+    games, rules = held_out.games, held_out.games.rules
+    going = {i: row for i, row in enumerate(batch) if turn < games.num_actions[row[0]]}
+    which = sorted({game for game, _ in going.values()})
+    asked = [
+        Game(
+            base + number,
+            rules,
+            tuple(games.decks[number].tolist()),
+            frozenset(range(rules.num_players)),
+            tuple(games.moves(number)[:turn].tolist()),
+        )
+        for number in which
+    ]
+    answers = await asyncio.gather(*(thinker.think(NOBODY, game) for game in asked))
+    shown = {game: answer.shown for game, answer in zip(which, answers, strict=True)}
+    return Frame(
+        turn,
+        {i: seen for i, (game, _) in going.items() if (seen := shown[game]) is not None},
+        {i: seat for i, (_, seat) in going.items()},
+        {i: row for i, row in going.items() if row[1] == turn % rules.num_players},
+    )
+
+
+class Predictor:
+    """The predictions of candidates. `held_out`: players -> the games."""
+
+    def __init__(
+        self,
+        door: Doorkeeper,
+        predictions: Predictions,
+        thinker: Thinker,
+        held_out: Mapping[int, HeldOut],
+    ) -> None:
+        self.door, self.predictions = door, predictions
+        self.thinker, self.held_out = thinker, held_out
+        self._open: collections.Counter[int] = collections.Counter()
+
+    async def serve(self, socket: WebSocket) -> None:
+        """One connection: from the first batch that is not answered to the end."""
+        await socket.accept()
+        try:
+            await _send(socket, GREETING)
+            given = socket.query_params
+            key = await self.door.key(socket, given.get("submission_key", ""), "eval")
+            await self._all(socket, key, self._asked(given.get("num_players", "")))
+            await _send(socket, {"done": True})
+            await socket.close()
+        except RefusedError as error:
+            await _refuse(socket, str(error))
+        except StoreUnavailableError as error:
+            logging.getLogger(__name__).error("a prediction broke off: %s", error)
+            await _refuse(socket, AWAY)
+        except TimeoutError:
+            await _refuse(socket, f"no prediction came for {MOVE_S:.0f} s; what was said stands")
+        except WebSocketDisconnect:
+            pass  # the candidate is gone; what it said stands
+        except RuntimeError:
+            if socket.client_state is WebSocketState.CONNECTED:
+                logging.getLogger(__name__).exception("a prediction broke off")
+                await _refuse(socket, "the server failed; what was said stands: connect again")
+
+    async def as_json(self, request: Request) -> Response:
+        """`GET /predictions.json`."""
+        rows = await asyncio.to_thread(self.predictions.standings, self.held_out)
+        return Response(orjson.dumps(rows), media_type="application/json")
+
+    async def as_csv(self, request: Request) -> Response:
+        """`GET /predictions.csv`."""
+        rows = await asyncio.to_thread(self.predictions.standings, self.held_out)
+        return Response(as_csv(rows), media_type="text/csv")
+
+    def _asked(self, players: str) -> HeldOut:
+        if not players.isdecimal() or int(players) not in self.held_out:
+            sizes = ", ".join(map(str, self.held_out)) or "none: this server has no such games"
+            raise RefusedError(f"num_players: expected one of {sizes}, got {players!r:.20}")
+        return self.held_out[int(players)]
+
+    async def _all(self, socket: WebSocket, key: Key, held_out: HeldOut) -> None:
+        if self._open[key.key_id] >= CONNECTIONS:
+            raise RefusedError(
+                f"{CONNECTIONS} other connections of this key are predicting, as many as may be"
+            )
+        self._open[key.key_id] += 1
+        try:
+            said = await asyncio.to_thread(self.predictions.said, key, held_out.digest)
+            base = secrets.randbits(40) << 12
+            for number, batch in enumerate(held_out.batches):
+                if not held_out.decisions(batch) <= said:
+                    at = {"batch": number, "batches": len(held_out.batches)}
+                    await self._batch(socket, key, held_out, batch, at, base)
+        finally:
+            self._open[key.key_id] -= 1
+
+    async def _batch(
+        self,
+        socket: WebSocket,
+        key: Key,
+        held_out: HeldOut,
+        batch: Sequence[Row],
+        at: dict[str, int],
+        base: int,
+    ) -> None:
+        games, wrong = held_out.games, 0
+        for turn in range(max(int(games.num_actions[game]) for game, _ in batch)):
+            frame = await look(self.thinker, held_out, batch, turn, base)
+            legal = frame.legal
+            await _send(socket, at | frame.content())
+            while True:
+                try:
+                    logits = log_chances(await _receive(socket), legal)
+                    break
+                except RefusedError as error:
+                    wrong += 1
+                    if wrong == MAX_WRONG:
+                        raise
+                    await _send(socket, {"error_details": str(error)})
+            guesses = []
+            for row, (game, seat) in frame.deciding.items():
+                said, action = (logits[row], legal[row]), int(games.actions[game, turn])
+                right = guess_of(*said) == action
+                guesses.append(Guess(game, seat, turn, nats_of(*said, action), right))
+            await asyncio.to_thread(self.predictions.say, key, held_out.digest, guesses)
+
+
+async def _receive(socket: WebSocket) -> Any:
+    async with asyncio.timeout(MOVE_S):
+        message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1006))
+    try:
+        return orjson.loads(message.get("text") or message.get("bytes") or b"")
+    except orjson.JSONDecodeError as error:
+        problem = f"expected JSON (which has no NaN and no infinity), got {error}"
+        raise RefusedError(problem) from None
+
+
+async def _refuse(socket: WebSocket, text: str) -> None:
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # nobody is there to read it
+        await _send(socket, {"error_details": text})
+        await socket.close()
+
+
+async def _send(socket: WebSocket, content: dict[str, Any]) -> None:
+    await socket.send_text(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY).decode())

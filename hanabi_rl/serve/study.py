@@ -1,0 +1,183 @@
+"""What a study with people is, as a TOML file says it: `read_study`. Pure but for reading the file.
+
+title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
+participants = 40                           # completion_code
+[consent]                                   # version, text
+[[agents]]                                  # name, games
+[[before]]                                  # questions: name, text, kind, low, high, choices
+[[after_game]]                              # left out: AFTER_GAME; `after_game = []`: none
+[[at_end]]                                  # beside a ranking of the partners met
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from hanabi_rl.storage.records import from_dict
+
+SCALE = 7  # points
+MAX_TEXT = 2000  # characters of one answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One question of a form; every one may be skipped. `low` and `high` say what 1 and 7 mean."""
+
+    name: str = ""
+    text: str = ""
+    kind: Literal["scale", "choice", "text"] = "scale"
+    low: str = "not at all"
+    high: str = "very much"
+    choices: tuple[str, ...] = ()
+
+    def read(self, given: str) -> str | int | None:
+        """The answer that a form's field holds; None where it was skipped, or is none."""
+        if self.kind == "text":
+            return given.strip()[:MAX_TEXT] or None
+        if self.kind == "choice":
+            return given if given in self.choices else None
+        return int(given) if given in map(str, range(1, SCALE + 1)) else None
+
+
+AFTER_GAME = (
+    Question("meant", "I could tell what my partner meant."),
+    Question("understood", "My partner understood my hints."),
+    Question("predictable", "My partner's moves were predictable."),
+    Question("trust", "I trusted my partner."),
+    Question("human", "My partner plays like a person."),
+    Question("again", "I would play with this partner again."),
+    Question("remarks", "Anything you would like to say about this game?", "text"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyAgent:
+    """A partner, and how many games everyone plays with it, one after the other."""
+
+    name: str = ""
+    games: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Consent:
+    """What people agree to; the version is kept with every participant."""
+
+    version: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """A study. Whoever runs it answers for its consent text."""
+
+    title: str = ""
+    run_by: str = ""
+    contact: str = ""
+    language: str = "en"
+    """Of the texts in this file, as HTML names it; the table's own words are English."""
+    players: int = 2
+    order: Literal["latin", "random"] = "latin"
+    participants: int = 100
+    """After so many nobody else is asked."""
+    completion_code: str = ""
+    consent: Consent = Consent()
+    agents: tuple[StudyAgent, ...] = ()
+    before: tuple[Question, ...] = ()
+    after_game: tuple[Question, ...] = AFTER_GAME
+    at_end: tuple[Question, ...] = ()
+
+
+_FORMS = ("before", "after_game", "at_end")
+_LISTS = {"agents": StudyAgent} | dict.fromkeys(_FORMS, Question)
+
+
+def read_study(path: Path) -> Study:
+    """The study in a TOML file. Raises ValueError naming the field and what was expected;
+    FileNotFoundError."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: expected TOML: {error}") from error
+    return study_of(content, str(path))
+
+
+def study_of(content: dict[str, Any], where: str = "study") -> Study:
+    """The study that a TOML file's content says. Raises ValueError."""
+    lists: dict[str, Any] = {
+        name: tuple(_items(cls, content[name], f"{where}: {name}"))
+        for name, cls in _LISTS.items()
+        if name in content
+    }
+    rest = {name: value for name, value in content.items() if name not in _LISTS}
+    study = dataclasses.replace(from_dict(Study, rest, where=where), **lists)
+    _check(study, where)
+    return study
+
+
+def orders(agents: int) -> list[tuple[int, ...]]:
+    """The orders of a Latin square, balanced for what follows what (Williams 1949): over all of
+    them every agent comes at every place, and after every other, equally often. An odd number takes
+    the square and its mirror image."""
+    first = [(place + 1) // 2 * (1 if place % 2 else -1) % agents for place in range(agents)]
+    square = [tuple((agent + row) % agents for agent in first) for row in range(agents)]
+    return square + [order[::-1] for order in square] if agents % 2 and agents > 1 else square
+
+
+def _items(cls: type[Any], given: Any, where: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise ValueError(f"{where}: expected a list of tables, got {given!r:.60}")
+    for number, item in enumerate(given):
+        if not isinstance(item, dict):
+            raise ValueError(f"{where}[{number}]: expected a table, got {item!r:.60}")
+    return [from_dict(cls, item, where=f"{where}[{i}]") for i, item in enumerate(given)]
+
+
+def _check(study: Study, where: str) -> None:
+    for name in ("title", "run_by", "contact", "language"):
+        _check_text(getattr(study, name), f"{where}: {name}")
+    for name in ("version", "text"):
+        _check_text(getattr(study.consent, name), f"{where}: consent.{name}")
+    if not 2 <= study.players <= 5:
+        raise ValueError(f"{where}: players: expected 2 to 5, got {study.players}")
+    if study.participants < 1:
+        raise ValueError(f"{where}: participants: expected 1 or more, got {study.participants}")
+    if not study.agents:
+        raise ValueError(f"{where}: agents: expected one [[agents]] or more, got none")
+    for i, agent in enumerate(study.agents):
+        _check_text(agent.name, f"{where}: agents[{i}].name")
+        if agent.games < 1:
+            raise ValueError(f"{where}: agents[{i}].games: expected 1 or more, got {agent.games}")
+    _check_once([agent.name for agent in study.agents], f"{where}: agents", "agent")
+    for form in _FORMS:
+        _check_questions(getattr(study, form), f"{where}: {form}")
+
+
+def _check_questions(questions: Sequence[Question], where: str) -> None:
+    for i, question in enumerate(questions):
+        _check_text(question.text, f"{where}[{i}].text")
+        if not question.name.isidentifier():
+            raise ValueError(
+                f"{where}[{i}].name: expected a name of letters, digits and _, got "
+                f"{question.name!r}"
+            )
+        if (question.kind == "choice") != (len(question.choices) > 1):
+            raise ValueError(
+                f"{where}[{i}].choices: expected two or more for a choice and none for another "
+                f"kind, got {len(question.choices)} for kind {question.kind!r}"
+            )
+    _check_once([question.name for question in questions], where, "question")
+
+
+def _check_text(text: str, where: str) -> None:
+    if not text.strip():
+        raise ValueError(f"{where}: expected a text, got {text!r}")
+
+
+def _check_once(names: Sequence[str], where: str, what: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{where}: expected every {what} once, got {name!r} twice")

@@ -1,0 +1,272 @@
+"""A study in the browser: consent, forms, the table of `web.py`, and withdrawal: `make_study`.
+
+A web worker: it imports no JAX. A person is known by the code in a cookie, which is made with the
+consent and not before. Nothing here logs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.templating import Jinja2Templates
+from starlette.websockets import WebSocket
+
+from hanabi_rl.serve.guard import Guard, address_of
+from hanabi_rl.serve.lifecycle import RefusedError
+from hanabi_rl.serve.participants import Answers, Participant, next_step
+from hanabi_rl.serve.study import SCALE, Question
+from hanabi_rl.serve.study_play import StudyPlay
+from hanabi_rl.serve.web import HERE, Lobby, WithHeaders, check_origin
+
+COOKIE = "hanabi_study"
+MAX_FORM = 65536  # bytes
+_MONTHS = 180 * 86400  # seconds that a browser keeps the code
+
+
+class Pages:
+    """What a study shows and takes."""
+
+    def __init__(self, play: StudyPlay, pause: float, guard: Guard) -> None:
+        self.play, self.folder, self.study = play, play.folder, play.folder.study
+        self.lobby, self.guard = Lobby(play, pause), guard
+        self._templates = Jinja2Templates(HERE / "templates")
+
+    async def start(self, request: Request) -> Response:
+        """What the study is, and whether one agrees."""
+        if self._person(request) is not None:
+            return RedirectResponse("/next", 303)
+        complete = len(self.folder.everyone()) >= self.study.participants
+        return self._page(request, "study_consent.html", complete=complete)
+
+    async def agree(self, request: Request) -> Response:
+        """The person agrees to the consent text of this version: from here on things are kept."""
+        form = await _form(request)
+        if self._person(request) is not None or form.get("version") != self.study.consent.version:
+            return RedirectResponse("/", 303)
+        try:
+            self.guard.check_opening(address_of(request.client))
+            _, code = self.folder.join()
+        except RefusedError as error:
+            return self._page(request, "study_text.html", text=f"{error}.")
+        response = RedirectResponse("/next", 303)
+        secure = request.url.scheme == "https"
+        response.set_cookie(
+            COOKIE, code, max_age=_MONTHS, httponly=True, samesite="lax", secure=secure
+        )
+        return response
+
+    async def refuse(self, request: Request) -> Response:
+        """The person does not agree."""
+        return self._page(request, "study_text.html", text="Nothing was stored. Goodbye.")
+
+    async def next(self, request: Request) -> Response:
+        """Whatever comes next."""
+        person = self._known(request)
+        step, place = next_step(self.study, person)
+        if step == "play":
+            try:
+                return RedirectResponse(f"/game/{self.play.deal(person, place)}", 303)
+            except RefusedError:  # withdrawn in this moment
+                return RedirectResponse("/", 303)
+        if step == "done":
+            return self._done(request, person)
+        met = person.met(self.study)
+        return self._page(
+            request,
+            "study_form.html",
+            step=_step_name(step, place),
+            heading=_heading(step, place),
+            questions=self._questions(step),
+            ranked=[self._games_with(person, agent) for agent in met]
+            if step == "end" and len(met) > 1
+            else [],
+            more=len(person.plan) - len(person.games)
+            if step == "after" and not person.stopped
+            else 0,
+        )
+
+    async def answer(self, request: Request) -> Response:
+        """A form filled in, as far as the person liked."""
+        person = self._known(request)
+        form = await _form(request)
+        step, place = next_step(self.study, person)
+        if form.get("step") == _step_name(step, place):  # else it was sent before
+            given = {q.name: q.read(form.get(f"q_{q.name}", "")) for q in self._questions(step)}
+            answers: Answers = {name: value for name, value in given.items() if value is not None}
+            if step == "end":
+                answers |= self._ranking(person, form)
+            self._change(person, lambda now: now.with_answers(_step_name(step, place), answers))
+        return RedirectResponse("/next", 303)
+
+    async def stop(self, request: Request) -> Response:
+        """The person has had enough: no more games, but the last questions."""
+        person = self._known(request)
+        await _form(request)
+        for played in person.games:
+            if played.game.status == "active":
+                with contextlib.suppress(RefusedError):
+                    self.play.leave(played.game.game_id)
+        self._change(person, lambda now: now.with_stop())
+        return RedirectResponse("/next", 303)
+
+    async def table(self, request: Request) -> Response:
+        """The table of one of the person's games."""
+        person = self._known(request)
+        if not self.play.holds(person, request.path_params["game"]):
+            raise HTTPException(404, "no such game of yours")
+        return self._page(request, "table.html", watched=False, players=self.play.rules.num_players)
+
+    async def socket(self, socket: WebSocket) -> None:
+        """The socket of the table."""
+        game_id = socket.path_params["game"]
+        try:
+            check_origin(socket.headers)
+            mine = self.play.holds(self._known(socket), game_id)
+        except HTTPException:
+            mine = False
+        if not mine:
+            await socket.close(1008, "no such game of yours")
+            return
+        await socket.accept()
+        await self.lobby.serve(socket, game_id)
+
+    async def ask_withdraw(self, request: Request) -> Response:
+        """Whether everything is to be deleted, by the code."""
+        return self._page(request, "study_withdraw.html", given=request.cookies.get(COOKIE, ""))
+
+    async def withdraw(self, request: Request) -> Response:
+        """Deletes everything of who holds the code."""
+        form, address = await _form(request), address_of(request.client)
+        try:
+            self.guard.check_key(address)
+        except RefusedError as error:
+            return self._page(request, "study_text.html", text=f"{error}.")
+        person = self.folder.find(form.get("code", ""))
+        if person is None or not self.folder.withdraw(person.number, "the participant"):
+            self.guard.wrong_key(address)
+            problem = "Nobody takes part with this code: look at every letter."
+            return self._page(request, "study_withdraw.html", given="", problem=problem)
+        for game_id in self.play.forget(person.number):
+            await self.lobby.end(game_id)
+        text = "Your games and answers are deleted. Thank you all the same."
+        response = self._page(request, "study_text.html", text=text)
+        response.delete_cookie(COOKIE)
+        return response
+
+    def _page(self, request: Request, name: str, **shown: Any) -> Response:
+        code = request.cookies.get(COOKIE, "") if self._person(request) else ""
+        shown |= {"study": self.study, "code": code, "scale": range(1, SCALE + 1)}
+        return self._templates.TemplateResponse(request, name, shown)
+
+    def _done(self, request: Request, person: Participant) -> Response:
+        """Only now it is told who the partners were."""
+        partners = [
+            (self._games_with(person, agent), self.study.agents[agent].name)
+            for agent in person.met(self.study)
+        ]
+        return self._page(request, "study_done.html", partners=partners)
+
+    def _questions(self, step: str) -> tuple[Question, ...]:
+        forms = {"before": self.study.before, "after": self.study.after_game}
+        return forms.get(step, self.study.at_end if step == "end" else ())
+
+    def _games_with(self, person: Participant, agent: int) -> str:
+        places = [
+            str(place + 1)
+            for place, (who, _) in enumerate(person.plan[: len(person.games)])
+            if who == agent and person.games[place].game.moves
+        ]
+        return f"game{'s' if len(places) > 1 else ''} {' and '.join(places)}"
+
+    def _ranking(self, person: Participant, form: dict[str, str]) -> Answers:
+        """Each partner's place, 1 for the best, of those that were given one."""
+        met = person.met(self.study)
+        places = {
+            self.study.agents[agent].name: int(given)
+            for number, agent in enumerate(met)
+            if (given := form.get(f"rank_{number}", "")) in map(str, range(1, len(met) + 1))
+        }
+        return {"ranking": places} if places else {}
+
+    def _change(self, person: Participant, change: Callable[[Participant], Participant]) -> None:
+        with contextlib.suppress(RefusedError):  # withdrawn in this moment
+            self.folder.change(person.number, change)
+
+    def _person(self, connection: HTTPConnection) -> Participant | None:
+        return self.folder.find(connection.cookies.get(COOKIE, ""))
+
+    def _known(self, connection: HTTPConnection) -> Participant:
+        person = self._person(connection)
+        if person is None:
+            raise HTTPException(303, headers={"Location": "/"})
+        return person
+
+
+def make_study(play: StudyPlay, pause: float = 0.8, guard: Guard | None = None) -> Starlette:
+    """The application; `pause` is the seconds before a partner's move is shown."""
+    pages = Pages(play, pause, guard or Guard())
+
+    async def alive(request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await pages.lobby.close()
+
+    def post(path: str, take: Callable[[Request], Awaitable[Response]]) -> Route:
+        return Route(path, take, methods=["POST"])
+
+    return Starlette(
+        routes=[
+            Route("/", pages.start),
+            Route("/no", pages.refuse),
+            Route("/next", pages.next),
+            Route("/game/{game:int}", pages.table),
+            Route("/withdraw", pages.ask_withdraw),
+            Route("/healthz", alive),
+            post("/agree", pages.agree),
+            post("/answer", pages.answer),
+            post("/stop", pages.stop),
+            post("/withdraw", pages.withdraw),
+            WebSocketRoute("/game/{game:int}/ws", pages.socket),
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+        ],
+        middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, minimum_size=500)],
+        lifespan=lifespan,
+    )
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form of our own. Raises HTTPException."""
+    check_origin(request.headers)
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM:
+            raise HTTPException(413, f"expected a form of {MAX_FORM} bytes at most")
+    try:
+        return dict(parse_qsl(body.decode(), max_num_fields=200))
+    except ValueError:
+        raise HTTPException(400, "expected a form") from None
+
+
+def _step_name(step: str, place: int) -> str:
+    return f"game {place + 1}" if step == "after" else step
+
+
+def _heading(step: str, place: int) -> str:
+    if step == "after":
+        return f"About game {place + 1}"
+    return "Before we begin" if step == "before" else "Before you go"

@@ -1,0 +1,117 @@
+"""Games in progress, as pages and terminals play them: `Tables`.
+
+It does what the life cycle's effects say, in their order, and makes what may be shown. Where games
+are kept and who the partners are is said by who holds the tables: `LocalPlay` for one person,
+`StudyPlay` for a study. No JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+from hanabi_rl.data.formats.hanab_live import share_link
+from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.lifecycle import (
+    Effects,
+    Event,
+    Game,
+    Left,
+    Moved,
+    RefusedError,
+    advance,
+)
+from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.seat_view import Frame, table_frame
+from hanabi_rl.serve.sight import open_sight, sight_of
+
+
+class Tables:
+    """Games of `rules`, one person in each at most."""
+
+    watched = False  # nobody plays: spectators see every hand
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._games: dict[int, Game] = {}
+        self._asking = threading.Lock()
+
+    def game(self, game_id: int) -> Game:
+        """Raises KeyError where there is no such game."""
+        return self._games[game_id]
+
+    def move(self, game_id: int, turn: int, action: int) -> Game:
+        """The person's move number `turn`. Raises RefusedError."""
+        game = self._games[game_id]
+        if game.status == "active" and game.to_move not in game.people:
+            raise RefusedError("it is another player's turn")
+        return self._happen(game, Moved(game.to_move or 0, turn, action))
+
+    def leave(self, game_id: int) -> Game:
+        """Ends a game before its end; it is kept as unfinished. Raises RefusedError."""
+        return self._happen(self._games[game_id], Left())
+
+    def partner_to_move(self, game_id: int) -> bool:
+        """A partner's answer is awaited."""
+        game = self._games[game_id]
+        return game.to_move is not None and game.to_move not in game.people
+
+    def think(self, game_id: int) -> Answer:
+        """What the partner to move will do; it may take a while, in any thread."""
+        with self._asking:
+            return self._ask(self._games[game_id])
+
+    def partner_moves(self, game_id: int, turn: int, answer: Answer) -> Game:
+        """Makes the partner's move number `turn` that `think` answered. Raises RefusedError."""
+        game = self._games[game_id]
+        return self._happen(game, Moved(game.to_move or 0, turn, answer.action))
+
+    def frame(self, game_id: int) -> Frame:
+        """What the person (or the spectator) sees of the game now."""
+        game = self._games[game_id]
+        sight = sight_of(game, _person(game))
+        return self._with_link(game, table_frame(sight, self._names_at(game)))
+
+    def history(self, game_id: int) -> list[Frame]:
+        """Every position of a game that is done, or watched, with all hands face up."""
+        game = self._games[game_id]
+        return [self._open_frame(game, turn) for turn in range(game.turn + 1)]
+
+    def _open_frame(self, game: Game, turn: int) -> Frame:
+        sight = dataclasses.replace(open_sight(game, turn), seat=_person(game))
+        frame = table_frame(sight, self._names_at(game)) | {"actions": []}
+        return self._with_link(game, frame)
+
+    def _with_link(self, game: Game, frame: Frame) -> Frame:
+        """A game that is over has a replay link, where hanab.live knows such games."""
+        if game.status == "done":
+            try:
+                frame["link"] = share_link(game.rules, game.deck, game.moves)
+            except ValueError:
+                frame["link"] = None
+        return frame
+
+    def _happen(self, game: Game, event: Event) -> Game:
+        after, effects = advance(game, event)
+        self._carry_out(after, effects)
+        return after
+
+    def _carry_out(self, game: Game, effects: Effects) -> None:
+        self._keep(game, effects)
+        self._games[game.game_id] = game
+
+    def _keep(self, game: Game, effects: Effects) -> None:
+        """Writes down what the effects say, before anybody is shown the game."""
+        raise NotImplementedError
+
+    def _names_at(self, game: Game) -> dict[int, str]:
+        """What is shown as the name of the agent at each partner's seat."""
+        raise NotImplementedError
+
+    def _ask(self, game: Game) -> Answer:
+        """The answer of the partner to move."""
+        raise NotImplementedError
+
+
+def _person(game: Game) -> int | None:
+    return next(iter(game.people), None)

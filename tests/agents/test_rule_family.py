@@ -1,0 +1,151 @@
+"""The family of rule players: what each parameter changes, by hand; side by side; colours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.bots.base import Bot
+from hanabi_rl.agents.bots.registry import make_bot
+from hanabi_rl.agents.bots.rule_family import MOST_EPSILON, RANGES, draw_member
+from hanabi_rl.agents.names import load_policy, spread_names
+from hanabi_rl.env import rules as game
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal
+from hanabi_rl.env.table import full_deck
+from hanabi_rl.learning.partners import stack_policies
+
+RULES = Rules()
+TURNS, GAMES = 30, 32
+DISCARD, PLAY, COLOR, RANK = 0, 5, 10, 15  # the first action of each kind; colours are RYGBP
+
+
+def deck(text: str) -> list[int]:
+    hands = ["RYGBP".index(name[0]) * 5 + int(name[1]) - 1 for name in text.split()]
+    rest = full_deck(RULES)
+    for card in hands:
+        rest.remove(card)
+    return hands + rest
+
+
+@jax.jit
+def follow(members: Any, decks: jax.Array, forced: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Every member's log-probabilities at every turn and seat [T, K, N, P, A], and the moves
+    [T, N]: those of `forced` int32[T, N], where negative the likeliest of the first member."""
+    num, seats = decks.shape[0], decks.shape[0] * 2
+
+    def turn(carry: tuple, inputs: tuple) -> tuple:
+        (state, memory), (number, given) = carry, inputs
+        obs = observe(RULES, state).reshape(seats, -1)
+        legal = game.legal_actions(RULES, state).reshape(seats, -1)
+        ask = jax.vmap(lambda one, mem: one.step(mem, obs, legal, jnp.full(seats, number == 0)))
+        memory, logits = ask(members, memory)
+        logits = logits.reshape(-1, num, 2, RULES.num_moves)
+        own = jnp.argmax(logits[0, jnp.arange(num), game.current_player(state)], axis=-1)
+        action = jnp.where(given >= 0, given, own).astype(jnp.int32)
+        return (game.step(RULES, state, action)[0], memory), (logits, action)
+
+    memory = jax.vmap(lambda one: one.init_carry(seats))(members)
+    numbers = jnp.arange(forced.shape[0])
+    return jax.lax.scan(turn, (game.deal(RULES, decks), memory), (numbers, forced))[1]
+
+
+MEMBERS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "colour": {"rank_first": False},
+    "ahead": {"lookahead": 2},
+    "newest": {"focus_newest": True},
+    "chop": {"chop_newest": True},
+    "trusting": {"trusts": True},
+    "trusting newest": {"trusts": True, "focus_newest": True},
+    "hinting": {"plays_first": False},
+    "saving": {"hint_tokens": 4},
+    "at random": {"epsilon": 0.2},
+}
+
+
+def chosen(text: str, moves: list[int]) -> dict[str, int]:
+    """What each member does after these moves of a game whose first two hands are given."""
+    members = stack_policies([make_bot("rules", RULES, **fields) for fields in MEMBERS.values()])
+    decks = np.tile(np.array(deck(text), np.int32), (GAMES, 1))
+    forced = np.full((TURNS, GAMES), -1, np.int32)
+    forced[: len(moves)] = np.array(moves, np.int32)[:, None]
+    logits, _ = follow(members.policies[0], jnp.asarray(decks), jnp.asarray(forced))
+    at = np.asarray(logits[len(moves), :, 0, len(moves) % 2])
+    return dict(zip(MEMBERS, np.argmax(at, axis=-1).tolist(), strict=True))
+
+
+def test_what_they_hint() -> None:
+    """Of R3 R1 Y1 B3 R5 the R1 in slot 1 is the first playable; the R3 is two ranks above a 1."""
+    told = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [])
+    expected = dict.fromkeys(MEMBERS, RANK + 0)
+    assert told == expected | {"colour": COLOR + 0, "ahead": RANK + 2}
+
+
+def test_what_they_do_with_a_hint() -> None:
+    """Told of 1s in slots 1 and 2, they play the older, or the newer. Told of red in slots 0, 1
+    and 4, only the trusting play one; the others, with nothing to hint, discard what no hint
+    touched."""
+    hands = "R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5"
+    newest = {"newest", "trusting newest"}
+    assert chosen(hands, [RANK + 0]) == {
+        name: PLAY + (2 if name in newest else 1) for name in MEMBERS
+    }
+    expected = dict.fromkeys(MEMBERS, DISCARD + 2)
+    expected |= {"chop": DISCARD + 3, "trusting": PLAY + 0, "trusting newest": PLAY + 4}
+    # two ranks above a 1 is a 3, and seat 0 holds 4s alone: nobody hints
+    assert chosen(hands, [COLOR + 0]) == expected
+
+
+def test_when_they_hint_before_they_play() -> None:
+    """Both hold a 1; seat 0 was told of its own. With three tokens left one of them saves."""
+    hands = "R1 R4 Y4 Y4 G4 B1 R4 Y3 B3 P4"
+    assert chosen(hands, [RANK + 3, RANK + 0]) == {
+        name: RANK + 0 if name == "hinting" else PLAY + 0 for name in MEMBERS
+    }
+    spent = [RANK + 3, RANK + 3, RANK + 3, RANK + 3, RANK + 3]  # 3 tokens, seat 1 to move
+    after = chosen(hands, spent)
+    assert after["default"] == RANK + 0 and after["saving"] == DISCARD + 0
+
+
+def test_chances_and_colours() -> None:
+    """epsilon is spread over the legal moves, and other names of the colours change nothing."""
+    rng = np.random.default_rng(0)
+    decks = rng.permuted(np.tile(np.array(full_deck(RULES), np.int32), (GAMES, 1)), axis=1)
+    bots: list[Bot] = [make_bot("rules", RULES, **fields) for fields in MEMBERS.values()]
+    members = stack_policies(bots).policies[0]
+    free = jnp.full((TURNS, GAMES), -1, jnp.int32)
+    logits, actions = jax.device_get(follow(members, jnp.asarray(decks), free))
+    exact, noisy = np.exp(logits[:, 0]), np.exp(logits[:, len(MEMBERS) - 1])
+    legal = logits[:, 0] > -1e9
+    smoothing, epsilon = 0.02, 0.2
+    plain = (exact - smoothing * legal / legal.sum(-1, keepdims=True)) / (1 - smoothing)
+    mixed = (1 - epsilon) * plain + epsilon * legal / legal.sum(-1, keepdims=True)
+    expected = (1 - smoothing) * mixed + smoothing * legal / legal.sum(-1, keepdims=True)
+    np.testing.assert_allclose(noisy, expected, atol=1e-5)
+
+    perm = jnp.asarray(rng.permuted(np.tile(np.arange(5, dtype=np.int32), (GAMES, 1)), axis=1))
+    renamed, moves = permute_decks(RULES, decks, perm), permute_actions(RULES, actions, perm)
+    again, _ = follow(members, renamed, moves)
+    expected = permute_legal(RULES, jnp.asarray(logits), perm[None, None, :, None])
+    np.testing.assert_allclose(again, expected, atol=1e-5)
+
+
+def test_members_by_seed() -> None:
+    drawn = [draw_member(seed) for seed in range(200)]
+    for name, values in RANGES.items():
+        assert {member[name] for member in drawn} == set(values)
+    assert all(0.0 <= member["epsilon"] <= MOST_EPSILON for member in drawn)
+    names = spread_names(["bot:rules?seed=3..5", "bot:iggi"])
+    assert names == ["bot:rules?seed=3", "bot:rules?seed=4", "bot:rules?seed=5", "bot:iggi"]
+    member = load_policy("bot:rules?seed=3&trusts=true")
+    assert isinstance(member, Bot)
+    assert member.parameters() == {"seed": 3, "smoothing": 0.02} | draw_member(3) | {"trusts": True}
+    for wrong in ("seed=-2", "epsilon=0.3", "hint_tokens=9", "lookahead=3"):
+        with pytest.raises(ValueError, match=rf"rules: {wrong.split('=')[0]}: expected"):
+            load_policy(f"bot:rules?{wrong}")

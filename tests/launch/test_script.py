@@ -1,0 +1,50 @@
+"""Which preset a script takes where none is named."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.launch import script
+from hanabi_rl.launch.presets import configs_folder
+
+
+class _Games(list):
+    rules = Rules()
+
+
+def _games(count: int, players: int) -> Any:
+    games = _Games([None] * count)
+    games.rules = Rules(num_players=players)
+    return games
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "backend", "games", "args", "preset"),
+    [
+        ("bc", "cpu", None, [], "quick"),
+        ("bc", "cpu", (1000, 2), [], "quick"),
+        ("bc", "cpu", (499, 3), [], "3p-human-facts"),
+        ("bc", "cpu", (499, 4), [], "quick"),  # no preset for four players
+        ("bc", "gpu", None, ["--num-players", "3"], "3p-1k"),
+        ("bc", "gpu", (1000, 2), [], "2p-1k"),
+        ("bc", "gpu", (180, 3), [], "3p-small"),
+        ("ippo", "gpu", None, [], "2p"),
+        ("hdr_ippo", "gpu", None, [], "2p-1k"),
+        ("ippo", "cpu", None, ["--num-players", "3"], "quick"),
+    ],
+)
+def test_the_preset_fits_the_machine_and_the_games(
+    monkeypatch: pytest.MonkeyPatch,
+    algorithm: str,
+    backend: str,
+    games: tuple[int, int] | None,
+    args: list[str],
+    preset: str,
+) -> None:
+    monkeypatch.setattr(script, "jax", SimpleNamespace(default_backend=lambda: backend))
+    if games is not None:
+        monkeypatch.setattr(script, "load_games", lambda path: _games(*games))
+        args = ["--data", "games.safetensors"]
+    assert script.default_preset(args, configs_folder() / algorithm) == preset

@@ -1,0 +1,37 @@
+"""Minibatches that leave the partners' moves out."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.small_ppo import make_ppo
+
+from hanabi_rl.learning.minibatches import shuffled
+
+
+def test_examples_that_come_first_are_in_every_epoch_once_and_the_rest_fill_up() -> None:
+    first = jax.random.bernoulli(jax.random.key(0), 0.5, (16, 32))
+    fields = {"items": 32, "envs_per_block": 4, "num_minibatches": 2, "epochs": 3}
+    index, keep = jnp.arange(16, dtype=jnp.int32), 80
+    env, item = shuffled(jax.random.key(1), index, **fields, first=first, keep=keep)
+    assert env.shape == (6, 4 * keep // 2)
+    wanted = {(int(e), int(i)) for e, i in zip(*np.nonzero(first), strict=True)}
+    epochs = [
+        list(zip(np.ravel(env[2 * k : 2 * k + 2]), np.ravel(item[2 * k : 2 * k + 2]), strict=True))
+        for k in range(3)
+    ]
+    for taken in epochs:
+        assert len(set(taken)) == len(taken) and wanted <= set(taken)
+    assert len({tuple(taken) for taken in epochs}) == 3
+    with pytest.raises(ValueError, match="the 81 examples of a block must be divisible by"):
+        shuffled(jax.random.key(1), index, **fields, first=first, keep=81)
+
+
+def test_the_share_of_the_learner_decides_how_many() -> None:
+    ppo = dataclasses.replace(make_ppo(), own_share=0.5)
+    assert ppo.config.num_minibatches == 4
+    assert ppo.examples(512) == 288  # half, and a sixteenth of all
+    assert ppo.examples(50) == 32  # 28.1 in whole minibatches
+    assert dataclasses.replace(ppo, own_share=1.0).examples(52) == 52

@@ -1,0 +1,134 @@
+"""Behaviour-preferring pairs: the space of rewards, whose moves are paid, and what is learnt."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY
+from support.pairs import PAIRS
+from support.small_ppo import make_ppo, small_rollout
+
+from hanabi_rl.algorithms.behaviour_preferring import Snapshot, make_pair, mid_skill
+from hanabi_rl.env.events import EVENTS, find_events
+from hanabi_rl.env.rules import current_player
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.pairs import Pair, Two
+from hanabi_rl.learning.preferences import (
+    EventWeights,
+    Preference,
+    draw_preferences,
+    preferred,
+    reward_space,
+)
+from hanabi_rl.learning.rollout import Episode
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.events import event_counts
+
+NOTHING = (0.0,) * len(EVENTS)
+
+
+def preference(score_weight: float = 1.0, **weights: float) -> Preference:
+    listed = [weights.get(event, 0.0) for event in EVENTS]
+    return Preference(jnp.array(listed, jnp.float32), jnp.float32(score_weight))
+
+
+def test_there_are_203_weights_with_at_most_two_preferred_events() -> None:
+    assert tuple(field.name for field in dataclasses.fields(EventWeights)) == EVENTS
+    assert [len(reward_space(EventWeights(), most)) for most in (0, 1, 2)] == [1, 21, 203]
+    space = reward_space(EventWeights(), 2)
+    assert len(set(space)) == 203 and space[0] == NOTHING
+    assert max(np.count_nonzero(w) for w in space) == 2 and np.abs(space).max() == 1.0
+
+
+def test_preferences_are_drawn_without_replacement_and_by_the_seed() -> None:
+    def drawn(count: int, seed: int) -> list[Any]:
+        return draw_preferences(EventWeights(), 2, (0.5, 1.0), count, seed)
+
+    assert len(set(drawn(406, 0))) == 406
+    assert drawn(5, 1) == drawn(16, 1)[:5] != drawn(5, 2)
+    with pytest.raises(ValueError, match="pairs: expected 1 to 406, the rewards there are"):
+        drawn(407, 0)
+
+
+def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
+    ppo = make_ppo()
+    rollout = small_rollout(ppo, small)
+    timesteps, envs = rollout.transition.reward.shape
+    learns = jax.random.bernoulli(jax.random.key(0), 0.5, (timesteps, envs, 2))
+    rollout = rollout.replace(episode=Episode(learns=learns))
+    action, reward = ppo.moves(rollout), rollout.transition.reward
+    wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
+    paid = np.asarray(preferred(reward, rollout, action, wanted))
+    expected = 0.5 * np.asarray(reward)
+    for t in range(timesteps):
+        state = jax.tree.map(lambda x, t=t: x[t], rollout.state)
+        found = np.asarray(find_events(TINY, state, action[t]))
+        mover = np.asarray(current_player(state))
+        for e in range(envs):
+            if learns[t, e, mover[e]]:
+                expected[t, e] += 0.5 * found[e, EVENTS.index("hint_color")]
+                expected[t, e] -= found[e, EVENTS.index("misplay")]
+    np.testing.assert_allclose(paid, expected, atol=1e-6)
+    everyone = rollout.replace(episode=Episode())
+    assert not np.allclose(preferred(reward, everyone, action, wanted), paid)
+
+
+class Trained(NamedTuple):
+    pair: Pair
+    update: Any
+    learners: Two
+    actors: Two
+
+
+@pytest.fixture(scope="module")
+def pair() -> Trained:
+    made = make_pair(PAIRS)
+    learners, actors = zip(*jax.jit(made.init)(jax.random.key(0)), strict=True)
+    return Trained(made, made.compile_update(), Two(*learners), Two(*actors))
+
+
+def started(pair: Trained) -> tuple[Two, Two]:
+    """Copies, which an update may reuse."""
+    learners, actors = jax.tree.map(jnp.copy, (pair.learners, pair.actors))
+    return parallel.replicate(learners), parallel.shard(actors)
+
+
+def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair: Trained) -> None:
+    learnt, _, metrics = pair.update(*started(pair), preference())
+    learners, actors = started(pair)
+    beside = parallel.replicate(pair.pair.policy(pair.learners.response))
+    plain, _, expected = pair.pair.biased.compile_update()(
+        learners.biased, actors.biased, None, beside, None
+    )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
+        learnt.biased.params,
+        plain.params,
+    )
+    found = metrics.biased
+    assert float(found["train_games"]) == float(expected["train_games"]) > 0
+    assert float(found["partner_seats"]) == float(metrics.response["partner_seats"]) == 1.0
+
+
+def test_a_preferred_event_becomes_more_frequent_at_the_biased_seat(pair: Trained) -> None:
+    """Hints of a rank, by someone who gets half a point for each of its own: were the response or
+    everyone paid, it would give as many."""
+    learners, actors = started(pair)
+    for _ in range(60):
+        learners, actors, _ = pair.update(learners, actors, preference(hint_rank=0.5))
+    biased, response = (pair.pair.policy(parallel.fetch(learner)) for learner in learners)
+    played = evaluate_pair(response, biased, 200)
+    place = EVENTS.index("hint_rank")
+    hints = np.array([event_counts(games).mean(axis=0)[:, place] for games in played.records])
+    of_response = np.mean([hints[s][seating[0]] for s, seating in enumerate(played.seatings)])
+    of_biased = np.mean([hints[s][seating[1]] for s, seating in enumerate(played.seatings)])
+    assert of_biased > 1.5 * of_response and of_biased > 1.0
+
+
+def test_the_mid_skill_checkpoint_scores_nearest_to_half() -> None:
+    taken = [Snapshot(u, score, None) for u, score in enumerate((0.5, 1.75, 2.25, 3.5, 4.0))]  # type: ignore[arg-type]
+    assert mid_skill(taken).update == 1  # 1.75 and 2.25 are as near to 2.0: the earlier
+    assert mid_skill(taken[:1]).update == 0

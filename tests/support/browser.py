@@ -1,0 +1,70 @@
+"""A real Chromium at the table: moves by keys alone, waiting, and what axe-core says."""
+
+import re
+import shutil
+import time
+from pathlib import Path
+
+CHROMIUM = shutil.which("chromium")
+AXE = Path(__file__).parents[1] / "serve" / "vendor" / "axe.min.js"
+SIZES = [(1280, 800), (360, 740)]
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def press(page, keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def until(page, condition):
+    """Waits for a condition of the page. (Playwright's own way to wait evaluates strings inside the
+    page, which its Content-Security-Policy forbids.)"""
+    end = time.monotonic() + 60
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"{condition}: {page.title()}"
+        page.wait_for_timeout(10)
+
+
+def my_turn(page):
+    """Waits; False once the game is over."""
+    until(page, "/^●|^Game over/.test(document.title)")
+    return page.title().startswith("●")
+
+
+def move_by_keys(page, number):
+    """Every third time plays or discards a card, else tells something that is allowed."""
+    turn = re.search(r"Turn (\d+)", page.title()).group(1)
+    told = page.locator("button.hint[aria-disabled=false]")
+    if number % 3 == 2 or told.count() == 0:
+        full = page.locator(".counters strong").first.inner_text() == "8"
+        press(page, ["p" if full else "d", "1"])
+    else:
+        _, _, kind, value = told.nth(number % told.count()).get_attribute("data-key").split("-")
+        press(page, ["h", "rygwb"[int(value)] if kind == "color" else value])
+    assert page.locator("button.go").get_attribute("aria-disabled") == "false"
+    press(page, ["Enter"])
+    until(page, f"!document.title.includes('Turn {turn}:')")
+
+
+def scrolls_sideways(page):
+    return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+
+
+def violations(page):
+    """What axe-core says, a line each."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run().then((result) => result.violations)")
+    return [
+        f"{problem['id']}: {node['html'][:120]} {node['failureSummary'][:200]}"
+        for problem in found
+        for node in problem["nodes"]
+    ]

@@ -1,0 +1,10 @@
+"""Behaviour-preferring partners and their responses: candidates for `hanabi-rl partners`.
+
+python train/behaviour_preferring.py --preset small --pairs 16
+python train/behaviour_preferring.py --pairs 12
+"""
+
+from hanabi_rl.launch.script import main
+
+if __name__ == "__main__":
+    main("behaviour_preferring")
