@@ -20,6 +20,8 @@ from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer
 from hanabi_rl.serve.together import Together
 
+RETRY_S = 1.0  # after a process that did not start in the place of another
+
 Team = tuple[str, ...]
 """The agents at the seats that no candidate holds, in the order of the seats."""
 
@@ -66,7 +68,11 @@ class Inference:
             except (EOFError, OSError):
                 logging.getLogger(__name__).warning("the inference process ended: another starts")
                 await asyncio.to_thread(self._stop)
-                await asyncio.to_thread(self._start)
+                try:
+                    await asyncio.to_thread(self._start)
+                except StartError as error:  # killed again; its agents were loaded once
+                    logging.getLogger(__name__).error("it did not: %s", error)
+                    await asyncio.sleep(RETRY_S)
 
     def _exchange(self, games: list[tuple[Team, Game]]) -> list[Answer | Exception]:
         assert self._pipe is not None, "started first"

@@ -156,7 +156,20 @@ def resumed(served: Served, key: str) -> Environment:
     return play_next(served.address, key)
 
 
-def test_a_killed_inference_process_costs_no_connection(served: Served) -> None:
+def test_a_killed_inference_process_costs_no_connection(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does the next one, killed while it starts."""
+    real, failed = served.inference._start, []
+
+    def start() -> None:
+        if not failed:
+            failed.append(True)
+            raise StartError("killed")
+        real()
+
+    monkeypatch.setattr(served.inference, "_start", start)
+    monkeypatch.setattr("hanabi_rl.serve.inference.RETRY_S", 0.01)
     key, candidate = served.key("killed"), Candidate("bot:holmes")
     environment, starts = play_next(served.address, key), served.inference.starts
     for turn in range(12):
@@ -165,7 +178,7 @@ def test_a_killed_inference_process_costs_no_connection(served: Served) -> None:
             os.kill(served.inference.pid, signal.SIGKILL)
         environment.step(candidate(environment.rows))
     play_out(environment, candidate)
-    assert served.inference.starts == starts + 1
+    assert failed and served.inference.starts == starts + 1
 
 
 @pytest.mark.parametrize(

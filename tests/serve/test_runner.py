@@ -121,6 +121,40 @@ def test_the_answer_depends_on_the_moves_before(partners, played):
     np.testing.assert_array_equal(partners.think(games[:1])[0].probabilities, before)
 
 
+def test_games_of_several_teams_are_played_together(line_up, played):
+    """Two policies at three seats in every order, and each game as `play_games` plays it alone."""
+    _, games = played
+    trained, chance, _ = line_up
+    runner = Runner((trained, chance), TINY_3P, slots=GAMES, seed=SEED)
+    teams = [(0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 0), (0, 1, 0), (0, 1, 1), (1, 0, 0), (0, 0, 1)]
+    decks = np.array([game.deck for game in games], np.uint8)
+    expected = []
+    for team in teams:
+        seated = tuple((trained, chance)[policy] for policy in team)
+        expected.append(play_games(seated, TINY_3P, decks, SEED))
+    while games:
+        here = [teams[game.game_id] for game in games]
+        answers = runner.think(games, here)
+        games = [move(game, answer.action) for game, answer in zip(games, answers, strict=True)]
+        for game in games:
+            record = expected[game.game_id]
+            assert game.moves == tuple(record.actions[game.game_id, : game.turn])
+        games = [game for game in games if game.status == "active"]
+
+
+def test_a_game_that_is_asked_for_at_two_turns_at_once_is_answered_for_both(partners, played):
+    """A connection was lost, and its game is shown again from its start on another one."""
+    records, games = played
+    later = games[0]
+    for action in records.actions[0, :2]:
+        later = move(later, int(action))
+    asked = [later, games[0], later, games[1]]
+    answers = [answer.action for answer in partners.think(asked)]
+    assert answers == [
+        records.actions[number, turn] for number, turn in [(0, 2), (0, 0), (0, 2), (1, 0)]
+    ]
+
+
 def test_wrong_line_ups_are_refused(partners, played):
     _, games = played
     with pytest.raises(ValueError, match="expected partners for Rules"):

@@ -22,7 +22,7 @@ from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.keys import hash_key, hint_of, make_key, redact
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
-from hanabi_rl.serve.store import Grant, Key, Limits, StaleLeaseError, Store
+from hanabi_rl.serve.store import Grant, Key, Limits, StaleLeaseError, Store, Written
 
 
 class Clock:
@@ -184,6 +184,57 @@ def test_a_move_is_written_once(store: Store) -> None:
     with pytest.raises(Exception, match="(?i)unique"):
         store.record(grant, 0, [4])
     assert store.moves(grant.game_id) == (3,)
+
+
+def test_moves_of_many_games_go_together_and_a_lease_that_ended_costs_nobody_else(
+    store: Store,
+) -> None:
+    key = new_key(store, {2: 5})
+    first, second, third, left = store.claim_all([key] * 4)
+    assert isinstance(first, Grant) and isinstance(second, Grant)
+    assert isinstance(third, Grant) and isinstance(left, Grant)
+    store.release(left)
+    errors = store.write(
+        [
+            Written(second, 0, (4,)),
+            Written(left, 0, (5,), (9, 9)),
+            Written(third, 0, (6, 7), (3, 8)),
+            Written(first, 0, (8,)),
+        ]
+    )
+    assert [type(error) for error in errors] == [type(None), StaleLeaseError, *[type(None)] * 2]
+    games = (first, second, third, left)
+    assert [store.moves(game.game_id) for game in games] == [(8,), (4,), (6, 7), ()]
+    assert [(row.score, row.points) for row in store.rows(key) if row.status == "done"] == [(3, 8)]
+    (error,) = store.write([Written(third, 2, (1,))])  # it is over
+    assert isinstance(error, StaleLeaseError)
+
+
+def test_claims_go_together_and_one_too_many_is_refused_alone(open_store: Open) -> None:
+    store = open_store(Limits(leases=2))
+    key = new_key(store, {2: 4})
+    store.add_entry("another")
+    other = store.key(store.add_key("another", "eval", {2: 4}))
+    assert other is not None
+    claimed = store.claim_all([other, key, key, key, other])
+    assert [type(each) for each in claimed] == [Grant, Grant, Grant, RefusedError, Grant]
+    ids = [each.game_id for each in claimed if isinstance(each, Grant)]
+    assert len(set(ids)) == 4
+    held = [row.status for row in store.rows(key)]
+    assert held == ["active", "active", "todo", "todo"]
+
+
+def test_a_server_never_takes_its_own_games_for_those_of_a_dead_one(
+    open_store: Open, clock: Clock
+) -> None:
+    """It was too busy to give a sign of life: who asks for a game is alive."""
+    store = open_store(worker="busy")
+    store.release_all()
+    key = new_key(store, {2: 4})
+    held = store.claim(key)
+    clock.now += 31
+    assert store.claim(key).game_id != held.game_id
+    store.record(held, 0, [3])
 
 
 @pytest.mark.parametrize("how", ["often", "long"])
