@@ -1,10 +1,13 @@
-"""What makes an agent the one it is, as a SHA-256: for caches, reports, and to find duplicates."""
+"""What makes an agent the one it is: as a SHA-256, for caches, reports, and to find duplicates; and
+to jitted functions."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 from typing import Any
 
+import flax.struct
 import jax
 import numpy as np
 
@@ -31,3 +34,15 @@ def digest(description: Any, params: Any = None) -> str:
         total.update(canonical_json([path, str(array.dtype), list(array.shape)]))
         total.update(array.tobytes())
     return total.hexdigest()
+
+
+def own_structure(cls: type) -> None:
+    """Gives a class of agents, before it is made a dataclass, a static field `kind` of its own.
+
+    To jaxlib 0.10 the structures of two dataclasses are equal where their static fields are,
+    whatever their classes: without it a jitted function could play one agent for another of the
+    same parameters (where the hashes happened to meet).
+    """
+    cls.__annotations__ = {**inspect.get_annotations(cls), "kind": str}
+    kind = flax.struct.field(pytree_node=False, default=f"{cls.__module__}.{cls.__name__}")
+    cls.kind = kind  # type: ignore[attr-defined]

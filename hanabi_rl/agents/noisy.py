@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import flax.struct
 import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import Policy, PyTree
-from hanabi_rl.env.game import Rules
+from hanabi_rl.agents.policy import PyTree
+from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
-class Noisy(flax.struct.PyTreeNode):
+class Noisy(Wrapper):
     """`policy`, but with probability `epsilon` any legal action, all alike; its answer is the whole
     distribution. Sampled play alone shows it: the most likely action stays what it is."""
 
-    policy: Any  # a Policy
     epsilon: float = flax.struct.field(pytree_node=False, default=0.5)
-
-    @property
-    def rules(self) -> Rules:
-        """See `Policy.rules`."""
-        policy: Policy = self.policy
-        return policy.rules
 
     def identity(self) -> str:
         """See `Policy.identity`."""
         of = self.policy.identity()
         return digest({"wrapper": "noisy", "of": of, "epsilon": self.epsilon})
-
-    def init_carry(self, batch: int) -> PyTree:
-        """See `Policy.init_carry`."""
-        return self.policy.init_carry(batch)
 
     def step(
         self,

@@ -3,36 +3,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import flax.struct
 import jax
 
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import Policy, PyTree
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.agents.policy import PyTree
+from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.env.symmetry import invert_permutations, permute_legal, permute_obs
 
 
-class Renamed(flax.struct.PyTreeNode):
+class Renamed(Wrapper):
     """`policy`, which sees colour c as `colors[c]` and whose colour hints are translated back."""
 
-    policy: Any  # a Policy
     colors: jax.Array  # int32 [C]
-
-    @property
-    def rules(self) -> Rules:
-        """See `Policy.rules`."""
-        policy: Policy = self.policy
-        return policy.rules
 
     def identity(self) -> str:
         """See `Policy.identity`."""
         return digest({"wrapper": "renamed", "of": self.policy.identity()}, self.colors)
-
-    def init_carry(self, batch: int) -> PyTree:
-        """See `Policy.init_carry`."""
-        return self.policy.init_carry(batch)
 
     def step(
         self,

@@ -7,8 +7,6 @@ learn with it is an insurance against the last life.
 
 from __future__ import annotations
 
-from typing import Any
-
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -16,34 +14,24 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots.inference import members, read_board, unseen_copies
 from hanabi_rl.agents.bots.obs_view import view
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import Policy, PyTree
+from hanabi_rl.agents.policy import PyTree
+from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
-class Safe(flax.struct.PyTreeNode):
+class Safe(Wrapper):
     """`policy`, without the plays whose chance of success is too small."""
 
-    policy: Any  # a Policy
     last_life: float = flax.struct.field(pytree_node=False, default=0.6)
     """The least chance at which a card is played on the last life ..."""
     before: float = flax.struct.field(pytree_node=False, default=0.1)
     """... and before that."""
 
-    @property
-    def rules(self) -> Rules:
-        """See `Policy.rules`."""
-        policy: Policy = self.policy
-        return policy.rules
-
     def identity(self) -> str:
         """See `Policy.identity`."""
         settings = {"last_life": self.last_life, "before": self.before}
         return digest({"wrapper": "safe", "of": self.policy.identity(), **settings})
-
-    def init_carry(self, batch: int) -> PyTree:
-        """See `Policy.init_carry`."""
-        return self.policy.init_carry(batch)
 
     def step(
         self,

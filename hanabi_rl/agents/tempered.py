@@ -7,38 +7,25 @@ play stays what it is.
 
 from __future__ import annotations
 
-from typing import Any
-
 import flax.struct
 import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import Policy, PyTree
-from hanabi_rl.env.game import Rules
+from hanabi_rl.agents.policy import PyTree
+from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
-class Tempered(flax.struct.PyTreeNode):
+class Tempered(Wrapper):
     """`policy` with its logits divided by `temperature`."""
 
-    policy: Any  # a Policy
     temperature: float = flax.struct.field(pytree_node=False, default=1.0)
-
-    @property
-    def rules(self) -> Rules:
-        """See `Policy.rules`."""
-        policy: Policy = self.policy
-        return policy.rules
 
     def identity(self) -> str:
         """See `Policy.identity`."""
         of = self.policy.identity()
         return digest({"wrapper": "tempered", "of": of, "temperature": self.temperature})
-
-    def init_carry(self, batch: int) -> PyTree:
-        """See `Policy.init_carry`."""
-        return self.policy.init_carry(batch)
 
     def step(
         self,

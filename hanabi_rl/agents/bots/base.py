@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from typing import Any, ClassVar
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import digest, own_structure
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
@@ -23,17 +22,13 @@ class Bot(flax.struct.PyTreeNode):
 
     rules: Rules = flax.struct.field(pytree_node=False)
     kind: str = flax.struct.field(pytree_node=False, default="")
-    """The class, which every class sets by itself. To jaxlib 0.10 the structures of two dataclasses
-    are equal where their static fields are, whatever their classes: without it a jitted function
-    could play the games of another bot of the same parameters (where the hashes happened to
-    meet)."""
+    """The class, which every class sets by itself; see `own_structure`."""
     name: ClassVar[str]
     version: ClassVar[str]
     """Changes whenever the bot's play does: caches of its games and results are keyed by it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        cls.__annotations__ = {**inspect.get_annotations(cls), "kind": str}
-        cls.kind = flax.struct.field(pytree_node=False, default=f"{cls.__module__}.{cls.__name__}")
+        own_structure(cls)
         super().__init_subclass__(**kwargs)
 
     @classmethod
