@@ -123,16 +123,16 @@ class Arena:
     async def play_next(self, socket: WebSocket) -> None:
         """`WS /play-next?submission_key=`: the next game of a key."""
         await socket.accept()
-        await _send(socket, GREETING)
+        await send(socket, GREETING)
         grant = None
         try:
             key = await self.key(socket, socket.query_params.get("submission_key", ""), "eval")
             grant = await self._ledger.claims.ask(key)
             await self._play(socket, self._seated(grant), is_test=False)
         except (RefusedError, StaleLeaseError) as error:
-            await _end(socket, str(error))
+            await end(socket, str(error))
         except StoreUnavailableError:
-            await _end(socket, AWAY)
+            await end(socket, AWAY)
         finally:
             if grant is not None:
                 await asyncio.to_thread(self.store.release, grant)
@@ -140,7 +140,7 @@ class Arena:
     async def play_test(self, socket: WebSocket) -> None:
         """`WS /play-random-agent`: a game with partners that play at random; it is not kept."""
         await socket.accept()
-        await _send(socket, GREETING)
+        await send(socket, GREETING)
         try:
             given = socket.query_params
             await self.key(socket, given.get("test_submission_key", ""), "test")
@@ -149,40 +149,40 @@ class Arena:
             )
             await self._play(socket, self._test(*seats), is_test=True)
         except RefusedError as error:
-            await _end(socket, str(error))
+            await end(socket, str(error))
         except StoreUnavailableError:
-            await _end(socket, AWAY)
+            await end(socket, AWAY)
 
     async def _play(self, socket: WebSocket, seating: Seating, *, is_test: bool) -> None:
         self.playing += 1
         try:
-            await _send(socket, await seating.frame() | {"info": _first_info(seating, is_test)})
+            await send(socket, await seating.frame() | {"info": _first_info(seating, is_test)})
             wrong = 0
             while not seating.done:
                 problem = await _step(socket, seating)
                 if problem is not None:
                     wrong += 1
-                    await _send(socket, {"error_details": problem})
+                    await send(socket, {"error_details": problem})
                     if wrong == MAX_WRONG:
                         await socket.close(1008, "too many messages that are no moves")
                         return
                     continue
                 score = {"done": seating.done, "score": seating.score}
-                await _send(socket, await seating.frame() | score)
+                await send(socket, await seating.frame() | score)
             await socket.close()
         except WebSocketDisconnect:
             pass  # the candidate is gone; the game stays
         except StoreUnavailableError as error:
             logging.getLogger(__name__).error("a game broke off: %s", error)
-            await _end(socket, AWAY)
+            await end(socket, AWAY)
         except StaleLeaseError:
             raise
         except RuntimeError:
             if socket.client_state is WebSocketState.CONNECTED:
                 logging.getLogger(__name__).exception("a game broke off")
-                await _end(socket, "the server failed; the game is kept: connect again")
+                await end(socket, "the server failed; the game is kept: connect again")
         except TimeoutError:
-            await _end(socket, f"no action came for {MOVE_S:.0f} s; the game is kept")
+            await end(socket, f"no action came for {MOVE_S:.0f} s; the game is kept")
         finally:
             self.playing -= 1
 
@@ -246,12 +246,9 @@ class Arena:
 
 async def _step(socket: WebSocket, seating: Seating) -> str | None:
     """Takes one message; returns what is wrong with it."""
-    async with asyncio.timeout(MOVE_S):
-        message = await socket.receive()
-    if message["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect(message.get("code", 1006))
+    message = await receive(socket)
     try:
-        actions = orjson.loads(message.get("text") or message.get("bytes") or b"")
+        actions = orjson.loads(message)
     except orjson.JSONDecodeError:
         return "expected JSON, one action an agent"
     if not isinstance(actions, dict):
@@ -287,11 +284,23 @@ def _info_of(row: Row) -> dict[str, Any]:
     }
 
 
-async def _end(socket: WebSocket, text: str) -> None:
+async def receive(socket: WebSocket) -> str | bytes:
+    """The next message. Raises WebSocketDisconnect; TimeoutError after `MOVE_S`."""
+    async with asyncio.timeout(MOVE_S):
+        message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1006))
+    content: str | bytes = message.get("text") or message.get("bytes") or b""
+    return content
+
+
+async def end(socket: WebSocket, text: str) -> None:
+    """Says why, and closes; no matter if nobody is there any more."""
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        await _send(socket, {"error_details": text})
+        await send(socket, {"error_details": text})
         await socket.close()
 
 
-async def _send(socket: WebSocket, content: dict[str, Any]) -> None:
+async def send(socket: WebSocket, content: dict[str, Any]) -> None:
+    """JSON; NumPy arrays are lists."""
     await socket.send_text(orjson.dumps(content, option=_NUMPY).decode())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 import dataclasses
 import logging
 import secrets
@@ -23,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from hanabi_rl.serve.candidate import AWAY, GREETING, MAX_WRONG, MOVE_S
+from hanabi_rl.serve.candidate import AWAY, GREETING, MAX_WRONG, MOVE_S, end, receive, send
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.forecast import guess_of, log_chances, nats_of
 from hanabi_rl.serve.held_out import HeldOut, Row
@@ -116,25 +115,25 @@ class Predictor:
         """One connection: from the first batch that is not answered to the end."""
         await socket.accept()
         try:
-            await _send(socket, GREETING)
+            await send(socket, GREETING)
             given = socket.query_params
             key = await self.door.key(socket, given.get("submission_key", ""), "eval")
             await self._all(socket, key, self._asked(given.get("num_players", "")))
-            await _send(socket, {"done": True})
+            await send(socket, {"done": True})
             await socket.close()
         except RefusedError as error:
-            await _refuse(socket, str(error))
+            await end(socket, str(error))
         except StoreUnavailableError as error:
             logging.getLogger(__name__).error("a prediction broke off: %s", error)
-            await _refuse(socket, AWAY)
+            await end(socket, AWAY)
         except TimeoutError:
-            await _refuse(socket, f"no prediction came for {MOVE_S:.0f} s; what was said stands")
+            await end(socket, f"no prediction came for {MOVE_S:.0f} s; what was said stands")
         except WebSocketDisconnect:
             pass  # the candidate is gone; what it said stands
         except RuntimeError:
             if socket.client_state is WebSocketState.CONNECTED:
                 logging.getLogger(__name__).exception("a prediction broke off")
-                await _refuse(socket, "the server failed; what was said stands: connect again")
+                await end(socket, "the server failed; what was said stands: connect again")
 
     async def as_json(self, request: Request) -> Response:
         """`GET /predictions.json`."""
@@ -181,7 +180,7 @@ class Predictor:
         for turn in range(max(int(games.num_actions[game]) for game, _ in batch)):
             frame = await look(self.thinker, held_out, batch, turn, base)
             legal = frame.legal
-            await _send(socket, at | frame.content())
+            await send(socket, at | frame.content())
             while True:
                 try:
                     logits = log_chances(await _receive(socket), legal)
@@ -190,7 +189,7 @@ class Predictor:
                     wrong += 1
                     if wrong == MAX_WRONG:
                         raise
-                    await _send(socket, {"error_details": str(error)})
+                    await send(socket, {"error_details": str(error)})
             guesses = []
             for row, (game, seat) in frame.deciding.items():
                 said, action = (logits[row], legal[row]), int(games.actions[game, turn])
@@ -200,22 +199,9 @@ class Predictor:
 
 
 async def _receive(socket: WebSocket) -> Any:
-    async with asyncio.timeout(MOVE_S):
-        message = await socket.receive()
-    if message["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect(message.get("code", 1006))
+    message = await receive(socket)
     try:
-        return orjson.loads(message.get("text") or message.get("bytes") or b"")
+        return orjson.loads(message)
     except orjson.JSONDecodeError as error:
         problem = f"expected JSON (which has no NaN and no infinity), got {error}"
         raise RefusedError(problem) from None
-
-
-async def _refuse(socket: WebSocket, text: str) -> None:
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # nobody is there to read it
-        await _send(socket, {"error_details": text})
-        await socket.close()
-
-
-async def _send(socket: WebSocket, content: dict[str, Any]) -> None:
-    await socket.send_text(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY).decode())
