@@ -29,7 +29,6 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.launch.presets import configs_folder, load_preset
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.measure.leaderboard import play_leaderboard
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.storage.files import to_json, write_json
@@ -136,9 +135,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = []
         for key, digits in (("mean", 2), ("zero_share", 3), ("accuracy", 3), ("nats", 3)):
             values = np.array([line[key] for line in row["rotations"]])
-            low, high = values.min(), values.max()
-            mean = mean_interval(values).mean
-            cells.append(f"{mean:.{digits}f} ({low:.{digits}f}, {high:.{digits}f})")
+            figures = (
+                f"{value:.{digits}f}" for value in (values.mean(), values.min(), values.max())
+            )
+            cells.append("{} ({}, {})".format(*figures))
         lines.append(f"| {row['agent']} | {row['proxies']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -36,6 +36,7 @@ from hanabi_rl.measure.unit_tests import category_means, run_tests
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.play.demos import demo_games
 from hanabi_rl.runs.folder import LATEST_POLICY, MOST_ACCURATE
+from hanabi_rl.show.palette import COLORS
 from hanabi_rl.storage.files import read_json, write_json
 
 PARTNERS = ("clone", "clones", "rule", "rules", "both")
@@ -219,7 +220,7 @@ def draw(found: dict[Trained, common.Record], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained", sharey=True)
-    colors = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73")
+    colors = [COLORS[i] for i in (0, 5, 1, 4, 2)]  # one partner dark, several of its kind light
     for axis, name in zip(axes, CATEGORIES, strict=True):
         for partners, color in zip(PARTNERS, colors, strict=True):
             for starts, marker in zip(STARTS, "o^", strict=True):

@@ -23,6 +23,7 @@ from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.tracking import read_metrics
+from hanabi_rl.show.palette import COLORS, DASHES
 
 LINKS = {
     "constructive": constructive,
@@ -30,7 +31,6 @@ LINKS = {
     "hinted_points": hinted_points,
 }
 _SMOOTH = 15  # updates that a point of a curve is the mean of
-_COLORS, _DASHES = ("#0072B2", "#D55E00", "#009E73"), ("-", "--", ":")  # as show/plots.py
 
 
 def runs_of(sweep: Path) -> dict[float, list[Path]]:
@@ -67,7 +67,7 @@ def draw(runs: dict[float, list[Path]], path: Path) -> None:
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for axis, key in zip(axes, ("train_score", "teaming"), strict=True):
-        for (weight, folders), color, dash in zip(runs.items(), _COLORS, _DASHES, strict=False):
+        for (weight, folders), color, dash in zip(runs.items(), COLORS, DASHES, strict=False):
             for number, folder in enumerate(folders):
                 lines = [line for line in read_metrics(folder / "metrics.jsonl") if key in line]
                 if not lines:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.measure.br_prox import BRProx, Part, by_strength, experts, ratios
+from hanabi_rl.show.palette import COLORS
 
 MANY_CLIPPED = 0.1
 _PARTS: tuple[Part, ...] = ("all", "moderate", "expert")
-_COLORS = {"all": "#0072B2", "moderate": "#D55E00", "expert": "#009E73"}
+_COLORS = dict(zip(_PARTS, COLORS, strict=False))
 _MARKERS = {"all": "o", "moderate": "s", "expert": "^"}
 
 

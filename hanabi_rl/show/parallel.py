@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hanabi_rl.show.palette import COLORS
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "-.", ":")
 _MARKERS = "os^vDPX*<>"  # tell published lines apart, which are grey or dashed
 _PUBLISHED = "#a0a0a0"
@@ -66,8 +67,8 @@ def _published_style(number: int, like: dict[str, Any] | None) -> dict[str, Any]
 
 def _own_style(number: int) -> dict[str, Any]:
     return dict(
-        color=_COLORS[number % len(_COLORS)],
-        linestyle=_DASHES[number // len(_COLORS) % len(_DASHES)],
+        color=COLORS[number % len(COLORS)],
+        linestyle=_DASHES[number // len(COLORS) % len(_DASHES)],
         marker="o",
         markersize=4.5,
         linewidth=2.0,

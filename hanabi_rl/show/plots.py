@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hanabi_rl.show.palette import COLORS, DASHES
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Metrics = Sequence[Mapping[str, Any]]
 
-# Okabe and Ito's palette: told apart with any colour vision; dashes repeat the difference for
-# print.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-_DASHES = ("-", "--", "-.", ":")
+_COLORS = COLORS[:4]
 _REFERENCE_COLOR = "#555555"
 _MARKERS_BELOW = 30  # points in a series: few evaluations are shown as points, many as a line
 _NOISY_POINTS = 200  # from here on a series is smoothed
@@ -192,7 +191,7 @@ def _lines(metrics: Metrics, panel: Panel, x_key: str) -> dict[str, Line]:
 
 def _draw(axes: Axes, panel: Panel, lines: Mapping[str, Line]) -> None:
     for index, (label, (x, y)) in enumerate(lines.items()):
-        color, dash = _COLORS[index % len(_COLORS)], _DASHES[index % len(_DASHES)]
+        color, dash = _COLORS[index % len(_COLORS)], DASHES[index % len(DASHES)]
         marker = "o" if len(x) <= _MARKERS_BELOW else None
         if len(y) >= _NOISY_POINTS:
             axes.plot(x, y, color=color, alpha=0.25, linewidth=0.8)
