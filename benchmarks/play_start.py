@@ -1,7 +1,7 @@
-"""How long `hanabi-rl play` takes from the command to the first table, without a compilation cache
-and with the one it left.
+"""How long `hanabi-rl play` takes from the command to the first table, and to the partner's answer
+to a first move made at once, without a compilation cache and with the one it left.
 
-    python benchmarks/play_start.py --players 2 --agent bot:convention --json
+    python benchmarks/play_start.py --players 2 --agent agent:hgroup-2p --json
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from pathlib import Path
 from websockets.sync.client import connect
 
 
-def first_table(arguments: list[str], cache: Path, games: Path) -> tuple[float, float]:
-    """Seconds from starting the command to the first frame of the first game, and the processor
-    seconds of the whole process, which other processes on the machine lengthen less."""
+def start(arguments: list[str], cache: Path, games: Path) -> tuple[float, float, float]:
+    """Seconds from starting the command to the first frame of a first game, then to the first move
+    of the partner, and the processor seconds of the whole process, which other processes on the
+    machine lengthen less."""
     environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     command = [sys.executable, "-m", "hanabi_rl", "play", *arguments, "--no-browser", "--port", "0"]
     started, spent = time.perf_counter(), _children_s()
@@ -40,12 +41,16 @@ def first_table(arguments: list[str], cache: Path, games: Path) -> tuple[float, 
         with urllib.request.urlopen(address) as page:
             table = page.geturl()
         with connect(table.replace("http", "ws", 1) + "/ws") as socket:
-            assert json.loads(socket.recv())["type"] == "frame"
-        wall_s = time.perf_counter() - started
+            frame = json.loads(socket.recv())["frame"]
+            table_s = time.perf_counter() - started
+            socket.send(json.dumps({"action": frame["actions"][-1]["id"], "turn": 0}))
+            while json.loads(socket.recv())["frame"]["turn"] < 2:
+                pass
+        answer_s = time.perf_counter() - started
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(20)
-    return wall_s, _children_s() - spent
+    return table_s, answer_s, _children_s() - spent
 
 
 def _children_s() -> float:
@@ -56,7 +61,7 @@ def _children_s() -> float:
 def main() -> None:
     """Prints a table, and with --json one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--agent", default="bot:convention")
+    parser.add_argument("--agent", default="agent:hgroup-2p")
     parser.add_argument("--players", default="2")
     parser.add_argument("--repeats", type=int, default=3, help="starts with the cache")
     parser.add_argument("--json", action="store_true")
@@ -64,17 +69,20 @@ def main() -> None:
     arguments = [chosen.agent, "--players", chosen.players]
     with tempfile.TemporaryDirectory() as folder:
         cache, games = Path(folder, "cache"), Path(folder, "games")
-        cold = first_table(arguments, cache, games)
-        warm = [first_table(arguments, cache, games) for _ in range(chosen.repeats)]
-    wall_s, processor_s = (statistics.median(values) for values in zip(*warm, strict=True))
-    print(
-        f"hanabi-rl play {' '.join(arguments)}: first table after {cold[0]:.1f} s "
-        f"({cold[1]:.1f} s of processor time) without a compilation cache, {wall_s:.1f} s "
-        f"({processor_s:.1f} s) with one (median of {len(warm)}); load {os.getloadavg()[0]:.1f}",
-        file=sys.stderr,
-    )
+        runs = [start(arguments, cache, games / str(i)) for i in range(1 + chosen.repeats)]
+    cold, warm = runs[0], [statistics.median(values) for values in zip(*runs[1:], strict=True)]
+    lines = [
+        f"hanabi-rl play {' '.join(arguments)}: seconds to the first table, to the answer to a"
+    ]
+    lines += ["first move made at once, and of processor time"]
+    for name, (table_s, answer_s, processor_s) in (
+        ("without a compilation cache", cold),
+        (f"with one (median of {chosen.repeats})", warm),
+    ):
+        lines += [f"{name:>28} {table_s:6.1f} {answer_s:6.1f} {processor_s:6.1f}"]
+    print(*lines, f"load {os.getloadavg()[0]:.1f}", sep="\n", file=sys.stderr)
     if chosen.json:
-        print(json.dumps({"cold_s": cold, "warm_s": warm, "load": os.getloadavg()[0]}))
+        print(json.dumps({"cold_s": cold, "warm_s": runs[1:], "load": os.getloadavg()[0]}))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def play(
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
         policies = load_agents(names, players or _players(names, watch))
     names = _fill(names, policies[0], watch)
-    table = _make_play(names, policies, out, seed)
+    table = _make_play(names, policies, out, seed, wait=terminal)
     if terminal:
         _run_terminal(table)
     else:
@@ -94,16 +94,23 @@ def _fill(names: Sequence[str], policy: Policy, watch: bool) -> list[str]:
 
 
 def _make_play(
-    names: Sequence[str], policies: Sequence[Policy], out: Path, seed: int | None
+    names: Sequence[str], policies: Sequence[Policy], out: Path, seed: int | None, *, wait: bool
 ) -> LocalPlay:
+    """A page shows its table while the partners are compiled; `wait`: they are first."""
     from hanabi_rl.serve.folder import GameFolder
     from hanabi_rl.serve.local import LocalPlay
+    from hanabi_rl.serve.partners import Starting
     from hanabi_rl.serve.runner import Runner
 
     line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
-    with progress("compiling"):
-        partners = Runner(line_up, policies[0].rules)
-    return LocalPlay(policies[0].rules, names, partners, GameFolder(out), seed)
+    rules = policies[0].rules
+
+    def partners() -> Runner:
+        with progress("compiling"):
+            return Runner(line_up, rules)
+
+    made = partners() if wait else Starting(partners)
+    return LocalPlay(rules, names, made, GameFolder(out), seed)
 
 
 def _run_terminal(table: LocalPlay) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 import numpy as np
@@ -33,3 +35,25 @@ class Partners(Protocol):
 
     def think(self, games: Sequence[Game]) -> list[Answer]:
         """The next move of each of these different games, a partner's turn in each."""
+
+
+class Starting:
+    """Partners that `make` makes in a thread of its own: a table is laid before they can play.
+
+    Whoever asks them meanwhile waits; what `make` raises, everybody who asks is told.
+    """
+
+    def __init__(self, make: Callable[[], Partners]) -> None:
+        self._made: Future[Partners] = Future()
+        # a daemon: whoever stops the program need not wait for a compiler
+        threading.Thread(target=self._make, args=(make,), daemon=True).start()
+
+    def think(self, games: Sequence[Game]) -> list[Answer]:
+        """See `Partners.think`."""
+        return self._made.result().think(games)
+
+    def _make(self, make: Callable[[], Partners]) -> None:
+        try:
+            self._made.set_result(make())
+        except BaseException as error:
+            self._made.set_exception(error)

@@ -19,6 +19,13 @@ from support.serving import serve
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 
+PATTERNS = """[0, 1, 2, 3, 4].map((color) => {
+  const card = document.createElement("span");
+  card.className = `card c${color}`;
+  document.body.append(card);
+  return getComputedStyle(card).backgroundImage;
+})"""
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
@@ -140,6 +147,51 @@ def test_the_newest_of_two_tabs_moves_and_a_lost_connection_comes_back(make_play
         until(first, "document.getElementById('role').textContent === ''")
         assert my_turn(first)
         move_by_keys(first, 2)
+
+
+def test_a_move_that_nobody_heard_is_made_again_on_a_new_connection(make_play, browser):
+    page, heard = browser.new_page(), []
+
+    def between(connection):
+        server = connection.connect_to_server()
+        heard.append([])
+        deaf = len(heard) == 1
+
+        def on_message(message):
+            heard[-1].append(message)
+            if not deaf:
+                server.send(message)
+
+        connection.on_message(on_message)
+
+    page.route_web_socket("**/ws*", between)
+    page.clock.install()
+    with serve(make_play(Rules())) as address:
+        page.goto(address)
+        page.wait_for_selector(".board")
+        assert my_turn(page)
+        press(page, ["h", "1", "Enter"])
+        page.clock.fast_forward(9_000)
+        assert len(heard) == 1 and len(heard[0]) == 1
+        page.clock.fast_forward(1_100)
+        until(page, "document.getElementById('network').textContent.includes('lost')")
+        page.clock.fast_forward(600)
+        until(page, "document.getElementById('network').textContent === ''")
+        move_by_keys(page, 2)
+    assert [len(messages) for messages in heard] == [1, 1]
+    page.close()
+
+
+def test_a_setting_puts_a_pattern_on_each_colour_and_is_kept(make_play, open_page):
+    with serve(make_play(Rules())) as address:
+        page = open_page(address)
+        assert set(page.evaluate(PATTERNS)) == {"none"}
+        page.locator("summary").click()
+        page.locator("[data-setting=patterns]").check()
+        page.reload()
+        page.wait_for_selector(".board")
+        patterns = page.evaluate(PATTERNS)
+        assert len(set(patterns)) == 5 and "none" not in patterns
 
 
 def test_agents_are_watched_by_keys(make_play, open_page):

@@ -1,6 +1,7 @@
 """The socket's protocol, what it refuses, and what is kept."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from support.serving import Simple
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.folder import GameFolder
+from hanabi_rl.serve.local import LocalPlay
+from hanabi_rl.serve.partners import Starting
 from hanabi_rl.serve.web import MAX_WRONG, make_app
 
 HOST = "127.0.0.1:8642"
@@ -288,6 +292,34 @@ def test_a_partner_that_fails_is_said_and_asked_again(make_play, client_of, monk
                 assert "The partner failed" in json.loads(socket.receive_text())["text"]
         with at_table(client, game.game_id) as socket:
             assert [json.loads(socket.receive_text())["frame"]["turn"] for _ in range(2)] == [0, 1]
+
+
+def test_a_table_is_laid_before_its_partner_can_play(client_of, tmp_path):
+    may_start = threading.Event()
+
+    def make():
+        assert may_start.wait(60)
+        return Simple()
+
+    rules = Rules()
+    play = LocalPlay(rules, ["simple"], Starting(make), GameFolder(tmp_path), seed=0)
+    with client_of(play) as client, at_table(client, play.current().game_id) as socket:
+        frame = json.loads(socket.receive_text())["frame"]
+        assert (frame["turn"], frame["to_move"], frame["you"]) == (0, 0, 0)
+        socket.send_text(json.dumps({"action": frame["actions"][-1]["id"], "turn": 0}))
+        assert json.loads(socket.receive_text())["frame"]["turn"] == 1
+        may_start.set()
+        assert json.loads(socket.receive_text())["frame"]["turn"] == 2
+
+
+def test_why_partners_did_not_start_is_told_to_whoever_asks(make_play):
+    def make():
+        raise MemoryError("the deck is too large")
+
+    partners, game = Starting(make), make_play().new_game()
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="deck is too large"):
+            partners.think([game])
 
 
 def test_a_damaged_journal_is_named(make_play, tmp_path):

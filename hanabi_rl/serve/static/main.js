@@ -14,7 +14,7 @@ const ui = {
   auto: false,
   sent: -1, // the turn whose move is on its way
   choice: { ...NOTHING },
-  settings: { atOnce: false, newestLeft: false, theme: "auto", ...stored() },
+  settings: { atOnce: false, newestLeft: false, patterns: false, theme: "auto", ...stored() },
 
   /** Takes up a part of a choice; `complete` where nothing is missing. */
   choose(part, complete = false) {
@@ -80,25 +80,43 @@ function stored() {
 /** @type {WebSocket | null} */
 let socket = null;
 let wait = 500; // ms before the next attempt
+const MOST_MS = 10000; // a longer silence after a move means that nobody hears us
+/** @type {number | undefined} */
+let next; // the next attempt
 
 function connect() {
+  clearTimeout(next);
   const scheme = location.protocol === "https:" ? "wss" : "ws";
-  socket = new WebSocket(`${scheme}://${location.host}${location.pathname}/ws?opened=${performance.timeOrigin}`);
-  socket.onopen = () => {
+  const made = socket = new WebSocket(`${scheme}://${location.host}${location.pathname}/ws?opened=${performance.timeOrigin}`);
+  made.onopen = () => {
     wait = 500;
-    at("network").textContent = "";
+    at("network").textContent = at("role").textContent = ""; // an older tab is told so again
   };
-  socket.onmessage = (event) => receive(JSON.parse(event.data));
-  socket.onclose = () => {
-    at("network").textContent = "The connection is lost. Trying again …";
-    setTimeout(connect, wait);
-    wait = Math.min(2 * wait, 10000);
-  };
+  made.onmessage = (event) => receive(JSON.parse(event.data));
+  made.onclose = () => lose(made);
+}
+
+/** Gives a connection up, which may take its time to say that it is dead, and tries again. */
+function lose(lost = socket) {
+  if (!lost || lost !== socket) return;
+  socket = null;
+  lost.onopen = lost.onmessage = lost.onclose = null;
+  lost.close();
+  ui.sent = -1;
+  at("network").textContent = "The connection is lost. Trying again …";
+  next = setTimeout(connect, wait);
+  wait = Math.min(2 * wait, MOST_MS);
 }
 
 function send(message) {
-  if (socket && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+  if (!socket || socket.readyState !== WebSocket.OPEN) return;
+  socket.send(JSON.stringify(message));
+  const asked = socket;
+  setTimeout(() => ui.sent === message.turn && lose(asked), MOST_MS);
 }
+
+addEventListener("offline", () => lose());
+addEventListener("online", () => socket ?? connect());
 
 function receive(message) {
   if (message.type === "error") {
@@ -121,6 +139,12 @@ function receive(message) {
   }
 }
 
+/** How the page looks, as it is set. */
+function dress() {
+  document.documentElement.dataset.theme = ui.settings.theme;
+  document.documentElement.toggleAttribute("data-patterns", ui.settings.patterns);
+}
+
 /** Draws everything again and keeps the focus where it was. */
 function draw() {
   if (!ui.frame) return;
@@ -133,7 +157,7 @@ function draw() {
   const heading = headline(frame);
   if (at("turn").textContent !== heading) at("turn").textContent = heading;
   document.title = `${frame.to_move === frame.you && frame.you !== null && !frame.over ? "● " : ""}${heading} – Hanabi`;
-  document.documentElement.dataset.theme = ui.settings.theme;
+  dress();
   if (focus) {
     /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${focus}"]`))?.focus();
   }
@@ -231,5 +255,5 @@ for (const field of document.querySelectorAll("[data-setting]")) {
   });
 }
 document.getElementById("leave")?.addEventListener("click", () => send({ leave: true }));
-document.documentElement.dataset.theme = ui.settings.theme;
+dress();
 connect();
