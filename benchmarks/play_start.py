@@ -43,7 +43,8 @@ def start(arguments: list[str], cache: Path, games: Path) -> tuple[float, float,
         with connect(table.replace("http", "ws", 1) + "/ws") as socket:
             frame = json.loads(socket.recv())["frame"]
             table_s = time.perf_counter() - started
-            socket.send(json.dumps({"action": frame["actions"][-1]["id"], "turn": 0}))
+            legal = [action["id"] for action in frame["actions"] if action["why_not"] is None]
+            socket.send(json.dumps({"action": legal[0], "turn": 0}))
             while json.loads(socket.recv())["frame"]["turn"] < 2:
                 pass
         answer_s = time.perf_counter() - started

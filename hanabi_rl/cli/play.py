@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import socket
 import sys
 import time
@@ -20,6 +21,7 @@ from hanabi_rl.cli.agents import Flag, load_agents
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.serve.local import LocalPlay
+    from hanabi_rl.serve.partners import Starting
 
 DEFAULT_PARTNERS = {2: "agent:hgroup-2p", 3: "agent:human-3p"}
 OTHERWISE = "bot:convention"  # plays with any number
@@ -58,17 +60,36 @@ def play(
     names = _line_up(agents, players, watch)
     if not terminal:
         check_extra()
+    from hanabi_rl.serve.folder import GameFolder
+    from hanabi_rl.serve.local import LocalPlay
+    from hanabi_rl.serve.partners import Starting
+    from hanabi_rl.serve.runner import Runner
     from hanabi_rl.serve.ticks import keep_compiled
 
     keep_compiled()
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
         policies = load_agents(names, players or _players(names, watch))
     names = _fill(names, policies[0], watch)
-    table = _make_play(names, policies, out, seed, wait=terminal)
+    rules = policies[0].rules
+    line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
+
+    def partners() -> Runner:
+        with progress("compiling"):
+            return Runner(line_up, rules)
+
     if terminal:
-        _run_terminal(table)
-    else:
-        _run_page(table, out, port, open_browser=not no_browser, pause=pause)
+        _run_terminal(LocalPlay(rules, names, partners(), GameFolder(out), seed))
+        return
+    listening = listen(HOST, port)
+    starting = Starting(partners)  # the table is laid while they are compiled
+    with contextlib.suppress(KeyboardInterrupt):
+        table = LocalPlay(rules, names, starting, GameFolder(out), seed)
+        _run_page(table, out, listening, starting, open_browser=not no_browser, pause=pause)
+    if starting.give_up():
+        # a compiler cannot be stopped, and aborts with a message at an ordinary exit; every move
+        # that anybody saw is on disk
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
@@ -93,26 +114,6 @@ def _fill(names: Sequence[str], policy: Policy, watch: bool) -> list[str]:
     return list(names) * seats if len(names) == 1 else list(names)
 
 
-def _make_play(
-    names: Sequence[str], policies: Sequence[Policy], out: Path, seed: int | None, *, wait: bool
-) -> LocalPlay:
-    """A page shows its table while the partners are compiled; `wait`: they are first."""
-    from hanabi_rl.serve.folder import GameFolder
-    from hanabi_rl.serve.local import LocalPlay
-    from hanabi_rl.serve.partners import Starting
-    from hanabi_rl.serve.runner import Runner
-
-    line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
-    rules = policies[0].rules
-
-    def partners() -> Runner:
-        with progress("compiling"):
-            return Runner(line_up, rules)
-
-    made = partners() if wait else Starting(partners)
-    return LocalPlay(rules, names, made, GameFolder(out), seed)
-
-
 def _run_terminal(table: LocalPlay) -> None:
     from hanabi_rl.serve.terminal import play_terminal, watch_terminal
 
@@ -122,26 +123,32 @@ def _run_terminal(table: LocalPlay) -> None:
         print("\nThe game is kept as it is: `hanabi-rl play` goes on with it.")
 
 
-def _run_page(table: LocalPlay, out: Path, port: int, *, open_browser: bool, pause: float) -> None:
+def _run_page(
+    table: LocalPlay,
+    out: Path,
+    listening: socket.socket,
+    starting: Starting,
+    *,
+    open_browser: bool,
+    pause: float,
+) -> None:
     import uvicorn
 
     from hanabi_rl.serve.web import MAX_MESSAGE, make_app
 
-    listening = listen(HOST, port)
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
     print(f"The table is at {address} (Ctrl-C stops; games are kept in {out})", flush=True)
     if open_browser:
         webbrowser.open(address)
     config = uvicorn.Config(
-        make_app(table, pause),
+        make_app(table, pause, at_end=starting.give_up),
         log_level="warning",
         access_log=False,
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE,
         timeout_graceful_shutdown=2,
     )
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Protocol
 
 import numpy as np
@@ -52,8 +53,13 @@ class Starting:
         """See `Partners.think`."""
         return self._made.result().think(games)
 
+    def give_up(self) -> bool:
+        """Nobody waits any more (`CancelledError`); False where they are made or have failed."""
+        return self._made.cancel()
+
     def _make(self, make: Callable[[], Partners]) -> None:
-        try:
-            self._made.set_result(make())
-        except BaseException as error:
-            self._made.set_exception(error)
+        with contextlib.suppress(InvalidStateError):  # they were given up
+            try:
+                self._made.set_result(make())
+            except Exception as error:
+                self._made.set_exception(error)

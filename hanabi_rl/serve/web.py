@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -208,8 +208,11 @@ class Lobby:
         return {"type": "history", "frames": self.play.history(game_id)}
 
 
-def make_app(play: LocalPlay, pause: float = 0.8) -> Starlette:
-    """The application; `pause` is the seconds before a partner's move is shown."""
+def make_app(
+    play: LocalPlay, pause: float = 0.8, at_end: Callable[[], object] = lambda: None
+) -> Starlette:
+    """The application; `pause` is the seconds before a partner's move is shown, `at_end` is called
+    when the server stops."""
     lobby = Lobby(play, pause)
     templates = Jinja2Templates(HERE / "templates")
 
@@ -251,6 +254,7 @@ def make_app(play: LocalPlay, pause: float = 0.8) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         await lobby.close()
+        at_end()
 
     return Starlette(
         routes=[

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
@@ -320,6 +321,17 @@ def test_why_partners_did_not_start_is_told_to_whoever_asks(make_play):
     for _ in range(2):
         with pytest.raises(MemoryError, match="deck is too large"):
             partners.think([game])
+    assert not partners.give_up()
+
+
+def test_who_waits_for_partners_is_let_go_when_they_are_given_up(make_play):
+    may_start = threading.Event()
+    partners, game = Starting(lambda: may_start.wait(60) and Simple()), make_play().new_game()
+    threading.Timer(0.1, partners.give_up).start()
+    with pytest.raises(CancelledError):
+        partners.think([game])
+    assert partners.give_up()
+    may_start.set()  # what comes too late is nobody's error
 
 
 def test_a_damaged_journal_is_named(make_play, tmp_path):
