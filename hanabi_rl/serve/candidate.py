@@ -112,6 +112,7 @@ class Arena:
         """`GET /evaluation-info/{key}`: the games of a key and how they stand."""
         try:
             key = await self._known(address_of(request.client), request.path_params["key"])
+            self.guard.check_info(key.key_id)
             rows = await asyncio.to_thread(self.store.rows, key)
         except StoreUnavailableError:
             return _info([], AWAY, 503)
@@ -201,6 +202,7 @@ class Arena:
         key = await self._known(address, text)
         if key.kind != kind:
             raise RefusedError(f"this is a key of kind {key.kind}, expected one of kind {kind}")
+        self.guard.check_key_opening(key.key_id)
         return key
 
     def _seated(self, grant: Grant) -> Seating:

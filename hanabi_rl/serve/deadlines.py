@@ -34,7 +34,31 @@ class GuardedConfig(uvicorn.Config):
 def protocols(guard: Guard) -> tuple[type[H11Protocol], type[WebSocketsSansIOProtocol]]:
     """uvicorn's `http` and `ws` under the limits of `guard`."""
 
-    class Http(H11Protocol):
+    class Reader:
+        """The peer of a connection, who is to take what is sent."""
+
+        transport: Any
+        patience: asyncio.TimerHandle | None = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()  # type: ignore[misc]
+            loop = asyncio.get_running_loop()
+            self.patience = loop.call_later(guard.limits.unread_s, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()  # type: ignore[misc]
+            self._be_calm()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)  # type: ignore[misc]
+            self._be_calm()
+
+        def _be_calm(self) -> None:
+            if self.patience is not None:
+                self.patience.cancel()
+                self.patience = None
+
+    class Http(Reader, H11Protocol):
         deadline: asyncio.TimerHandle | None = None
         refused = False
 
@@ -72,7 +96,7 @@ def protocols(guard: Guard) -> tuple[type[H11Protocol], type[WebSocketsSansIOPro
                 self.deadline.cancel()
                 self.deadline = None
 
-    class WebSocket(WebSocketsSansIOProtocol):
+    class WebSocket(Reader, WebSocketsSansIOProtocol):
         # it takes a connection over from `Http`, whose `connection_lost` is not called then
         def connection_lost(self, exc: Exception | None) -> None:
             guard.leave(address_of(self.client))

@@ -1,5 +1,5 @@
-"""What one network address may do: `Guard`. Addresses are kept in memory alone, never stored or
-logged."""
+"""What one network address and one key may do: `Guard`. Addresses are kept in memory alone, never
+stored or logged."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 
 from hanabi_rl.serve.lifecycle import RefusedError
 
-_REMEMBERED = 10_000  # addresses of each rate
+_REMEMBERED = 10_000  # addresses or keys of each rate
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkLimits:
-    """Behind a proxy every connection has the proxy's address: raise what is an address's."""
+    """Behind a proxy every connection has the proxy's address: raise what is an address's. Each web
+    process counts for itself."""
 
     request_s: float = 10.0
     """A request has to be whole so many seconds after its connection or its first byte."""
@@ -31,6 +32,12 @@ class NetworkLimits:
     """Games that one address may open a minute."""
     address_wrong_keys: int = 10
     """Keys that open nothing which one address may try a minute."""
+    key_openings: int = 600
+    """Games that one key may open a minute, from wherever."""
+    key_infos: int = 600
+    """How often a minute the games of one key may be listed."""
+    unread_s: float = 10.0
+    """A client that takes nothing so long while more than 64 KiB wait for it is disconnected."""
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
@@ -41,25 +48,27 @@ class NetworkLimits:
 
 
 class Rate:
-    """At most `a_minute` of something for each address, all of them at once if it likes."""
+    """At most `a_minute` of something for each address or key, all of them at once if it likes."""
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.a_minute, self.clock = a_minute, clock
-        self._left: collections.OrderedDict[str, tuple[float, float]] = collections.OrderedDict()
+        self._left: collections.OrderedDict[str | int, tuple[float, float]] = (
+            collections.OrderedDict()
+        )
 
-    def wait_s(self, address: str) -> int:
+    def wait_s(self, who: str | int) -> int:
         """Whole seconds until the next one; 0: now."""
-        return math.ceil(max(0.0, 1.0 - self._now(address)) * 60.0 / self.a_minute)
+        return math.ceil(max(0.0, 1.0 - self._now(who)) * 60.0 / self.a_minute)
 
-    def take(self, address: str) -> None:
+    def take(self, who: str | int) -> None:
         """One more."""
-        self._left[address] = self._now(address) - 1.0, self.clock()
-        self._left.move_to_end(address)
+        self._left[who] = self._now(who) - 1.0, self.clock()
+        self._left.move_to_end(who)
         if len(self._left) > _REMEMBERED:
             self._left.popitem(last=False)
 
-    def _now(self, address: str) -> float:
-        left, at = self._left.get(address, (float(self.a_minute), 0.0))
+    def _now(self, who: str | int) -> float:
+        left, at = self._left.get(who, (float(self.a_minute), 0.0))
         return min(float(self.a_minute), left + (self.clock() - at) * self.a_minute / 60.0)
 
 
@@ -71,19 +80,31 @@ class Guard:
         self.connections: collections.Counter[str] = collections.Counter()
         self._openings = Rate(self.limits.address_openings)
         self._wrong_keys = Rate(self.limits.address_wrong_keys)
+        self._key_openings = Rate(self.limits.key_openings)
+        self._infos = Rate(self.limits.key_infos)
 
     def check_opening(self, address: str) -> None:
         """One more game is asked for. Raises RefusedError, which says when to come back."""
-        self._check(self._openings, address, "games were opened")
+        _check(self._openings, address, "games were opened from your address")
         self._openings.take(address)
 
     def check_key(self, address: str) -> None:
         """Before a key is looked up. Raises RefusedError, which says when to come back."""
-        self._check(self._wrong_keys, address, "unknown keys were tried")
+        _check(self._wrong_keys, address, "unknown keys were tried from your address")
 
     def wrong_key(self, address: str) -> None:
         """The key was unknown."""
         self._wrong_keys.take(address)
+
+    def check_key_opening(self, key_id: int) -> None:
+        """One more game of a key is asked for. Raises RefusedError, as `check_opening`."""
+        _check(self._key_openings, key_id, "games were opened with this key")
+        self._key_openings.take(key_id)
+
+    def check_info(self, key_id: int) -> None:
+        """The games of a key are to be listed. Raises RefusedError, as `check_opening`."""
+        _check(self._infos, key_id, "lists of this key's games were asked for")
+        self._infos.take(key_id)
 
     def enter(self, address: str) -> str | None:
         """A connection is made, and counts until `leave`; why it is one too many."""
@@ -102,13 +123,13 @@ class Guard:
         if self.connections[address] <= 0:
             del self.connections[address]
 
-    def _check(self, rate: Rate, address: str, what: str) -> None:
-        wait_s = rate.wait_s(address)
-        if wait_s:
-            raise RefusedError(
-                f"more than {rate.a_minute} {what} from your address within a minute: try again "
-                f"in {wait_s} s"
-            )
+
+def _check(rate: Rate, who: str | int, what: str) -> None:
+    wait_s = rate.wait_s(who)
+    if wait_s:
+        raise RefusedError(
+            f"more than {rate.a_minute} {what} within a minute: try again in {wait_s} s"
+        )
 
 
 def address_of(client: Any) -> str:

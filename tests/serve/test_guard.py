@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import random
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -161,6 +162,65 @@ def test_who_guesses_keys_has_to_wait(served: Served) -> None:
     }
     with pytest.raises(ServerSaysError, match=r"try again in \d+ s"):
         play_test(served.address, "hk_test_x", 2, [0])
+
+
+def test_a_key_may_open_and_list_so_much_a_minute(tmp_path: Path, thinker: Any) -> None:
+    limits = NetworkLimits(key_openings=2, key_infos=2)
+    store, guard = Store(tmp_path / "challenge.sqlite"), Guard(limits)
+    store.add_entry("mine")
+    keys = [store.add_key("mine", "test") for _ in range(2)]
+    with serve_app(
+        make_challenge(store, thinker, {2: ("bot:simple", "bot:iggi")}, guard), guard
+    ) as address:
+        for key in keys:
+            for _ in range(2):
+                play_test(address, key, 2, [0]).close()
+                assert evaluation_info(address, key)["human_ai_eval_done"] is False
+            with pytest.raises(ServerSaysError, match=r"than 2 games were opened with this key .*"):
+                play_test(address, key, 2, [0])
+            assert re.fullmatch(
+                r"more than 2 lists of this key's games were asked for within a minute: try again "
+                r"in \d+ s",
+                evaluation_info(address, key)["human_ai_eval_done"],
+            )
+
+
+async def talkative(scope: Any, receive: Any, send: Any) -> None:
+    """An application that sends 256 MiB by either protocol: more than any buffer holds."""
+    if scope["type"] == "lifespan":
+        return
+    message: dict[str, Any] = {"type": "websocket.send", "bytes": b"x" * 2**16}
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+    else:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        message = {"type": "http.response.body", "body": b"x" * 2**16, "more_body": True}
+    with contextlib.suppress(OSError, RuntimeError):  # nobody is there any more
+        for _ in range(4096):
+            await send(message)
+
+
+UPGRADE = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+
+
+@pytest.mark.parametrize("headers", [b"", UPGRADE], ids=["http", "websocket"])
+def test_who_does_not_read_is_disconnected_and_who_does_is_not(headers: bytes) -> None:
+    guard = Guard(NetworkLimits(unread_s=0.5))
+    with serve_app(talkative, guard) as address:
+        served = Served(address, "", guard)
+        deaf, reads = connected(served), connected(served)
+        for one in (deaf, reads):
+            one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
+        until = time.monotonic() + 30
+        while guard.connections.total() > 1:
+            assert reads.recv(2**16) and time.monotonic() < until
+            time.sleep(0.005)
+        assert reads.recv(2**16)
+        reads.close()
+        assert len(heard(deaf)) < 2**26  # what was on its way, and the end
 
 
 def test_a_rate_comes_back_by_and_by_and_forgets_old_addresses() -> None:
