@@ -246,7 +246,9 @@ def measure(
     plot: str = "",
 ) -> common.Record:
     """Trains what is missing, measures it, and returns the JSON record."""
-    folder, held = Path(out), (members + 1) // 2
+    if _ENVS % members or members % 2:
+        raise SystemExit(f"--members: expected an even divisor of {_ENVS}, got {members}")
+    folder, held = Path(out), members // 2
     agents = list(agents_of(arms, seeds))
     halves = prepared_games(folder, games)
     training, held_out = (
