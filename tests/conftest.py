@@ -4,7 +4,9 @@ are in `support/`."""
 from __future__ import annotations
 
 import os
+import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,37 @@ from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.tracking import Progress
 
 CLONE = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)
+
+
+KEY = re.compile(rb"hk_(?:eval|test)_[A-Za-z0-9_-]{43}")  # whole, and not only its hint
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A test fails that printed or logged a candidate's key and did not look at it."""
+    report = yield
+    said = "".join(text for _, text in report.sections)
+    if report.when == "teardown" and report.passed and KEY.search(said.encode()):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid}: a candidate's key in what it printed or logged"
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """After everything: no file that any test left holds a candidate's key."""
+    if hasattr(session.config, "workerinput"):
+        return  # the other workers are not done
+    base = session.config._tmp_path_factory._basetemp  # None where no test asked for a folder
+    held = [path for path in sorted(base.rglob("*")) if holds_key(path)] if base else []
+    if held:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print("\na candidate's key in a file of a test:", *held, sep="\n", file=sys.stderr)
+
+
+def holds_key(path: Path) -> bool:
+    """Whether a file holds a whole key; `compiled` holds programs alone."""
+    return path.is_file() and "compiled" not in path.parts and bool(KEY.search(path.read_bytes()))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,6 +8,7 @@ import random
 import re
 import socket
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -183,6 +184,38 @@ def test_a_key_may_open_and_list_so_much_a_minute(tmp_path: Path, thinker: Any) 
                 r"in \d+ s",
                 evaluation_info(address, key)["human_ai_eval_done"],
             )
+
+
+def test_no_address_and_no_key_is_written_anywhere(
+    served: Served,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level("INFO")
+    here, wrong = "127.0.0.7", "hk_test_" + "x" * 43
+    play_out(play_test(served.address, served.key, 2, [0], here))
+    game = play_test(served.address, served.key, 2, [0], here)
+    game.say('{"agent_0": 99}')
+    with pytest.raises(ServerSaysError) as refused:
+        game.hear()
+    told = [str(refused.value)]
+    for _ in range(LIMITS.address_wrong_keys + 1):
+        with pytest.raises(ServerSaysError) as refused:
+            play_test(served.address, wrong, 2, [0], here)
+        told.append(str(refused.value))
+    told.append(str(evaluation_info(served.address, served.key)))
+    for page in ("", "leaderboard.json", "leaderboard.csv"):
+        with urllib.request.urlopen(served.address + page) as answer:
+            told.append(answer.read().decode())
+    game.close()
+    gone(served, 0)
+    said = capfd.readouterr()
+    kept = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(told) == LIMITS.address_wrong_keys + 6 and len(kept) >= 2
+    for text in (caplog.text, said.out, said.err, *kept, *told):
+        for secret in (here, served.key[14:], wrong[14:]):
+            assert secret not in text
 
 
 async def talkative(scope: Any, receive: Any, send: Any) -> None:

@@ -27,12 +27,12 @@ class ServerSaysError(Exception):
 
 
 class Environment:
-    """One game over one connection."""
+    """One game over one connection, from the address `source` of this machine."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, source: str = "127.0.0.1") -> None:
         with contextlib.ExitStack() as stack:
             self._socket: ClientConnection = stack.enter_context(
-                connect(address, open_timeout=30, max_size=2**20)
+                connect(address, open_timeout=30, max_size=2**20, source_address=(source, 0))
             )
             self._socket.recv()  # whatever it is
             first = self._receive()
@@ -86,12 +86,15 @@ def play_next(address: str, key: str) -> Environment:
     return Environment(f"{base}play-next?submission_key={key}")
 
 
-def play_test(address: str, key: str, players: int, seats: list[int]) -> Environment:
+def play_test(
+    address: str, key: str, players: int, seats: list[int], source: str = "127.0.0.1"
+) -> Environment:
     """A test game."""
     base = address.replace("http", "ws", 1)
     positions = "".join(f"&candidate_positions={seat}" for seat in seats)
     return Environment(
-        f"{base}play-random-agent?num_players={players}{positions}&test_submission_key={key}"
+        f"{base}play-random-agent?num_players={players}{positions}&test_submission_key={key}",
+        source,
     )
 
 
