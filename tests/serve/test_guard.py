@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from support.hostile import hostile
 from support.inference import InProcess
 from support.protocol import ServerSaysError, evaluation_info, first_legal, play_out, play_test
 from support.serving import serve_app
@@ -103,23 +104,6 @@ def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
     play_out(game)
     gone(served, 0)
     play_out(play_test(served.address, served.key, 2, [1]))
-
-
-def hostile(rng: random.Random) -> str | bytes:
-    """A message that is no move."""
-    value: Any = rng.choice(
-        ["1e400", "-1", "99", "null", "[[[[", '"0"', "NaN", "1.5", '{"a": 1}', "9" * 400, "true"]
-    )
-    return rng.choice(
-        [
-            f'{{"agent_0": {value}}}',
-            f'{{"agent_{rng.randrange(1, 99)}": 0}}',
-            "[" * rng.randrange(1, MAX_MESSAGE // 2),
-            rng.randbytes(rng.randrange(MAX_MESSAGE - 64)),  # deflate adds some
-            "\x00" * rng.randrange(1, 99),
-            "",
-        ]
-    )
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.slow)])

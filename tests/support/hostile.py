@@ -1,0 +1,25 @@
+"""What a candidate should not send."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hanabi_rl.serve.candidate import MAX_MESSAGE
+
+
+def hostile(rng: random.Random) -> str | bytes:
+    """A message that is no move."""
+    value: Any = rng.choice(
+        ["1e400", "-1", "99", "null", "[[[[", '"0"', "NaN", "1.5", '{"a": 1}', "9" * 400, "true"]
+    )
+    return rng.choice(
+        [
+            f'{{"agent_0": {value}}}',
+            f'{{"agent_{rng.randrange(1, 99)}": 0}}',
+            "[" * rng.randrange(1, MAX_MESSAGE // 2),
+            rng.randbytes(rng.randrange(MAX_MESSAGE - 64)),  # deflate adds some
+            "\x00" * rng.randrange(1, 99),
+            "",
+        ]
+    )
