@@ -23,11 +23,10 @@ import numpy as np
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.data.split import split_games
-from hanabi_rl.launch.presets import configs_folder, load_preset
+from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.leaderboard import play_leaderboard
 from hanabi_rl.measure.prediction import predict
@@ -64,16 +63,15 @@ FAMILIES = {
 
 def train(name: str, third: int, games: Path, folder: Path, steps: int, seed: int) -> Path:
     """The run folder of HDR-IPPO of one family from one third; its clone is in `.../bc`."""
-    family, configs = FAMILIES[name], configs_folder()
+    family = FAMILIES[name]
     place = folder / f"{name}-{third}"
-    clone: Any = load_preset(ALGORITHMS["bc"].config, "bc", family.bc, configs)
+    clone = preset_config("bc", family.bc)
     if family.like is not None:
-        like: Any = load_preset(ALGORITHMS["bc"].config, "bc", family.like, configs)
-        clone = dataclasses.replace(clone, network=like.network)
+        clone = dataclasses.replace(clone, network=preset_config("bc", family.like).network)
     given: dict[str, Any] = {"seed": seed, "report_games": 2048}
     clone = dataclasses.replace(clone, **given, data=(str(games),), run_dir=str(place / "bc"))
     run_once("bc", clone)
-    hdr: Any = load_preset(ALGORITHMS["hdr_ippo"].config, "hdr_ippo", family.hdr, configs)
+    hdr = preset_config("hdr_ippo", family.hdr)
     given |= {"bc_policy": str(place / "bc"), "total_steps": steps, "run_dir": str(place / "hdr")}
     run_once("hdr_ippo", dataclasses.replace(hdr, **given, **family.changes))
     return place

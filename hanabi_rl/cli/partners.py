@@ -105,10 +105,10 @@ def train_partners(
 
     from hanabi_rl.algorithms.best_response import BestResponseConfig
     from hanabi_rl.launch.partner_set import train_set
-    from hanabi_rl.launch.presets import configs_folder, load_preset
+    from hanabi_rl.launch.presets import preset_config
     from hanabi_rl.measure.matrix import Setting
 
-    config = load_preset(BestResponseConfig, "best_response", preset, configs_folder())
+    config: BestResponseConfig = preset_config("best_response", preset)
     steps = config.total_steps if total_steps is None else int(total_steps)
     config = dataclasses.replace(config, total_steps=steps, seed=seed)
     path = train_set(candidates, count, out, config, Setting(games, seed, False), by)

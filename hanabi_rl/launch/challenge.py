@@ -15,11 +15,10 @@ from typing import Any
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.bc import check_level
-from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.launch.presets import configs_folder, load_preset
+from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.crossplay import CrossPlayResult, evaluate_lineup
 from hanabi_rl.measure.prediction import predict
@@ -145,7 +144,7 @@ def cloning_epochs(games: int) -> int:
 
 def _config(name: str, challenge: Challenge, folder: Path) -> RunConfig:
     """The method's quick preset with the challenge's games, network and budget."""
-    base: Any = load_preset(ALGORITHMS[name].config, name, "quick", configs_folder())
+    base = preset_config(name, "quick")
     given: dict[str, Any] = {
         "game": Rules(num_players=challenge.players),
         "seed": challenge.seed,

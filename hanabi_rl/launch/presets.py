@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.storage.records import from_dict
 
 T = TypeVar("T")
@@ -15,6 +16,12 @@ def configs_folder() -> Path:
     package = Path(__file__).resolve().parents[1]
     packaged = package / "configs"
     return packaged if packaged.is_dir() else package.parent / "configs"
+
+
+def preset_config(algorithm: str, name: str) -> Any:
+    """The config of a preset of the project, for a command that trains with several algorithms.
+    Raises as `load_preset`."""
+    return load_preset(ALGORITHMS[algorithm].config, algorithm, name, configs_folder())
 
 
 def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:

@@ -17,9 +17,8 @@ import numpy as np
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.partner_set import MEASURED, SELECTED, train_set
-from hanabi_rl.launch.presets import configs_folder, load_preset
+from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.learning.config import Steps, check_positive
 from hanabi_rl.measure.diversity import diversity, farthest, select
@@ -82,11 +81,8 @@ class Runs:
 
     def base(self, algorithm: str, steps: int) -> Any:
         """The preset of an algorithm with what all runs of the comparison share."""
-        preset: Any = load_preset(
-            ALGORITHMS[algorithm].config, algorithm, self.config.preset, configs_folder()
-        )
         return dataclasses.replace(
-            preset,
+            preset_config(algorithm, self.config.preset),
             total_steps=steps,
             lr=self.config.lr,
             seed=self.config.seed,
