@@ -33,7 +33,8 @@ import orjson
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from hanabi_rl.serve.store import Limits, Store
+from hanabi_rl.serve.grants import Limits
+from hanabi_rl.serve.store import Store
 
 ROOT = Path(__file__).parents[1]
 LEASES = Limits().leases

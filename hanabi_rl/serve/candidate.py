@@ -25,12 +25,13 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.line_ups import CANDIDATE, LineUp
 from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.grants import Grant, Key, Row, StaleLeaseError, Written
 from hanabi_rl.serve.guard import Guard, address_of
 from hanabi_rl.serve.inference import Team
 from hanabi_rl.serve.keys import Kind
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.seating import Nowhere, Seating, Thinker
-from hanabi_rl.serve.store import Grant, Key, Row, StaleLeaseError, Store, Written
+from hanabi_rl.serve.store import Store
 from hanabi_rl.serve.together import Together
 
 RANDOM = "bot:random"

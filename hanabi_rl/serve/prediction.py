@@ -25,12 +25,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from hanabi_rl.serve.candidate import AWAY, GREETING, MAX_WRONG, MOVE_S, end, receive, send
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.forecast import guess_of, log_chances, nats_of
+from hanabi_rl.serve.grants import Key
 from hanabi_rl.serve.held_out import HeldOut, Row
 from hanabi_rl.serve.lifecycle import Game, RefusedError
 from hanabi_rl.serve.partners import Shown
 from hanabi_rl.serve.prediction_store import Guess, Predictions, as_csv
 from hanabi_rl.serve.seating import Thinker
-from hanabi_rl.serve.store import Key
 
 MAX_MESSAGE = 16384  # bytes of one message where predictions are taken
 CONNECTIONS = 6  # of one key that predict at a time, in each web process

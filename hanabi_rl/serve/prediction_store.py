@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hanabi_rl.measure.ratio import Ratio, intervals_of
-from hanabi_rl.serve.store import Key, Store
+from hanabi_rl.serve.grants import Key
+from hanabi_rl.serve.store import Store
 
 if TYPE_CHECKING:
     from hanabi_rl.serve.held_out import HeldOut

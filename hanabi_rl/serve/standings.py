@@ -11,7 +11,8 @@ import numpy as np
 
 from hanabi_rl.measure.intervals import bootstrap_median, mean_interval
 from hanabi_rl.play.line_ups import seat_names
-from hanabi_rl.serve.store import Row, Store
+from hanabi_rl.serve.grants import Row
+from hanabi_rl.serve.store import Store
 
 COLUMNS = (
     "players",

@@ -13,7 +13,6 @@ power cut the last ones of games in progress may be played again.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import json
@@ -22,11 +21,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.line_ups import LineUp
 from hanabi_rl.serve.database import Database, Session, StoreUnavailableError
+from hanabi_rl.serve.grants import Grant, Key, Limits, Row, StaleLeaseError, Written
 from hanabi_rl.serve.keys import Kind, hash_key, hint_of, make_key
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
@@ -35,72 +35,6 @@ from hanabi_rl.serve.sqlite import Sqlite
 
 POSTGRES = ("postgresql://", "postgres://")
 WORKER_S = 30.0  # a worker that was not seen for so long is gone
-
-Status = Literal["todo", "active", "done"]
-
-
-class StaleLeaseError(RuntimeError):
-    """A write under a lease that has ended: another connection has the game, or nobody."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Key:
-    """A key that opens games."""
-
-    key_id: int
-    entry_id: int
-    kind: Kind
-    hint: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Grant:
-    """One game, leased to one connection."""
-
-    game_id: int
-    lease: int
-    num_players: int
-    line_up: LineUp
-    deck: tuple[int, ...]
-    moves: tuple[int, ...]
-    """Made before an interruption: they stand."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """Moves of one game, to be written under its lease."""
-
-    grant: Grant
-    turn: int
-    """Of the first of them."""
-    actions: tuple[int, ...]
-    end: tuple[int, int] | None = None
-    """Score and points, where the last of them ends the game."""
-
-
-class Row(NamedTuple):
-    """What a key's holder may know of one of its games."""
-
-    num_players: int
-    line_up: LineUp
-    status: Status
-    score: int | None
-    points: int | None
-    interruptions: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """What a key may do at a time, and how long a game waits for its player."""
-
-    leases: int = 6
-    """Games of one key in progress on connections at a time."""
-    interruptions: int = 20
-    """After so many a game is forfeited, with a score of 0 ..."""
-    game_s: float = 7 * 86400.0
-    """... and so many seconds after it was granted, unless somebody is playing it."""
-    key_s: float = 60 * 86400.0
-    """How long a key opens games."""
 
 
 class Store:

@@ -19,10 +19,11 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.play.line_ups import line_ups
 from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.grants import Grant, Key, Limits, StaleLeaseError, Written
 from hanabi_rl.serve.keys import hash_key, hint_of, make_key, redact
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
-from hanabi_rl.serve.store import Grant, Key, Limits, StaleLeaseError, Store, Written
+from hanabi_rl.serve.store import Store
 
 
 class Clock:
@@ -399,7 +400,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from hanabi_rl.serve.lifecycle import RefusedError
-from hanabi_rl.serve.store import Limits, Store
+from hanabi_rl.serve.grants import Limits
+from hanabi_rl.serve.store import Store
 
 place, secret, text = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 threads, claims = int(sys.argv[4]), int(sys.argv[5])
