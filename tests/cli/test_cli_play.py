@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
 import pytest
 
 from hanabi_rl.agents.names import load_policy
@@ -19,3 +28,27 @@ def test_several_agents_must_fill_the_seats():
     assert _line_up(["bot:simple", "bot:smart"], 3, watch=False) == ["bot:simple", "bot:smart"]
     with pytest.raises(ValueError, match="expected 1 or 3 agents for 4 players, got 2"):
         _line_up(["bot:simple", "bot:smart"], 4, watch=False)
+
+
+@pytest.mark.slow
+def test_who_stops_while_the_partner_is_compiled_need_not_wait(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hanabi_rl", "play", "bot:convention", "--no-browser"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
+    with subprocess.Popen(
+        [*command, "--port", "0", "--out", str(tmp_path / "games")],
+        env=environment | {"HANABI_RL_CACHE": str(tmp_path / "cache"), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None and server.stderr is not None
+        address = server.stdout.readline().split()[4]
+        while True:  # it listens before it answers
+            with contextlib.suppress(OSError), urllib.request.urlopen(address) as page:
+                assert page.status == 200
+                break
+        server.send_signal(signal.SIGINT)
+        said = server.stderr.read()
+        assert server.wait(30) == 0
+    assert said.count("compiling ...") == 1 and not re.search(r"compiling \.\.\. [0-9]", said)
+    assert "terminate" not in said and "Traceback" not in said
