@@ -168,8 +168,8 @@ def summary(found: dict[Trained, common.Record]) -> common.Record:
         line = {}
         for name in FIGURES:
             values = np.array([row[name] for row in rows])
-            error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-            line[name] = [round(float(values.mean()), 3), round(float(error), 3)]
+            error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else None
+            line[name] = [round(float(values.mean()), 3), error and round(float(error), 3)]
         record["-".join(arm)] = line
     for outcome in ("score", "points"):
         against = [figures[outcome] for figures in found.values()]
