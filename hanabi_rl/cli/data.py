@@ -10,14 +10,16 @@ import json as json_format
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import tyro
 
 from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
 
+Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
 PART_NAMES = ("train", "val", "test")
 
 
@@ -145,19 +147,23 @@ def demos(
     print(f"{out or demo_path(rules, bot, games, seed)}: {describe(statistics(played))}")
 
 
-def replay_command(file: File, game: int = 0, turn: int | None = None) -> None:
+def replay_command(source: Source, game: int = 0, turn: int | None = None) -> None:
     """Print a recorded game turn by turn, and its hanab.live link.
 
     Args:
-        file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live).
+        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
         game: which game of the file, from 0.
         turn: only this turn, from 1 (the deal).
     """
     from hanabi_rl.data.files import load_games
-    from hanabi_rl.data.formats.hanab_live import share_link
+    from hanabi_rl.data.formats.hanab_live import LINK_PREFIX, decode_link, share_link
     from hanabi_rl.env.render import render_game
 
-    games = load_games(file)
+    if source.startswith(LINK_PREFIX):
+        linked = decode_link(source)
+        print(render_game(linked.rules, linked.deck, linked.actions.tolist(), turn))
+        return
+    games = load_games(Path(source))
     if not 0 <= game < len(games):
         raise ValueError(f"expected --game in 0..{len(games) - 1}, got {game}")
     deck, moves = games.decks[game], games.moves(game)

@@ -69,6 +69,7 @@ def test_replay(file, capsys):
     link = text.splitlines()[-1]
     assert link.endswith("#1")
     np.testing.assert_array_equal(decode_link(link).actions, games.moves(3))
+    assert run(capsys, "replay", link) == text.rpartition("\n\n")[0] + "\n"
     text = run(capsys, "replay", file, "--game", 3, "--turn", 2)
     assert text.startswith("Turn 2, Bob to move.")
     assert text.count(" to move.") == 1 and text.splitlines()[-1].endswith("#2")
