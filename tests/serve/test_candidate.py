@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -151,8 +152,10 @@ def resumed(served: Served, key: str) -> Environment:
     """The key's next game, once the server has seen that the last connection is gone."""
     known = served.store.key(key)
     assert known is not None
+    until = time.monotonic() + 60
     while not any(row.interruptions for row in served.store.rows(known)):
-        pass
+        assert time.monotonic() < until, served.store.rows(known)
+        time.sleep(0.01)
     return play_next(served.address, key)
 
 
