@@ -49,7 +49,8 @@ class Server:
             port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}/"
         self._command = [sys.executable, "-m", "hanabi_rl", "serve", "--state", str(state)]
-        self._command += ["--port", str(port), "--limits.address-openings", "1000000", *arguments]
+        self._command += ["--port", str(port), "--limits.address-openings", "1000000"]
+        self._command += ["--limits.key-openings", "1000000", *arguments]
         self._running: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> float:
