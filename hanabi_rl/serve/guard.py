@@ -85,8 +85,7 @@ class Guard:
 
     def check_opening(self, address: str) -> None:
         """One more game is asked for. Raises RefusedError, which says when to come back."""
-        _check(self._openings, address, "games were opened from your address")
-        self._openings.take(address)
+        _take(self._openings, address, "games were opened from your address")
 
     def check_key(self, address: str) -> None:
         """Before a key is looked up. Raises RefusedError, which says when to come back."""
@@ -98,13 +97,11 @@ class Guard:
 
     def check_key_opening(self, key_id: int) -> None:
         """One more game of a key is asked for. Raises RefusedError, as `check_opening`."""
-        _check(self._key_openings, key_id, "games were opened with this key")
-        self._key_openings.take(key_id)
+        _take(self._key_openings, key_id, "games were opened with this key")
 
     def check_info(self, key_id: int) -> None:
         """The games of a key are to be listed. Raises RefusedError, as `check_opening`."""
-        _check(self._infos, key_id, "lists of this key's games were asked for")
-        self._infos.take(key_id)
+        _take(self._infos, key_id, "lists of this key's games were asked for")
 
     def enter(self, address: str) -> str | None:
         """A connection is made, and counts until `leave`; why it is one too many."""
@@ -130,6 +127,11 @@ def _check(rate: Rate, who: str | int, what: str) -> None:
         raise RefusedError(
             f"more than {rate.a_minute} {what} within a minute: try again in {wait_s} s"
         )
+
+
+def _take(rate: Rate, who: str | int, what: str) -> None:
+    _check(rate, who, what)
+    rate.take(who)
 
 
 def address_of(client: Any) -> str:
