@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
+from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.loop import PPORunConfig, selfplay_metrics
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -24,9 +25,9 @@ class WithPartners(RunConfig):
 
     partners: tuple[str, ...] = ()
     """Trained policies of one game and network: clones of other seeds or of parts of the games,
-    HDR-IPPO of several weights. Each takes its share of the environments, and `policy/` is the
-    best on average with all of them. A best response also takes bots, and all members of a family
-    in one word: `bot:rules?seed=0..9`."""
+    HDR-IPPO of several weights. They draw their moves; `RUN?temperature=0.3` errs less. Each takes
+    its share of the environments, and `policy/` is the best on average with all of them. A best
+    response also takes bots, and all members of a family in one word: `bot:rules?seed=0..9`."""
     lineup: Lineup = "independent"
     """Three players and more: whether a partner takes each other seat by itself, or all of them
     together (AH2AC2)."""
@@ -35,16 +36,21 @@ class WithPartners(RunConfig):
 def load_partners(names: Sequence[str]) -> list[NetworkPolicy]:
     """The policies that `--partners` names.
 
+    A temperature becomes part of the parameters, so that policies of several temperatures are
+    stacked as those of one.
+
     Raises:
-        ValueError: one is no network policy (a bot, an agent with options).
+        ValueError: one is no network policy (a bot, an agent with other options).
     """
     policies = []
     for name in names:
         policy = load_policy(name)
+        if isinstance(policy, Tempered) and isinstance(policy.policy, NetworkPolicy):
+            policy = policy.policy.at_temperature(policy.temperature)
         if not isinstance(policy, NetworkPolicy):
             raise ValueError(
-                "--partners: expected trained policies without options, got "
-                f"{type(policy).__name__} from {name}"
+                "--partners: expected trained policies with no other option than a temperature, "
+                f"got {type(policy).__name__} from {name}"
             )
         policies.append(policy)
     return policies

@@ -13,6 +13,7 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, training
+from hanabi_rl.algorithms.lineups import load_partners
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.rollout import self_play
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -125,6 +126,24 @@ def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: 
     ]
     assert measured[plan.selected_by] == pytest.approx(np.mean(means))
     assert measured["selfplay_mean"] != pytest.approx(measured[plan.selected_by])
+
+
+def test_a_partner_with_a_temperature_divides_its_logits(tmp_path: Path) -> None:
+    policy, name = network_policy(TINY_3P, 0), str(tmp_path / "policy")
+    save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
+    plain, surer = load_partners([name, f"{name}?temperature=0.25"])
+    rules = plain.rules
+    obs = jax.random.bernoulli(jax.random.key(0), shape=(8, rules.obs_size))
+    seen = (policy.init_carry(8), obs, jnp.ones((8, rules.num_moves), bool), jnp.ones(8, bool))
+    np.testing.assert_allclose(surer.step(*seen)[1], 4 * plain.step(*seen)[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("option", ["safe=0.6,0.1", "colors=1,0"])
+def test_a_partner_with_another_option_is_refused(tmp_path: Path, option: str) -> None:
+    policy, name = network_policy(TINY_3P, 0), str(tmp_path / "policy")
+    save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
+    with pytest.raises(ValueError, match="no other option than a temperature"):
+        load_partners([f"{name}?{option}"])
 
 
 def test_without_partners_every_seat_is_the_learners() -> None:
