@@ -133,13 +133,18 @@ def parse_name(name: str) -> AgentName:
 
 
 def spread_names(names: Sequence[str]) -> list[str]:
-    """Every name, with `seed=A..B` for each seed from A to B: `bot:rules?seed=0..9` is ten."""
+    """Every name, with `seed=A..B` for each seed from A to B: `bot:rules?seed=0..9` is ten.
+
+    Raises ValueError where B is less than A.
+    """
     spread: list[str] = []
     for name in names:
         if (found := _SEEDS.fullmatch(name)) is None:
             spread.append(name)
             continue
         before, low, high, after = found.groups()
+        if int(low) > int(high):
+            raise ValueError(f"{name}: expected seeds from the least to the greatest")
         spread += [f"{before}{seed}{after}" for seed in range(int(low), int(high) + 1)]
     return spread
 

@@ -19,6 +19,7 @@ from hanabi_rl.runs.folder import LATEST_POLICY
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
 from hanabi_rl.show.matrix import matrix_table, write_matrix
+from hanabi_rl.storage.files import read_json
 
 
 def report_ablation(sweep: Sweep) -> str | None:
@@ -70,7 +71,7 @@ def held_out_games(config: WithClone) -> Games | None:
     """The games that the clone was validated on; None where --bc-policy names a folder that does
     not say."""
     run = Path(config.bc_policy or "")
-    if not (run / "config.json").exists():
+    if not (run / "config.json").exists() or read_json(run / "config.json")["algorithm"] != "bc":
         return None
     clone = saved_config(BCConfig, run, algorithm="bc")
     return training_games(clone, clone.game, clone.seed)[1]

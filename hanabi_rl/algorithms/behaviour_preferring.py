@@ -64,6 +64,12 @@ class BehaviourPreferringConfig(IPPOConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "pairs", "checkpoints")
+        for name in ("start_states", "keep_evaluated"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name}: expected none, as pairs begin every game at its beginning and keep "
+                    f"--checkpoints, got {getattr(self, name)}"
+                )
         if self.preferred_events < 0 or not self.score_weights:
             raise ValueError(
                 "preferred_events, score_weights: expected at least 0 and at least one weight, got "

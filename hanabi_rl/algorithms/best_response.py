@@ -15,7 +15,13 @@ from hanabi_rl.agents.names import BOT, load_policy, parse_name, spread_names
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.lineups import WITH_ALL, WithPartners, draw_lineup, partner_metrics
+from hanabi_rl.algorithms.lineups import (
+    WITH_ALL,
+    WithPartners,
+    draw_lineup,
+    load_partner,
+    partner_metrics,
+)
 from hanabi_rl.algorithms.loop import Training, run_ppo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
@@ -66,7 +72,7 @@ def partner_rules(config: BestResponseConfig) -> Rules:
 def training(config: BestResponseConfig, clone: None) -> Training:
     """The partners take their share of the seats; the best policy with them is kept."""
     del clone
-    partners = [load_policy(name, config.game) for name in spread_names(config.partners)]
+    partners = [load_partner(name, config.game) for name in spread_names(config.partners)]
     lineups = draw_lineup(
         config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
     )

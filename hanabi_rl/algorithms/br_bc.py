@@ -72,7 +72,7 @@ def mixed_lineups(
 def training(config: BRBCConfig, bc: NetworkPolicy) -> Training:
     """The clone, or one of several with `partners` beside it, takes more and more seats; the best
     policy with them is kept."""
-    everyone = [bc, *load_partners(config.partners)]
+    everyone = [bc, *load_partners(config.partners, config.game)]
 
     def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
         means = with_partners(policy, everyone, config)
@@ -112,6 +112,7 @@ def report(config: BRBCConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> dict
 
 def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
     """See `run_ppo`."""
+    load_partners(config.partners, clone_rules(config))  # or says so before a clone is trained
     return run_ppo("br_bc", config, training, report)
 
 

@@ -94,7 +94,7 @@ def training(config: HDRIPPOConfig, bc: NetworkPolicy) -> Training:
     )
     if not config.partners:
         return plan
-    partners = load_partners(config.partners)
+    partners = load_partners(config.partners, config.game)
     lineups = draw_lineup(
         config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
     )
@@ -116,6 +116,7 @@ def report(config: HDRIPPOConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> d
 
 def run_hdr_ippo(config: HDRIPPOConfig) -> dict[str, Any]:
     """See `run_ppo`."""
+    load_partners(config.partners, clone_rules(config))  # or says so before a clone is trained
     return run_ppo("hdr_ippo", config, training, report)
 
 

@@ -11,6 +11,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.loop import PPORunConfig, selfplay_metrics
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.runs.config import RunConfig
@@ -33,20 +34,25 @@ class WithPartners(RunConfig):
     together (AH2AC2)."""
 
 
-def load_partners(names: Sequence[str]) -> list[NetworkPolicy]:
-    """The policies that `--partners` names.
+def load_partner(name: str, rules: Rules) -> Policy:
+    """A partner of this game. The temperature of a network becomes part of its parameters, so that
+    policies of several temperatures are stacked as those of one."""
+    policy = load_policy(name, rules)
+    if isinstance(policy, Tempered) and isinstance(policy.policy, NetworkPolicy):
+        return policy.policy.at_temperature(policy.temperature)
+    return policy
 
-    A temperature becomes part of the parameters, so that policies of several temperatures are
-    stacked as those of one.
+
+def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
+    """The policies of this game that `--partners` names.
 
     Raises:
-        ValueError: one is no network policy (a bot, an agent with other options).
+        ValueError: there is no such policy, it plays another game, or it is no network policy (a
+            bot, an agent with other options than a temperature).
     """
     policies = []
     for name in names:
-        policy = load_policy(name)
-        if isinstance(policy, Tempered) and isinstance(policy.policy, NetworkPolicy):
-            policy = policy.policy.at_temperature(policy.temperature)
+        policy = load_partner(name, rules)
         if not isinstance(policy, NetworkPolicy):
             raise ValueError(
                 "--partners: expected trained policies with no other option than a temperature, "

@@ -205,7 +205,7 @@ def train_ppo(
         lines = read_metrics(run_dir / "metrics.jsonl")
         clone = (
             next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
-            if reference or partners
+            if reference  # the learner begins as the clone
             else None
         )
         plot_ppo(lines, run_dir / "learning-curve.png", clone, policy.rules.max_score)
@@ -215,9 +215,9 @@ def train_ppo(
 
 
 def on_schedule(training: Training, config: PPORunConfig, run_dir: Path) -> PPO:
-    """The learner with the learning-rate schedule that the run was started with: one that is
-    resumed with other --total-steps keeps it. Says so on stderr where updates come after its
-    end."""
+    """The learner with the schedules (learning rate, training return) that the run was started
+    with: one that is resumed with other --total-steps keeps them. Says so on stderr where updates
+    come after the end of the rate's."""
     started = parallel.on_first_host(
         lambda: saved_config(type(config), run_dir, algorithm=training.algorithm)
     )

@@ -11,7 +11,9 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+import numpy as np
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.bc import check_level
@@ -20,9 +22,9 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.measure.crossplay import CrossPlayResult, evaluate_lineup
+from hanabi_rl.measure.crossplay import evaluate_lineup
 from hanabi_rl.measure.prediction import predict
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.measure.selfplay import ScoreSummary, evaluate_selfplay, summarise
 from hanabi_rl.nn.structured import Level, StructuredConfig
 from hanabi_rl.play.demos import demo_games, demonstrators
 from hanabi_rl.runs.config import RunConfig
@@ -55,8 +57,13 @@ class Challenge:
 
     def __post_init__(self) -> None:
         for name in ("games", "held_out", "total_steps", "decks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name.replace('_', '-')}: expected at least 1")
+            if (given := getattr(self, name)) < 1:
+                raise ValueError(f"--{name.replace('_', '-')}: expected at least 1, got {given}")
+        if not 0.0 <= self.kl_weight <= 1.0:
+            raise ValueError(f"--kl-weight: expected a weight in [0, 1], got {self.kl_weight}")
+        if self.level not in get_args(Level):
+            expected = ", ".join(get_args(Level))
+            raise ValueError(f"--level: expected one of {expected}, got {self.level!r}")
         if unknown := [name for name in self.methods if name not in METHODS]:
             raise ValueError(f"--methods: expected some of {', '.join(METHODS)}, got {unknown[0]}")
         check_level(self.level, self.partner)
@@ -77,10 +84,18 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     save_games(folder / "games.safetensors", train)
     record = dataclasses.asdict(challenge) | {
         "partner_with_itself": _figures(_beside(challenge, rules, None)),
-        "methods": [_method(name, challenge, folder, held_out) for name in challenge.methods],
+        "methods": [_method(name, challenge, folder, held_out) for name in _in_order(challenge)],
     }
     write_json(folder / "challenge.json", record)
     return record
+
+
+def _in_order(challenge: Challenge) -> list[str]:
+    """The methods, the clone before those that begin with it: without `bc` too."""
+    needed = {*challenge.methods}
+    if needed & {"hdr_ippo", "br_bc"}:
+        needed.add("bc")
+    return [name for name in METHODS if name in needed]
 
 
 def _claim(challenge: Challenge, folder: Path) -> None:
@@ -120,15 +135,25 @@ def _method(name: str, challenge: Challenge, folder: Path, held_out: Games) -> d
     }
 
 
-def _beside(challenge: Challenge, rules: Rules, policy: Any) -> CrossPlayResult:
-    """`policy` at one seat (None: nobody), the partner at the others, every seating."""
+def _beside(challenge: Challenge, rules: Rules, policy: Any) -> ScoreSummary:
+    """`policy` at one seat (None: nobody), the partner at the others, every seating. Of a table of
+    several agents it takes the place of each in turn, on the same decks."""
     partners = demonstrators(rules, challenge.partner)
-    line_up = partners if policy is None else (policy, *partners[1:])
-    return evaluate_lineup(line_up, challenge.decks, challenge.seed)
+    if policy is None:
+        return evaluate_lineup(partners, challenge.decks, challenge.seed).summary
+    places = [i for i, one in enumerate(partners) if not any(one is p for p in partners[:i])]
+    records = [
+        record
+        for place in places
+        for record in evaluate_lineup(
+            (policy, *partners[:place], *partners[place + 1 :]), challenge.decks, challenge.seed
+        ).records
+    ]
+    scores, points = np.stack([r.scores for r in records]), np.stack([r.points for r in records])
+    return summarise(scores, points, rules.max_score)
 
 
-def _figures(result: CrossPlayResult) -> dict[str, Any]:
-    summary = result.summary
+def _figures(summary: ScoreSummary) -> dict[str, Any]:
     return {
         "mean": summary.mean.mean,
         "ci95": summary.mean.bounds,
@@ -160,6 +185,9 @@ def _config(name: str, challenge: Challenge, folder: Path) -> RunConfig:
     if name == "bc":
         return dataclasses.replace(base, **given, **cloning)
     given["total_steps"] = challenge.total_steps
+    if name == "br_bc":  # the clone takes seats over the same shares of the budget
+        share = challenge.total_steps / base.total_steps
+        given |= {key: int(share * getattr(base, key)) for key in ("anneal_start", "anneal_end")}
     if name == "ippo":
         return dataclasses.replace(base, **given, network=network)
     given["bc_policy"] = str(folder / "bc")

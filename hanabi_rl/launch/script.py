@@ -53,23 +53,25 @@ def default_preset(args: list[str], presets: Path) -> str:
     """The preset of the folder `presets` where none is named; says which on stderr.
 
     With an accelerator it is the paper's 1,000-game baseline for the number of players, or, for
-    games in --data, its variant for a few hundred of them. Without one it is `quick`, or, for a few
-    hundred games, the structured network that is shown facts alone: minutes where the paper's LSTM
-    takes an hour and plays no game to its end.
+    games in --data (--bc.data), its variant for a few hundred of them. Without one it is `quick`,
+    or, for a few hundred games, the structured network that is shown facts alone: minutes where the
+    paper's LSTM takes an hour and plays no game to its end. `quick` too where there is none of
+    these.
     """
-    data, accelerated = flag_value("--data", args), jax.default_backend() != "cpu"
+    data = flag_value("--data", args) or flag_value("--bc.data", args)
+    accelerated = jax.default_backend() != "cpu"
     players, few, why = flag_value("--num-players", args) or "2", False, "an accelerator"
     if data is not None:
         games = load_games(data)
         players, few = str(games.rules.num_players), len(games) < FEW_GAMES
         why = f"{len(games):,} {players}-player games"
     if accelerated:
-        wanted = f"{players}p-{'small' if few else '1k'}"
-        preset = wanted if (presets / f"{wanted}.toml").exists() else f"{players}p"
+        wanted = [f"{players}p-{'small' if few else '1k'}", f"{players}p-1k", f"{players}p"]
     else:
         why = "no accelerator" if data is None else f"{why}, no accelerator"
-        wanted = f"{players}p-human-facts"
-        preset = wanted if few and (presets / f"{wanted}.toml").exists() else "quick"
+        wanted = [f"{players}p-human-facts"] if few else []
+    there = (name for name in wanted if (presets / f"{name}.toml").exists())
+    preset = next(there, "quick")
     if not {"--preset", "--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
         print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
     return preset

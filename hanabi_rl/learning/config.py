@@ -38,7 +38,7 @@ class TrainingConfig:
     game: Annotated[Rules, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Rules)
     precision: Precision = "auto"
     """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies
-    it faster."""
+    it faster. Structured networks compute in float32 whatever it says."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +70,10 @@ class PPOConfig(TrainingConfig):
     """timesteps: every term is averaged over all seat-timesteps (AH2AC2); decisions: actor terms
     over decisions only."""
     keep_points: bool = False
-    """Train on a return that keeps the points on the last life (what is reported never does)."""
+    """Train on a return that keeps the points on the last life (what is reported never does) and
+    fades to the true score: see `shaped_until` and `true_score_from`."""
     life_cost: float = 0.0
-    """Points that a lost life costs in the training return."""
+    """Points that a lost life costs in the training return; it fades as `keep_points` does."""
     shaped_until: float = 0.0
     """The share of training after which `keep_points` and `life_cost` begin to fade, linearly."""
     true_score_from: float = 1.0

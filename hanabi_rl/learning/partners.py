@@ -54,13 +54,18 @@ def stack_policies(policies: Sequence[Policy]) -> Partners:
         shape = jax.eval_shape(lambda x: x, policy)
         same = shape == first.setdefault(type(policy), shape)
         if not same or policy.rules != policies[0].rules:
+            alike = next(p for p in policies if type(p) is type(policy))
             raise ValueError(
-                f"partners: expected policies of one game and, of a class, one network, but "
-                f"number {i} is another than the first"
+                "partners: expected policies of one game and, of a class, one network, got "
+                f"{_described(alike)} and, as number {i + 1}, {_described(policy)}"
             )
         groups.setdefault(type(policy), []).append(policy)
     stacked = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in groups.values())
     return Partners(policies=tuple(stacked), sizes=tuple(map(len, groups.values())))
+
+
+def _described(policy: Policy) -> str:
+    return f"{getattr(policy, 'network', type(policy).__name__)} for {policy.rules}"
 
 
 def at_precision(policy: Policy | Partners | None, precision: Precision) -> Any:

@@ -103,8 +103,8 @@ class PPO:
     """The share of decisions that are the learner's, where it is the same in every game:
     minibatches of single timesteps then leave the partners' out, which teach nothing."""
     schedule_updates: int | None = None
-    """Updates over which a linear rate falls to 0, its last value kept after them; None: all of
-    the run."""
+    """Updates over which a linear rate falls to 0 and the training return becomes the true score,
+    both kept as they are after them; None: all of the run."""
 
     def __post_init__(self) -> None:
         if self.network.kind == "lstm" and self.view.splits_time:
@@ -287,7 +287,8 @@ class PPO:
     def shaped(self, rollout: Rollout, timesteps: jax.Array) -> jax.Array:
         """The reward of points kept and lives lost, float32 [T, N] (see `training_reward`)."""
         config, transition = self.config, rollout.transition
-        total = config.num_updates * config.num_envs * config.num_steps
+        updates = self.schedule_updates or config.num_updates
+        total = updates * config.num_envs * config.num_steps
         return training_reward(
             transition.reward,
             rollout.state.life_tokens,

@@ -141,6 +141,8 @@ def test_members_by_seed() -> None:
     for name, values in RANGES.items():
         assert {member[name] for member in drawn} == set(values)
     assert all(0.0 <= member["epsilon"] <= MOST_EPSILON for member in drawn)
+    with pytest.raises(ValueError, match="seed=9..0: expected seeds from the least to the"):
+        spread_names(["bot:rules?seed=9..0"])
     names = spread_names(["bot:rules?seed=3..5", "bot:iggi"])
     assert names == ["bot:rules?seed=3", "bot:rules?seed=4", "bot:rules?seed=5", "bot:iggi"]
     member = load_policy("bot:rules?seed=3&trusts=true")

@@ -131,7 +131,7 @@ def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: 
 def test_a_partner_with_a_temperature_divides_its_logits(tmp_path: Path) -> None:
     policy, name = network_policy(TINY_3P, 0), str(tmp_path / "policy")
     save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
-    plain, surer = load_partners([name, f"{name}?temperature=0.25"])
+    plain, surer = load_partners([name, f"{name}?temperature=0.25"], TINY_3P)
     rules = plain.rules
     obs = jax.random.bernoulli(jax.random.key(0), shape=(8, rules.obs_size))
     seen = (policy.init_carry(8), obs, jnp.ones((8, rules.num_moves), bool), jnp.ones(8, bool))
@@ -143,7 +143,7 @@ def test_a_partner_with_another_option_is_refused(tmp_path: Path, option: str) -
     policy, name = network_policy(TINY_3P, 0), str(tmp_path / "policy")
     save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     with pytest.raises(ValueError, match="no other option than a temperature"):
-        load_partners([f"{name}?{option}"])
+        load_partners([f"{name}?{option}"], TINY_3P)
 
 
 def test_without_partners_every_seat_is_the_learners() -> None:

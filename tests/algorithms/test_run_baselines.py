@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.games import TINY, random_games
 from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.names import load_policy
+from hanabi_rl.algorithms import loop
 from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.loop import recorded_starts
@@ -21,6 +23,7 @@ from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.show.plots import plot_ppo
 
 ENVS, STEPS, UPDATES = 16, 12, 4
 FIELDS = {
@@ -95,9 +98,32 @@ def test_start_states_of_another_game_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def br_bc(bc_run: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def drawn() -> Iterator[list[float | None]]:
+    """The clone's score in the learning curves that are drawn."""
+    scores = []
+
+    def record(lines: Any, path: Path, clone: float | None, max_score: int) -> None:
+        scores.append(clone)
+        plot_ppo(lines, path, clone, max_score)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "plot_ppo", record)
+        yield scores
+
+
+@pytest.fixture(scope="module")
+def br_bc(
+    bc_run: Any, tmp_path_factory: pytest.TempPathFactory, drawn: list[float | None]
+) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("runs") / "br"
     return folder, run_br_bc(br_bc_config(bc_run, run_dir=str(folder)))
+
+
+def test_a_learner_from_nothing_is_not_drawn_as_the_clone(
+    br_bc: Any, drawn: list[float | None]
+) -> None:
+    """Only HDR-IPPO's first evaluation is the clone's self-play."""
+    assert (br_bc[0] / "learning-curve.png").exists() and drawn[0] is None
 
 
 def br_bc_config(bc_run: Any, **changes: Any) -> BRBCConfig:

@@ -16,6 +16,7 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch import challenge as challenges
 from hanabi_rl.launch.challenge import Challenge, challenge_table, cloning_epochs, run_challenge
+from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.prediction import predict_decisions
 from hanabi_rl.play.demos import demo_games, demonstrators, generate
@@ -49,6 +50,44 @@ def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> 
     for name in ("bc", "br_bc", "ippo"):
         assert configs[name].network.level == "learnt"
     assert all(config.seed == 3 for config in configs.values())
+    quick = preset_config("br_bc", "quick")
+    for name in ("anneal_start", "anneal_end"):
+        share = getattr(quick, name) / quick.total_steps
+        assert getattr(configs["br_bc"], name) == int(12_345 * share)
+
+
+@pytest.mark.parametrize(
+    ("asked", "trained"),
+    [
+        ((), []),
+        (("ippo",), ["ippo"]),
+        (("hdr_ippo",), ["bc", "hdr_ippo"]),
+        (("ippo", "br_bc", "bc"), ["bc", "br_bc", "ippo"]),
+    ],
+)
+def test_the_clone_comes_before_what_begins_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], trained: list[str]
+) -> None:
+    monkeypatch.setattr(challenges, "_method", lambda name, *_: {"method": name})
+    record = run_challenge(dataclasses.replace(SHORT, methods=asked), tmp_path)
+    assert [row["method"] for row in record["methods"]] == trained
+
+
+def test_a_method_takes_the_place_of_each_agent_of_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both bots of A+B are its partner: the mean is over the two pairs."""
+    rules, agent = Rules(), load_policy("bot:iggi")
+    table = dataclasses.replace(SHORT, partner="simple+piers", decks=16)
+    both = challenges._beside(table, rules, agent)
+    alone = [
+        challenges._beside(dataclasses.replace(table, partner=name), rules, agent)
+        for name in ("simple", "piers")
+    ]
+    means = [summary.mean.mean for summary in alone]
+    assert means[0] != pytest.approx(means[1])
+    assert both.mean.mean == pytest.approx(np.mean(means))
+    assert both.num_games == sum(summary.num_games for summary in alone)
 
 
 @pytest.mark.slow
@@ -95,7 +134,9 @@ def test_the_clone_plays_with_the_partner_itself(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"games": 0}, "--games: expected at least 1"),
+        ({"games": 0}, "--games: expected at least 1, got 0"),
+        ({"kl_weight": 1.5}, "--kl-weight: expected a weight in .0, 1., got 1.5"),
+        ({"level": "all"}, "--level: expected one of facts, learnt, reading, got 'all'"),
         ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
         ({"partner": "convention", "level": "reading"}, "expected facts or learnt for a clone of"),
     ],

@@ -33,6 +33,12 @@ def _games(count: int, players: int) -> Any:
         ("ippo", "gpu", None, [], "2p"),
         ("hdr_ippo", "gpu", None, [], "2p-1k"),
         ("ippo", "cpu", None, ["--num-players", "3"], "quick"),
+        ("hdr_ippo", "gpu", (180, 3), ["--bc.data", "games.safetensors"], "3p-1k"),
+        ("hdr_ippo", "cpu", (180, 3), ["--bc.data", "games.safetensors"], "3p-human-facts"),
+        ("hdr_ippo", "gpu", None, ["--num-players", "4"], "quick"),
+        ("best_response", "gpu", None, [], "quick"),
+        ("e3t", "gpu", None, [], "quick"),
+        ("behaviour_preferring", "gpu", None, [], "quick"),
     ],
 )
 def test_the_preset_fits_the_machine_and_the_games(
@@ -46,5 +52,5 @@ def test_the_preset_fits_the_machine_and_the_games(
     monkeypatch.setattr(script, "jax", SimpleNamespace(default_backend=lambda: backend))
     if games is not None:
         monkeypatch.setattr(script, "load_games", lambda path: _games(*games))
-        args = ["--data", "games.safetensors"]
+        args = args or ["--data", "games.safetensors"]
     assert script.default_preset(args, configs_folder() / algorithm) == preset

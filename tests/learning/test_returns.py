@@ -1,9 +1,13 @@
 """Generalised advantage estimation against its definition, summed in NumPy."""
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.learning.returns import gae, training_reward, true_share
 
@@ -99,6 +103,19 @@ def test_the_training_return_by_hand() -> None:
     assert trained_on(False, 0.5, 0.0) == [1, -0.5, 1, -2.5, 1]
     assert trained_on(True, 0.5, 0.5) == [1, -0.25, 1, -1.25, 1]
     assert trained_on(True, 0.5, 1.0) == [1, 0, 1, -2, 1]
+
+
+def test_a_run_that_goes_on_longer_keeps_its_training_return(small: Any) -> None:
+    """Resumed with more steps, it has come to the true score where it first ended."""
+    fields = {"keep_points": True, "life_cost": 1.0}
+    ppo = make_ppo(**fields)
+    rollout, config = small_rollout(ppo, small), ppo.config
+    end = jnp.float32(config.total_steps)
+    longer = make_ppo(**fields, total_steps=2 * config.total_steps)
+    half = longer.reward(rollout, end) - rollout.transition.reward
+    assert jnp.abs(half).max() > 0.4
+    kept = dataclasses.replace(longer, schedule_updates=config.num_updates)
+    np.testing.assert_allclose(kept.reward(rollout, end), rollout.transition.reward)
 
 
 def test_the_training_return_ends_on_the_true_score() -> None:

@@ -145,7 +145,7 @@ def test_every_environment_plays_with_its_own_partner(played: Played) -> None:
 
 def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
     other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_moves)))
-    with pytest.raises(ValueError, match="number 1 is another than the first"):
+    with pytest.raises(ValueError, match="one network, got Linear for .* and, as number 2, Linear"):
         stack_policies([linear(0), other])
     with pytest.raises(ValueError, match="expected at least one policy, got none"):
         stack_policies([])
