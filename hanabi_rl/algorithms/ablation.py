@@ -68,10 +68,11 @@ def _matrix(sweep: Sweep) -> str:
 
 
 def held_out_games(config: WithClone) -> Games | None:
-    """The games that the clone was validated on; None where --bc-policy names a folder that does
-    not say."""
+    """The games that the clone was validated on; None where --bc-policy names something else than a
+    run of bc."""
     run = Path(config.bc_policy or "")
-    if not (run / "config.json").exists() or read_json(run / "config.json")["algorithm"] != "bc":
+    path = run / "config.json"
+    if not path.exists() or read_json(path).get("algorithm") != "bc":
         return None
     clone = saved_config(BCConfig, run, algorithm="bc")
     return training_games(clone, clone.game, clone.seed)[1]
