@@ -12,6 +12,7 @@ from support.games import TINY_3P
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.algorithms.ablation import held_out_games
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, training
 from hanabi_rl.algorithms.lineups import load_partners
 from hanabi_rl.learning.partners import Partners
@@ -144,6 +145,15 @@ def test_a_partner_with_another_option_is_refused(tmp_path: Path, option: str) -
     save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     with pytest.raises(ValueError, match="no other option than a temperature"):
         load_partners([f"{name}?{option}"], TINY_3P)
+
+
+@pytest.mark.parametrize("record", [None, '{"algorithm": "hdr_ippo"}'])
+def test_a_sweep_from_what_is_no_run_of_bc_has_no_games_to_predict(
+    tmp_path: Path, record: str | None
+) -> None:
+    if record is not None:
+        (tmp_path / "config.json").write_text(record)
+    assert held_out_games(HDRIPPOConfig(bc_policy=str(tmp_path))) is None
 
 
 def test_without_partners_every_seat_is_the_learners() -> None:
