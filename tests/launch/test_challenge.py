@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -76,18 +77,19 @@ def test_the_clone_comes_before_what_begins_with_it(
 def test_a_method_takes_the_place_of_each_agent_of_a_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both bots of A+B are its partner: the mean is over the two pairs."""
-    rules, agent = Rules(), load_policy("bot:iggi")
-    table = dataclasses.replace(SHORT, partner="simple+piers", decks=16)
-    both = challenges._beside(table, rules, agent)
-    alone = [
-        challenges._beside(dataclasses.replace(table, partner=name), rules, agent)
-        for name in ("simple", "piers")
-    ]
-    means = [summary.mean.mean for summary in alone]
-    assert means[0] != pytest.approx(means[1])
-    assert both.mean.mean == pytest.approx(np.mean(means))
-    assert both.num_games == sum(summary.num_games for summary in alone)
+    """Both bots of A+B are its partner: the mean is over the decks of the two pairs."""
+    agent, scores = object(), {"simple": [20, 10], "piers": [4, 6]}
+
+    def play(line_up: tuple[Any, ...], decks: int, seed: int) -> SimpleNamespace:
+        assert line_up[0] is agent and (decks, seed) == (2, 3)
+        (partner,) = line_up[1:]
+        record = SimpleNamespace(scores=np.array(scores[partner.name]), points=np.zeros(2, int))
+        return SimpleNamespace(records=(record, record))  # both seatings
+
+    monkeypatch.setattr(challenges, "evaluate_lineup", play)
+    for partner, mean in (("simple", 15), ("piers", 5), ("simple+piers", 10)):
+        table = dataclasses.replace(SHORT, partner=partner, decks=2)
+        assert challenges._beside(table, Rules(), agent).mean.mean == mean
 
 
 @pytest.mark.slow
