@@ -112,7 +112,8 @@ def report(config: BRBCConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> dict
 
 def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
     """See `run_ppo`."""
-    load_partners(config.partners, clone_rules(config))  # or says so before a clone is trained
+    if config.partners:  # what is wrong with them is said before a clone is trained
+        load_partners(config.partners, clone_rules(config))
     return run_ppo("br_bc", config, training, report)
 
 

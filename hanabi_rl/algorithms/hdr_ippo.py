@@ -116,7 +116,8 @@ def report(config: HDRIPPOConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> d
 
 def run_hdr_ippo(config: HDRIPPOConfig) -> dict[str, Any]:
     """See `run_ppo`."""
-    load_partners(config.partners, clone_rules(config))  # or says so before a clone is trained
+    if config.partners:  # what is wrong with them is said before a clone is trained
+        load_partners(config.partners, clone_rules(config))
     return run_ppo("hdr_ippo", config, training, report)
 
 

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.bc import check_level
 from hanabi_rl.data.files import save_games
@@ -22,11 +20,12 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.measure.crossplay import evaluate_lineup
+from hanabi_rl.measure.crossplay import evaluate_lineup, summary_of
 from hanabi_rl.measure.prediction import predict
-from hanabi_rl.measure.selfplay import ScoreSummary, evaluate_selfplay, summarise
+from hanabi_rl.measure.selfplay import ScoreSummary, evaluate_selfplay
 from hanabi_rl.nn.structured import Level, StructuredConfig
 from hanabi_rl.play.demos import demo_games, demonstrators
+from hanabi_rl.play.episodes import group_identical
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -91,7 +90,7 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
 
 
 def _in_order(challenge: Challenge) -> list[str]:
-    """The methods, the clone before those that begin with it: without `bc` too."""
+    """The methods, the clone first: those that begin with it need it, named or not."""
     needed = {*challenge.methods}
     if needed & {"hdr_ippo", "br_bc"}:
         needed.add("bc")
@@ -141,16 +140,15 @@ def _beside(challenge: Challenge, rules: Rules, policy: Any) -> ScoreSummary:
     partners = demonstrators(rules, challenge.partner)
     if policy is None:
         return evaluate_lineup(partners, challenge.decks, challenge.seed).summary
-    places = [i for i, one in enumerate(partners) if not any(one is p for p in partners[:i])]
+    _, seats = group_identical(partners)
     records = [
         record
-        for place in places
+        for place, *_ in seats
         for record in evaluate_lineup(
             (policy, *partners[:place], *partners[place + 1 :]), challenge.decks, challenge.seed
         ).records
     ]
-    scores, points = np.stack([r.scores for r in records]), np.stack([r.points for r in records])
-    return summarise(scores, points, rules.max_score)
+    return summary_of(records, rules.max_score)
 
 
 def _figures(summary: ScoreSummary) -> dict[str, Any]:
@@ -185,16 +183,15 @@ def _config(name: str, challenge: Challenge, folder: Path) -> RunConfig:
     if name == "bc":
         return dataclasses.replace(base, **given, **cloning)
     given["total_steps"] = challenge.total_steps
-    if name == "br_bc":  # the clone takes seats over the same shares of the budget
-        share = challenge.total_steps / base.total_steps
-        given |= {key: int(share * getattr(base, key)) for key in ("anneal_start", "anneal_end")}
     if name == "ippo":
         return dataclasses.replace(base, **given, network=network)
     given["bc_policy"] = str(folder / "bc")
     if name == "hdr_ippo":
         given["kl_weight"] = challenge.kl_weight
     else:
-        given["network"] = network
+        given["network"] = network  # and the clone takes seats over the same shares of the budget
+        share = challenge.total_steps / base.total_steps
+        given |= {key: int(share * getattr(base, key)) for key in ("anneal_start", "anneal_end")}
     return dataclasses.replace(base, **given)
 
 

@@ -54,10 +54,11 @@ def stack_policies(policies: Sequence[Policy]) -> Partners:
         shape = jax.eval_shape(lambda x: x, policy)
         same = shape == first.setdefault(type(policy), shape)
         if not same or policy.rules != policies[0].rules:
-            alike = next(p for p in policies if type(p) is type(policy))
+            game = policy.rules != policies[0].rules
+            beside = policies[0] if game else groups[type(policy)][0]
             raise ValueError(
                 "partners: expected policies of one game and, of a class, one network, got "
-                f"{_described(alike)} and, as number {i + 1}, {_described(policy)}"
+                f"{_described(beside)} and, as number {i + 1}, {_described(policy)}"
             )
         groups.setdefault(type(policy), []).append(policy)
     stacked = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in groups.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,10 +80,15 @@ def evaluate_lineup(
         together.select(slice(first, first + num_games))
         for first in range(0, len(together), num_games)
     )
-    scores, points = np.stack([r.scores for r in records]), np.stack([r.points for r in records])
     return CrossPlayResult(
-        summary=summarise(scores, points, rules.max_score), seatings=seatings, records=records
+        summary=summary_of(records, rules.max_score), seatings=seatings, records=records
     )
+
+
+def summary_of(records: Sequence[Games], max_score: int) -> ScoreSummary:
+    """Of line-ups or seatings on the same decks: first averaged over them, deck by deck."""
+    scores, points = np.stack([r.scores for r in records]), np.stack([r.points for r in records])
+    return summarise(scores, points, max_score)
 
 
 def distinct_seatings(lineup: tuple[Policy, ...]) -> tuple[tuple[int, ...], ...]:

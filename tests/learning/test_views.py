@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support.games import TINY_3P
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env import current_player, legal_actions
 from hanabi_rl.env.observe import observe
 from hanabi_rl.learning import parallel
@@ -147,6 +148,9 @@ def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
     other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_moves)))
     with pytest.raises(ValueError, match="one network, got Linear for .* and, as number 2, Linear"):
         stack_policies([linear(0), other])
+    another_game = load_policy("bot:random", RULES.replace(max_life_tokens=1))
+    with pytest.raises(ValueError, match="got Linear for .* as number 2, RandomBot for"):
+        stack_policies([linear(0), another_game])
     with pytest.raises(ValueError, match="expected at least one policy, got none"):
         stack_policies([])
     ppo = PPO(CONFIG, NETWORK)
