@@ -44,6 +44,15 @@ from hanabi_rl.storage.files import read_json, write_json
 NAME = "behaviour_preferring"
 CANDIDATES = "candidates.json"
 _RECORD = "pair.json"  # written last: the pair is finished
+_NOT_OF_PAIRS = {
+    "start_states",
+    "keep_evaluated",
+    "eval_every",
+    "save_every",
+    "log_every",
+    "report_policy",
+    "report_games",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +73,12 @@ class BehaviourPreferringConfig(IPPOConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "pairs", "checkpoints")
-        for name in ("start_states", "keep_evaluated"):
-            if getattr(self, name):
+        for field in dataclasses.fields(IPPOConfig):
+            if field.name in _NOT_OF_PAIRS and getattr(self, field.name) != field.default:
                 raise ValueError(
-                    f"{name}: expected none, as pairs begin every game at its beginning and keep "
-                    f"--checkpoints, got {getattr(self, name)}"
+                    f"{field.name}: expected {field.default!r}, as pairs begin every game at its "
+                    "beginning, are measured and kept at --checkpoints and written as they end, "
+                    f"got {getattr(self, field.name)!r}"
                 )
         if self.preferred_events < 0 or not self.score_weights:
             raise ValueError(

@@ -238,10 +238,11 @@ def test_own_cards_never_influence_the_action(players: int, name: str) -> None:
     rng, decks = np.random.default_rng(players), shuffled(rules, players)
     state = jax.tree.map(lambda leaf: leaf[turn], games.states)
     seat, swapped, changed = turn % players, decks.copy(), np.zeros(GAMES, bool)
+    hands, knowledge = (np.asarray(x)[:, seat] for x in (state.hands, state.knowledge))
     for n in range(GAMES):
-        card = int(np.log2(state.hands[n, seat, slot := rng.integers(rules.hand_size)]))
+        card = int(np.log2(hands[n, slot := rng.integers(rules.hand_size)]))
         undealt = decks[n, rules.deck_size - state.deck_left[n] :]
-        fits = [c for c in undealt if c != card and state.knowledge[n, seat, slot] >> int(c) & 1]
+        fits = [c for c in undealt if c != card and knowledge[n, slot] >> int(c) & 1]
         if fits and not games.over[turn, n]:
             place = _deal_position(rules, games, n, turn, seat, slot)
             assert decks[n, place] == card

@@ -50,5 +50,7 @@ def test_a_reward_in_words_and_what_is_refused() -> None:
     assert describe(tuple(weights), 0.5) == "0.5 r + 0.5 hint_color - 1 play_blind"
     with pytest.raises(ValueError, match="expected at least 0 and at least one weight"):
         BehaviourPreferringConfig(score_weights=())
-    with pytest.raises(ValueError, match="start_states: expected none, .* got .'games'"):
+    with pytest.raises(ValueError, match=r"start_states: expected \(\), .* got .'games'"):
         BehaviourPreferringConfig(start_states=("games",))
+    with pytest.raises(ValueError, match="report_policy: expected 'best', .* got 'final'"):
+        BehaviourPreferringConfig(report_policy="final")
