@@ -90,9 +90,8 @@ def test_two_players_with_every_partner(bot: str) -> None:
         assert moves > 1000 and errors <= allowed, f"{bot} with {name}: {errors} of {moves} moves"
 
 
-@pytest.mark.parametrize(
-    "players", [3, pytest.param(4, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("players", [3, 4, 5])
 @pytest.mark.parametrize("bot", ODWYER)
 def test_more_players(bot: str, players: int) -> None:
     games = read(f"bots-{players}p.npz")

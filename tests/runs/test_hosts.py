@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.processes import xla_flags
 from support.runs import read_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +52,7 @@ def start(
     """`python train/hdr_ippo.py ARGS` on so many devices."""
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "XLA_FLAGS": xla_flags(devices),
         "PYTHONPATH": str(ROOT),
     }
     return subprocess.Popen(

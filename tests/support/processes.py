@@ -10,6 +10,11 @@ from collections.abc import Sequence
 from support.games import ROOT
 
 
+def xla_flags(devices: int) -> str:
+    """XLA_FLAGS of a process that sees so many CPU devices, else as in this one (conftest.py)."""
+    return f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
+
+
 def run_python(
     code: str, *, devices: int = 1, timeout_s: float = 600, within: Sequence[str] = ()
 ) -> str:
@@ -21,7 +26,7 @@ def run_python(
     """
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "XLA_FLAGS": xla_flags(devices),
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
     }
     warnings = [

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from support.processes import xla_flags
 
 PRESETS = Path(__file__).parents[1] / "reliability" / "presets"
 PATIENCE_S = 300.0  # for a machine under load; no test depends on how long anything takes
@@ -140,7 +141,7 @@ def _train(algo: str, args: list[str], log: Path, cache: str | None, devices: in
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    os.environ["XLA_FLAGS"] = xla_flags(devices)
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     from hanabi_rl.launch.script import main
