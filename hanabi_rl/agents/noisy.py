@@ -7,12 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import PyTree
-from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.agents.wrapper import LogitsWrapper
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
-class Noisy(Wrapper):
+class Noisy(LogitsWrapper):
     """`policy`, but with probability `epsilon` any legal action, all alike; its answer is the whole
     distribution. Sampled play alone shows it: the most likely action stays what it is."""
 
@@ -23,33 +22,9 @@ class Noisy(Wrapper):
         of = self.policy.identity()
         return digest({"wrapper": "noisy", "of": of, "epsilon": self.epsilon})
 
-    def step(
-        self,
-        carry: PyTree,
-        obs: jax.Array,
-        legal: jax.Array,
-        reset: jax.Array,
-        key: jax.Array | None = None,
-    ) -> tuple[PyTree, jax.Array]:
-        """See `Policy.step`."""
-        carry, logits = self.policy.step(carry, obs, legal, reset, key)
-        return carry, mixed(logits, legal, self.epsilon)
-
-    @property
-    def reads(self) -> str | None:
-        """See `ReadsInputs` in `learning/views.py`: what the policy reads."""
-        return getattr(self.policy, "reads", None)
-
-    def init_inputs_carry(self, batch: int) -> PyTree:
-        """See `ReadsInputs`."""
-        return self.policy.init_inputs_carry(batch)
-
-    def step_inputs(
-        self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
-    ) -> tuple[PyTree, jax.Array]:
-        """See `ReadsInputs`."""
-        carry, logits = self.policy.step_inputs(carry, inputs, legal, reset)
-        return carry, mixed(logits, legal, self.epsilon)
+    def changed(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
+        """See `LogitsWrapper`."""
+        return mixed(logits, legal, self.epsilon)
 
 
 def mixed(logits: jax.Array, legal: jax.Array, epsilon: float) -> jax.Array:

@@ -12,12 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import PyTree
-from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.agents.wrapper import LogitsWrapper
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
-class Tempered(Wrapper):
+class Tempered(LogitsWrapper):
     """`policy` with its logits divided by `temperature`."""
 
     temperature: float = flax.struct.field(pytree_node=False, default=1.0)
@@ -27,14 +26,6 @@ class Tempered(Wrapper):
         of = self.policy.identity()
         return digest({"wrapper": "tempered", "of": of, "temperature": self.temperature})
 
-    def step(
-        self,
-        carry: PyTree,
-        obs: jax.Array,
-        legal: jax.Array,
-        reset: jax.Array,
-        key: jax.Array | None = None,
-    ) -> tuple[PyTree, jax.Array]:
-        """See `Policy.step`."""
-        carry, logits = self.policy.step(carry, obs, legal, reset, key)
-        return carry, jnp.where(legal, logits / self.temperature, ILLEGAL_LOGIT)
+    def changed(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
+        """See `LogitsWrapper`."""
+        return jnp.where(legal, logits / self.temperature, ILLEGAL_LOGIT)

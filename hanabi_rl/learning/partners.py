@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
+from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.learning.views import Seen, View
 from hanabi_rl.nn.precision import Precision
 
@@ -73,6 +74,8 @@ def at_precision(policy: Policy | Partners | None, precision: Precision) -> Any:
     """The same, with the networks' matrix products in a precision; bots have none."""
     if isinstance(policy, Partners):
         return policy.replace(policies=tuple(at_precision(p, precision) for p in policy.policies))
+    if isinstance(policy, Wrapper):
+        return policy.replace(policy=at_precision(policy.policy, precision))
     return policy.replace(precision=precision) if isinstance(policy, NetworkPolicy) else policy
 
 

@@ -4,6 +4,7 @@ policy nothing of what its critic sees."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -11,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured.acting import init_params
+from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.hdr_ippo import hdr_objective, init_from_bc
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
 from hanabi_rl.algorithms.other_play import training as other_play
@@ -92,6 +95,31 @@ def test_the_reference_answers_as_it_does_to_observations(
         ours = np.asarray(rollout.reference_logits[t, :, 0])
         np.testing.assert_allclose(ours, mover, atol=2e-2)
     assert np.asarray(rollout.reset).sum() > envs  # some games ended and others began
+
+
+def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
+    played: Any, clone: NetworkPolicy
+) -> None:
+    """It does not watch every seat for itself: features in, and the logits or chances by hand."""
+    ppo, rollout = played[0], played[3]
+    inputs = jax.tree.map(lambda x: x[3, :, 0], rollout.inputs)
+    state = jax.tree.map(lambda x: x[3], rollout.state)
+    envs = rollout.reset.shape[1]
+    legal = jnp.take_along_axis(legal_actions(RULES, state), state.player[:, None, None], 1)[:, 0]
+    ask = functools.partial(jax.jit(type(clone).step_inputs), clone)
+    _, plain = ask((), inputs, legal, rollout.reset[3])
+    plain, may = np.asarray(plain, np.float64), np.asarray(legal)
+    chances = np.where(may, np.exp(plain - plain.max(1, keepdims=True)), 0.0)
+    chances /= chances.sum(1, keepdims=True)
+    noisy = np.log(np.where(may, 0.7 * chances + 0.3 * may / may.sum(1, keepdims=True), 1.0))
+    for partner, expected in (
+        (Tempered(clone, temperature=0.5), 2 * plain),
+        (Noisy(clone, epsilon=0.3), noisy),
+    ):
+        assert ppo.view.init_carry(partner, envs) == ppo.view.init_carry(clone, envs) == ()
+        _, logits = partner.step_inputs((), inputs, legal, rollout.reset[3])
+        np.testing.assert_allclose(np.asarray(logits)[may], expected[may], rtol=1e-4, atol=1e-5)
+        assert (np.asarray(logits)[~may] == -1e10).all()
 
 
 def test_stored_features_give_the_stored_logits_again(played: Any) -> None:
