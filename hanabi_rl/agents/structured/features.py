@@ -13,6 +13,7 @@ Renaming the colours permutes the colour hints of `Features.hints` and changes n
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -135,8 +136,10 @@ def table_features(rules: Rules, sight: Sight, table: Table) -> list[jax.Array]:
     ]
 
 
+@functools.lru_cache(maxsize=64)
 def sizes(rules: Rules, level: Level) -> Features:
-    """The features of one game as `jax.ShapeDtypeStruct`s."""
+    """The features of one game as `jax.ShapeDtypeStruct`s. Traced once, which takes seconds,
+    however many agents are read."""
     from hanabi_rl.agents.structured.sight import from_observation
 
     def one(obs: jax.Array) -> Features:
