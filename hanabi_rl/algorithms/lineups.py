@@ -84,11 +84,11 @@ def draw_lineup(
 def with_partners(
     policy: NetworkPolicy, partners: Sequence[Policy], config: PPORunConfig
 ) -> list[float]:
-    """The mean score beside each partner, in every seating, on the selection decks."""
+    """The mean score beside each partner, in every seating, on the selection decks: `eval_games` of
+    them, shared out among the partners, so that many do not take longer to measure than to meet."""
+    decks = max(1, config.eval_games // len(partners))
     return [
-        evaluate_pair(
-            policy, partner, config.eval_games, config.seed, purpose="selection"
-        ).summary.mean.mean
+        evaluate_pair(policy, partner, decks, config.seed, purpose="selection").summary.mean.mean
         for partner in partners
     ]
 

@@ -38,6 +38,7 @@ class PPORunConfig(PPOConfig, RunConfig):
     eval_every: int = 100
     """Updates between greedy self-play evaluations."""
     eval_games: int = 512
+    """Decks of each; beside several partners they are shared out among these."""
     save_every: int = 100
     """Updates between checkpoints."""
     log_every: int = 1

@@ -210,7 +210,7 @@ def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
 
 
 def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) -> None:
-    """Their scores, each from `evaluate_pair` by itself, are averaged."""
+    """Their scores, each from `evaluate_pair` by itself on a third of the decks, are averaged."""
     policies = [network_policy(TINY, seed) for seed in range(3)]
     names = [str(tmp_path / str(seed)) for seed in (1, 2)]
     for name, policy in zip(names, policies[1:], strict=True):
@@ -224,7 +224,7 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
     learner = network_policy(TINY, 9)
     measured = plan.evaluate(learner, config)
     means = [
-        evaluate_pair(learner, policy, 64, config.seed, purpose="selection").summary.mean.mean
+        evaluate_pair(learner, policy, 21, config.seed, purpose="selection").summary.mean.mean
         for policy in policies
     ]
     assert measured["crossplay_with_bc_mean"] == pytest.approx(means[0])

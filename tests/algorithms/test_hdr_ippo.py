@@ -122,7 +122,7 @@ def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: 
     learner = network_policy(TINY_3P, 9)
     measured = plan.evaluate(learner, config)
     means = [
-        evaluate_pair(learner, policy, 64, config.seed, purpose="selection").summary.mean.mean
+        evaluate_pair(learner, policy, 32, config.seed, purpose="selection").summary.mean.mean
         for policy in others
     ]
     assert measured[plan.selected_by] == pytest.approx(np.mean(means))
