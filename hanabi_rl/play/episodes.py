@@ -82,7 +82,7 @@ def play_games(
         # the same shapes for every chunk; no more than `count` are played
         index = np.arange(first, first + size) % total
         count = min(size, total - first)
-        keys = _game_keys(key, key_index[index]) if sample else None
+        keys = _game_keys(key, key_index[index])
         own_keys = _game_keys(own_key, key_index[index])
         records = _play_chunk(
             distinct,
@@ -91,6 +91,7 @@ def play_games(
             keys,
             own_keys,
             np.int32(count),
+            np.bool_(sample),
             rules=rules,
             positions=positions,
             slots=slots,
@@ -141,9 +142,10 @@ def _play_chunk(
     policies: tuple[Policy, ...],
     decks: jax.Array,
     seating: jax.Array,
-    keys: jax.Array | None,
+    keys: jax.Array,
     own_keys: jax.Array,
     count: jax.Array,
+    sample: jax.Array,
     *,
     rules: Rules,
     positions: tuple[tuple[int, ...], ...],
@@ -152,8 +154,9 @@ def _play_chunk(
     """Plays the first `count` of `decks` [M, D], at most `slots` at a time.
 
     `positions[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats
-    in each game, `keys` [M] the games' own for sampling (None: greedy), `own_keys` [M] for what the
-    policies draw themselves. Returns `_AT_END` and the actions, [M, ...].
+    in each game, `keys` [M] the games' own for sampling, `own_keys` [M] for what the policies draw
+    themselves. `sample` bool[] is no static argument: greedy and drawn games share one compiled
+    function. Returns `_AT_END` and the actions, [M, ...].
     """
     size = len(decks)
     # a policy's rows are all slots at its first position, then at its next
@@ -186,7 +189,7 @@ def _play_chunk(
             # Only the mover's logits matter: elsewhere the no-op is the only legal action.
             for position, of_position in zip(held, jnp.split(of_rows, len(held)), strict=True):
                 logits = jnp.where((seats[:, position] == player)[:, None], of_position, logits)
-        action = _choose(logits, None if keys is None else keys[play.game], play.turn)
+        action = jax.lax.cond(sample, _draw, _most_likely, logits, keys[play.game], play.turn)
         state, _, over = game.step(rules, play.state, jnp.where(playing, action, rules.noop))
         ended = playing & (over | (play.turn + 1 == rules.max_turns))
         played = play._replace(
@@ -268,11 +271,14 @@ def step_seats(
     return carry, logits.reshape(num_games, seats, -1)
 
 
-def _choose(logits: jax.Array, keys: jax.Array | None, turn: jax.Array) -> jax.Array:
-    """Greedy actions int32[n] of logits [n, A], or samples with each game's own key [n] and turn
-    int32[n]."""
-    if keys is None:
-        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+def _most_likely(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
+    """Greedy actions int32[n] of logits [n, A]."""
+    del keys, turn
+    return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+
+
+def _draw(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
+    """Actions int32[n] drawn from logits [n, A], with each game's own key [n] and turn int32[n]."""
     turn_keys = jax.vmap(jax.random.fold_in)(keys, turn)
     return jax.vmap(jax.random.categorical)(turn_keys, logits).astype(jnp.int32)
 

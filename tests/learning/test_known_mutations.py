@@ -27,7 +27,7 @@ from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Rollout, collect, initial_actors
 from hanabi_rl.measure import beside_clone, prediction
-from hanabi_rl.play.episodes import _choose
+from hanabi_rl.play.episodes import _draw
 
 
 def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None:
@@ -129,7 +129,7 @@ def test_every_update_has_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
 def test_sampled_evaluation_draws_anew_every_turn() -> None:
     keys = jax.random.split(jax.random.key(0), 400)
     logits = jnp.zeros((400, 10))
-    turns = [np.asarray(_choose(logits, keys, jnp.full(400, t))) for t in range(3)]
+    turns = [np.asarray(_draw(logits, keys, jnp.full(400, t))) for t in range(3)]
     for one, two in ((0, 1), (1, 2), (0, 2)):
         assert (turns[one] == turns[two]).mean() == pytest.approx(0.1, abs=0.06)
 
