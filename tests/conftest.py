@@ -33,8 +33,8 @@ KEY = re.compile(rb"hk_(?:eval|test)_[A-Za-z0-9_-]{43}")  # whole, and not only 
 def pytest_configure() -> None:
     """Before JAX starts its backend, here and in the processes that tests start: options that
     compile quickly, unless XLA_FLAGS are given (empty ones: what users run). Most of what the tests
-    do is compile, and these halve it; the programs compute the same, long runs a little more
-    slowly. (LLVM's level 0 compiles faster still, and what it compiles runs too slowly.)"""
+    do is compile, and these halve it. (LLVM's level 0 compiles faster still, and what it compiles
+    runs too slowly.)"""
     quickly = (
         "--xla_cpu_use_fusion_emitters=false",
         "--xla_backend_optimization_level=1",
