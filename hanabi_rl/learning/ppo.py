@@ -38,6 +38,7 @@ from hanabi_rl.learning.returns import (
     teaming_reward,
     training_reward,
     true_share,
+    values_of_own_turns,
 )
 from hanabi_rl.learning.rollout import (
     ActorState,
@@ -338,10 +339,13 @@ class PPO:
         estimate = jax.vmap(gae, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
         estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # rows
         reward = rollout.transition.reward if reward is None else reward
-        done = rollout.transition.done
-        advantage, target = estimate(
-            reward, rollout.value, done, last_value, self.config.gamma, self.config.gae_lambda
-        )
+        gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
+        if self.view.splits_time and (learns := rollout.episode.learns) is not None:
+            own = self.view.of_rows(learns, rollout.state)
+            value = values_of_own_turns(
+                reward[..., None], value, done[..., None], last_value, own, gamma
+            )
+        advantage, target = estimate(reward, value, done, last_value, gamma, self.config.gae_lambda)
         return Experience(rollout=rollout, advantage=advantage, target=target, carry=carry)
 
     def learn(

@@ -50,6 +50,36 @@ def gae(
     return advantage, advantage + value
 
 
+def values_of_own_turns(
+    reward: jax.Array,
+    value: jax.Array,
+    done: jax.Array,
+    last_value: jax.Array,
+    own: jax.Array,
+    gamma: float,
+) -> jax.Array:
+    """The critic's estimates float32 [T, ...], and on turns that another plays what follows from
+    the next own turn: the rewards up to it and its estimate, discounted.
+
+    Where a row is whoever moves, the critic learns from the learner's turns alone, and knows
+    nothing of the partners'. With these, a partner's turn has no temporal difference of its own:
+    `gae` goes from one own turn to the next. (What comes after a rollout stays the critic's,
+    whoever moves then.)
+
+    Args:
+        reward, value, done, last_value, gamma: as in `gae`, of many rows: [T, ...], and [...] of
+            the last.
+        own: bool [T, ...], the learner plays at t.
+    """
+
+    def step(following: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        reward_t, value_t, done_t, own_t = x
+        estimate = jnp.where(own_t, value_t, reward_t + gamma * jnp.where(done_t, 0.0, following))
+        return estimate, estimate
+
+    return jax.lax.scan(step, last_value, (reward, value, done, own), reverse=True)[1]
+
+
 def training_reward(
     reward: jax.Array,
     lives_before: jax.Array,

@@ -19,7 +19,6 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.returns import gae
 from hanabi_rl.learning.rollout import Episode, Rollout, collect
 from hanabi_rl.learning.views import Mover
 from hanabi_rl.nn.networks import NetworkConfig
@@ -177,14 +176,36 @@ def test_the_movers_row_is_what_its_seat_sees(mover: Played) -> None:
     np.testing.assert_allclose(rollout.log_prob, taken, rtol=1e-4, atol=1e-3)
 
 
-def test_returns_run_over_the_environments_timesteps(mover: Played) -> None:
-    experience = mover.ppo.returns(mover.rollout, mover.last_value, ())
+def test_returns_run_from_one_turn_of_the_learners_to_the_next(mover: Played) -> None:
+    """By hand over its own turns alone, with what its partners' turns brought in between: the
+    critic learns nothing of those, and its estimates of them may be anything."""
+    rollout, last = mover.rollout, np.asarray(mover.last_value)
+    own = np.asarray(current_player(rollout.state)) == 0
+    spoilt = rollout.replace(value=jnp.where(own[..., None], rollout.value, 1e3))
+    experience = mover.ppo.returns(spoilt, mover.last_value, ())
+    reward, done = np.asarray(rollout.transition.reward), np.asarray(rollout.transition.done)
+    value = np.asarray(rollout.value)[..., 0]
+    gaps = set()
     for env in range(12):
-        expected = gae(
-            mover.rollout.transition.reward[:, env], mover.rollout.value[:, env, 0],
-            mover.rollout.transition.done[:, env], mover.last_value[env, 0], 0.99, 0.95,
-        )  # fmt: skip
-        np.testing.assert_allclose(experience.advantage[:, env, 0], expected[0], atol=1e-5)
+        turns = np.flatnonzero(own[:, env])
+        ahead = 0.0
+        for now, then in reversed(list(zip(turns, [*turns[1:], 30], strict=True))):
+            over = np.flatnonzero(done[now:then, env])
+            gap = then - now
+            until = now + over[0] + 1 if len(over) else then
+            earned = sum(0.99**k * reward[now + k, env] for k in range(until - now))
+            if len(over):
+                ahead = earned - value[now, env]
+            else:
+                after = last[env, 0] if then == 30 else value[then, env]
+                delta = earned + 0.99**gap * after - value[now, env]
+                ahead = delta + (0.99 * 0.95) ** gap * ahead * (then < 30)
+            gaps.add(gap)
+            np.testing.assert_allclose(experience.advantage[now, env, 0], ahead, atol=1e-4)
+            np.testing.assert_allclose(
+                experience.target[now, env, 0], ahead + value[now, env], atol=1e-4
+            )
+    assert 3 in gaps, "two partners between the learner's turns"
 
 
 def test_every_moment_is_in_one_minibatch_of_an_epoch() -> None:
