@@ -59,6 +59,9 @@ class Algorithm(NamedTuple):
     """Field -> what a sweep without --grid runs over; other values by the flag --<field>s."""
     in_sweeps: Mapping[str, Any] = {}
     """Fields that are set in every run of a sweep."""
+    same_in_sweeps: tuple[str, ...] = ()
+    """Fields, with all that is in them, which say what the runs of a sweep share or follow from it:
+    no axes of a grid."""
     shared: Callable[[Any, Path], SharedRun | None] = nothing_shared
     """(config, the sweep's folder) -> what is run first for all runs of a sweep."""
     after_sweep: Callable[[Sweep], str | None] | None = None

@@ -1,7 +1,6 @@
 """The behavioural-cloning run: games in, two policies out (best self-play, best validation
 accuracy)."""
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction, predict
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
 from hanabi_rl.play.demos import demo_games
+from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE, write_summary
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import read_metrics
@@ -74,7 +74,7 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
     """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported
     again, not repeated."""
     train, validation = training_games(config, config.game, config.seed)
-    config = dataclasses.replace(config, game=train.rules)
+    config = with_game(config, train.rules, "the recorded games")
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:
         train_bc(config, run_dir, train, validation)
         summary = parallel.on_first_host(lambda: report(config, run_dir, validation))

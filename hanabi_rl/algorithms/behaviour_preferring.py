@@ -124,6 +124,8 @@ def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
     with open_run_dir(NAME, config, config.game.num_players) as run_dir:
         folders = [run_dir / f"pair-{number:03d}" for number in range(config.pairs)]
         done = next((k for k, f in enumerate(folders) if not (f / _RECORD).exists()), config.pairs)
+        for folder in folders[:done]:
+            _check_length(folder, config)
         trainer = _Trainer(config, run_dir, done)
         with GracefulStop() as stop, trainer.tracker, trainer.progress:
             for number in range(done, config.pairs):
@@ -132,6 +134,16 @@ def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
         summary = _finish(config, run_dir, folders) | {"wall_s": trainer.tracker.wall_s}
         write_summary(run_dir, summary)
     return summary
+
+
+def _check_length(folder: Path, config: BehaviourPreferringConfig) -> None:
+    """Raises ValueError for a finished pair of another length: all are candidates alike."""
+    length = config.num_updates * config.num_envs * config.num_steps
+    if (found := read_json(folder / _RECORD)["curve"][-1][0]) != length:
+        raise ValueError(
+            f"--total-steps: expected {found:,}, as the pairs that are finished ({folder}), got "
+            f"{length:,}"
+        )
 
 
 class _Trainer:
@@ -174,7 +186,11 @@ class _Trainer:
                 raise Stopped(self.run_dir, stop.exit_code)
             if update in marks:
                 snapshots.append(self._measured(update, learners))
-                self._log(number, snapshots[-1], parallel.fetch(metrics))
+                applied = {
+                    role: int(parallel.fetch(learner.update))
+                    for role, learner in learners._asdict().items()
+                }
+                self._log(number, snapshots[-1], parallel.fetch(metrics), applied)
         return snapshots
 
     def _measured(self, update: int, learners: Two) -> Snapshot:
@@ -182,7 +198,7 @@ class _Trainer:
         policies = Two(*(policy.replace(precision="float32") for policy in policies))
         return Snapshot(update, _mean_score(policies, self.config), policies)
 
-    def _log(self, number: int, snapshot: Snapshot, metrics: Two) -> None:
+    def _log(self, number: int, snapshot: Snapshot, metrics: Two, applied: dict[str, int]) -> None:
         named = {
             f"{role}/{name}": float(value)
             for role, found in metrics._asdict().items()
@@ -190,9 +206,12 @@ class _Trainer:
         }
         where = f"pair {number}, update {snapshot.update}"
         for role, found in metrics._asdict().items():
-            if (term := first_not_finite(found)) is not None:
+            term = first_not_finite(found)
+            # one that was not finite is not applied, and its metrics are gone at the next
+            if term is not None or applied[role] != snapshot.update:
                 raise NotFiniteError(
-                    f"{self.run_dir}: expected a finite {term} of the {role} learner of {where}"
+                    f"{self.run_dir}: expected a finite {term or 'update'} of the {role} learner "
+                    f"of {where}, got {applied[role]} updates that were"
                 )
         updates = number * self.config.num_updates + snapshot.update
         self.tracker.log(updates, {"pair": number, "score": snapshot.score} | named)

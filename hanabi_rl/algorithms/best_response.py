@@ -30,6 +30,7 @@ from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.runs.config import with_game
 from hanabi_rl.show.report import link_lines, score_figures, score_table
 
 
@@ -133,7 +134,7 @@ def report(config: BestResponseConfig, policy: NetworkPolicy, clone: None) -> di
 
 def run_best_response(config: BestResponseConfig) -> dict[str, Any]:
     """See `run_ppo`."""
-    config = dataclasses.replace(config, game=partner_rules(config))
+    config = with_game(config, partner_rules(config), "the partners")
     return run_ppo("best_response", config, training, report)
 
 

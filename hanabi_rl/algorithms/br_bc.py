@@ -128,5 +128,6 @@ ALGORITHM = Algorithm(
     },
     game=clone_rules,
     in_sweeps={"report_policy": "final"},
+    same_in_sweeps=("bc", "game"),
     shared=shared_clone,
 )

@@ -141,6 +141,7 @@ ALGORITHM = Algorithm(
     game=clone_rules,
     axes={"kl_weight": tuple(ah2ac2.ABLATION)},
     in_sweeps={"report_policy": "final"},
+    same_in_sweeps=("bc", "game"),
     shared=shared_clone,
     after_sweep=ablation,
 )

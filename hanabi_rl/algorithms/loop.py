@@ -24,7 +24,7 @@ from hanabi_rl.learning.partners import Partners, at_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.runs.config import RunConfig, saved_config
+from hanabi_rl.runs.config import RunConfig, saved_config, with_game
 from hanabi_rl.runs.folder import BEST_POLICY, EVALUATED, LATEST_POLICY, write_summary
 from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import Progress, announce_stage, read_metrics
@@ -135,7 +135,7 @@ def run_ppo(
     """
     stages = 3 if isinstance(config, WithClone) else 2
     if isinstance(config, WithClone):
-        config = dataclasses.replace(config, game=clone_rules(config))
+        config = with_game(config, clone_rules(config), "the clone")
     starts = recorded_starts(config)  # what is wrong with them is said before a clone is trained
     with open_run_dir(algorithm, config, config.game.num_players) as run_dir:
         clone = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +63,7 @@ def group_agents(
         name, _, members = text.partition("=")
         if not name or not members:
             raise ValueError(f"expected --group NAME=AGENT,AGENT, got {text!r}")
-        for member in members.split(","):
+        for member in _members(members, {*agents, *labels}):
             found = [
                 i for i, names in enumerate(zip(agents, labels, strict=True)) if member in names
             ]
@@ -75,6 +75,18 @@ def group_agents(
             for index in found:
                 groups[index] = name
     return groups
+
+
+def _members(text: str, known: Collection[str]) -> list[str]:
+    """`A,B?safe=0.6,0.1,C` -> what it names: the longest of `known` where one begins, which may
+    have commas in its options, else what is up to the next comma."""
+    members = []
+    while text:
+        begins = [name for name in known if f"{text},".startswith(f"{name},")]
+        member = max(begins, key=len, default=text.partition(",")[0])
+        members.append(member)
+        text = text[len(member) + 1 :]
+    return members
 
 
 def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> None:

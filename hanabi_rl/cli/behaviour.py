@@ -21,9 +21,9 @@ def behaviour(
     """Print information per play and communicativeness, beside the figures of AH2AC2's Table 10.
 
     Args:
-        source: an agent (a policy folder, a run's folder, a checkpoints/<step>, bot:NAME,
-            ah2ac2:FILE or obl:FILE), which plays with copies of itself; or a file of games
-            (.safetensors, .json or .jsonl), of which the human seats count.
+        source: any agent (`hanabi-rl agents` lists what can be named), which plays with copies of
+            itself; or a file of games (.safetensors, .json or .jsonl), of which the human seats
+            count.
         players: of an agent, 2 to 5; a bot plays 2 unless told otherwise.
         games: of an agent, how many.
         seed: of the decks, and of the actions where they are sampled.

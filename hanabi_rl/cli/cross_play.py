@@ -33,7 +33,7 @@ def cross_play(
     goes on.
 
     Args:
-        agents: run folders, policy folders, checkpoints/<step> and bot:NAME.
+        agents: any (`hanabi-rl agents` lists what can be named).
         out: the folder to write to.
         players: 2 to 5; needed for bots alone (default 2), trained agents play what they were
             trained for.

@@ -26,8 +26,8 @@ def evaluate(
     """Play an agent with copies of itself and print how well it does, with replay links.
 
     Args:
-        agent: a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or
-            obl:FILE.
+        agent: any agent (`hanabi-rl agents` lists what can be named): agent:NAME, bot:NAME, a run's
+            folder, a policy folder or file, a checkpoints/<step>, ah2ac2:FILE or obl:FILE.
         players: 2 to 5; a bot plays 2 unless told otherwise, a trained agent only what it was
             trained for.
         games: how many, each on a deck of its own.

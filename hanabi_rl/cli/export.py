@@ -60,10 +60,19 @@ def export(
         "selfplay": _selfplay(policy, games, seed),
         "prediction": _prediction(policy, predict),
         "command": command,
+        "commit": _commit(Path(agent)),
         "measured": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} on {platform.machine()}",
     }
     write_file(out, policy, to_json(card))
     print(f"Written: {out} ({out.stat().st_size:,} bytes)", file=sys.stderr)
+
+
+def _commit(run: Path) -> str | None:
+    """The code that trained a run, as it noted it; None of what is no run."""
+    from hanabi_rl.storage.files import read_json
+
+    config = run / "config.json"
+    return read_json(config).get("commit") if config.is_file() else None
 
 
 def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def leaderboard(
 
     Args:
         proxies: the human-like partners, named as the agents.
-        agents: candidates: run folders, policy folders, checkpoints/<step> or bot:NAME.
+        agents: candidates, any agents (`hanabi-rl agents` lists what can be named).
         players: 2 to 5; needed for bots alone (default 2).
         games: how many for each agent, each on a deck of its own, spread evenly over the line-ups.
         seed: of the decks.

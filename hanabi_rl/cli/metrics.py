@@ -40,9 +40,9 @@ def metrics(
     people that they let expect.
 
     Args:
-        sources: agents (policy folders, runs, checkpoints/<step>, bot:NAME, ah2ac2:FILE, obl:FILE),
-            each alone and with its partners; or files of games (.safetensors, .json or .jsonl), the
-            human seats and the others apart where a file names them.
+        sources: any agents (`hanabi-rl agents` lists what can be named), each alone and with its
+            partners; or files of games (.safetensors, .json or .jsonl), the human seats and the
+            others apart where a file names them.
         partners: agents that those measured play with; by default one another.
         players: of agents, 2 to 5; bots play 2 unless told otherwise.
         games: of agents, decks a pair, each played with every seating; the paper has 125.

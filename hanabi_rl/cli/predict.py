@@ -26,8 +26,8 @@ def predict(
     it expected least.
 
     Args:
-        agent: a policy folder, a run's folder, a checkpoints/<step>, bot:NAME, ah2ac2:FILE or
-            obl:FILE.
+        agent: any agent (`hanabi-rl agents` lists what can be named): agent:NAME, bot:NAME, a run's
+            folder, a policy folder or file, a checkpoints/<step>, ah2ac2:FILE or obl:FILE.
         file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live); only its human seats count
             where it names them.
         surprising: how many of the most surprising moves to show.

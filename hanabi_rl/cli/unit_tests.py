@@ -43,8 +43,10 @@ def unit_tests(
     from hanabi_rl.show.unit_tests import unit_test_figures, unit_test_table
     from hanabi_rl.storage.files import to_json
 
-    if not agents or instances < 1:
-        raise ValueError(f"expected agents and --instances 1 or more, got {instances}")
+    if not agents:
+        raise ValueError("expected at least one agent, got none (`hanabi-rl agents` lists them)")
+    if instances < 1:
+        raise ValueError(f"--instances: expected at least 1, got {instances}")
     if games is None:
         recorded = demo_games(RULES, "convention", _GAMES * instances, seed)
     else:

@@ -3,6 +3,7 @@
 
 import argparse
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ def parse_args(
     Raises:
         ValueError: --resume without --run-dir, or with a flag that changes what the run computes.
     """
+    args = hyphenated(args)
     if "--resume" not in args:
         default = load_preset(
             cls, algorithm, flag_value("--preset", args) or default_preset, configs
@@ -63,11 +65,26 @@ def _game_flags(args: Sequence[str]) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
 
+def hyphenated(args: Sequence[str]) -> list[str]:
+    """A command line with its flags' names as tyro lists them, which takes `--num_players` too."""
+
+    def name(arg: str) -> str:
+        flag, equals, value = arg.partition("=")
+        return flag.replace("_", "-") + equals + value if arg.startswith("--") else arg
+
+    return [name(arg) for arg in args]
+
+
 def flag_value(flag: str, args: Sequence[str]) -> str | None:
     """The first value of a flag on a command line, or None."""
+    return next(iter(flag_values(flag, args)), None)
+
+
+def flag_values(flag: str, args: Sequence[str]) -> list[str]:
+    """All values of a flag on a command line, up to the next one."""
     for i, arg in enumerate(args):
-        if arg == flag and i + 1 < len(args):
-            return args[i + 1]
         if arg.startswith(f"{flag}="):
-            return arg.split("=", 1)[1]
-    return None
+            return [arg.split("=", 1)[1]]
+        if arg == flag:
+            return list(itertools.takewhile(lambda x: not x.startswith("--"), args[i + 1 :]))
+    return []

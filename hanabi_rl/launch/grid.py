@@ -12,7 +12,8 @@ import tyro
 
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
-from hanabi_rl.launch.argv import flag_value, parse_args
+from hanabi_rl.launch.argv import flag_value, hyphenated, parse_args
+from hanabi_rl.launch.presets import read_toml
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested
@@ -92,14 +93,13 @@ def parse_sweep(
 ) -> tuple[SweepConfig, RunConfig, list[Point]]:
     """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
     algorithm lacks."""
+    args = hyphenated(args)
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
     if not path.is_file():
         names = ", ".join(sorted(p.stem for p in (configs / "sweep").glob("*.toml")))
         raise FileNotFoundError(f"--sweep {name}: no file {path}; there are: {names}")
-    default = from_dict(
-        SweepConfig, tomllib.loads(path.read_text()) | {"sweep": name}, where=str(path)
-    )
+    default = from_dict(SweepConfig, read_toml(path) | {"sweep": name}, where=str(path))
     sweep, rest = tyro.cli(
         SweepConfig,
         default=default,
@@ -116,6 +116,7 @@ def parse_sweep(
         raise ValueError(
             "--multi-host: expected a single run, got a sweep; start its runs one by one"
         )
+    _check_flags(algorithm, flags)
     base = dataclasses.replace(base, **algorithm.in_sweeps)
     sweep = dataclasses.replace(
         sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.algorithm}-{Path(sweep.preset).stem}"
@@ -145,6 +146,8 @@ def _points(
     for field in own.keys() & axes.keys():
         flag = f"--{field.replace('_', '-')}s"
         raise ValueError(f"{flag} and --grid {field}=...: expected one of the two, got both")
+    for field in axes:
+        _check_axis(algorithm, field)
     axes = own | axes or {field: list(values) for field, values in algorithm.axes.items()}
     if not axes:
         raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
@@ -160,6 +163,31 @@ def _points(
             f"--grid: expected different values, got {', '.join(point.name for point in points)}"
         )
     return points
+
+
+def _check_flags(algorithm: Algorithm, flags: Sequence[str]) -> None:
+    """Raises ValueError for flags of a run that a sweep decides."""
+    if (seed := flag_value("--seed", flags)) is not None:
+        raise ValueError(f"--seed: expected --seeds in a sweep, got --seed {seed}")
+    for field, value in algorithm.in_sweeps.items():
+        flag = f"--{field.replace('_', '-')}"
+        if (given := flag_value(flag, flags)) not in (None, str(value)):
+            raise ValueError(f"{flag}: expected {value} in every run of a sweep, got {given}")
+
+
+def _check_axis(algorithm: Algorithm, field: str) -> None:
+    """Raises ValueError for a field in which the runs of a sweep cannot differ."""
+    first = field.partition(".")[0]
+    if first in ("seed", "seeds"):
+        raise ValueError(f"--grid {field}=...: expected seeds as --seeds 0 1 2")
+    if first in algorithm.in_sweeps or first in ("run_dir", "resume", "preset", "multi_host"):
+        raise ValueError(f"--grid {field}=...: expected a field that the runs of a sweep differ in")
+    if first in algorithm.same_in_sweeps:
+        raise ValueError(
+            f"--grid {field}=...: expected a field of {algorithm.name} alone, got one of what all "
+            "runs share (--bc-policy, or one clone that is trained first); sweep over "
+            "bc_policy, or over the clone's fields with --algorithm bc"
+        )
 
 
 def _axis(text: str) -> tuple[str, list[Any]]:

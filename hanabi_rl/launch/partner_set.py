@@ -21,6 +21,7 @@ from hanabi_rl.measure.partners import (
     read_partners,
     write_partners,
 )
+from hanabi_rl.play.decks import Purpose
 from hanabi_rl.runs.tracking import Progress
 
 MEASURED, SELECTED, PARTNERS = "measured.json", "selected.json", "partners.json"
@@ -40,7 +41,8 @@ def train_set(
         candidates: names each candidate's `best_response` and `mid_skill`.
         count: how many are chosen; as many mid-skill ones join them.
         config: of the best responses.
-        setting: of the games that choose and measure.
+        setting: of the games that choose, and of those, on other decks, that measure what was
+            chosen.
         by: whose events count.
 
     Raises:
@@ -54,7 +56,7 @@ def train_set(
                 f"{candidates}: expected a best_response and a mid_skill of {partner.agent}"
             )
     folder.mkdir(parents=True, exist_ok=True)
-    found = measured_with(read.partners, setting, "candidates")
+    found = measured_with(read.partners, setting, "candidates", "selection")
     write_partners(folder / MEASURED, dataclasses.replace(read, partners=tuple(found)))
     rules = load_agents([found[0].agent])[0].rules
     chosen = chosen_set(found, count, by, setting, rules)
@@ -70,9 +72,10 @@ def train_set(
         whole.append(
             dataclasses.replace(mid, best_response=response, note=f"mid-skill: {partner.note}")
         )
-    responded = measured_with(whole, setting, "best responses")
+    responded = measured_with(whole, setting, "best responses", "selection")
     together = {partner.agent: partner for partner in chosen.partners}
-    partners = [better(partner, together.get(partner.agent)) for partner in responded]
+    kept = [better(partner, together.get(partner.agent)) for partner in responded]
+    partners = measured_with(kept, setting, "partners", "report")
     write_partners(folder / PARTNERS, dataclasses.replace(chosen, partners=tuple(partners)))
     print(partner_lines(partners))
     return folder / PARTNERS
@@ -84,12 +87,14 @@ def respond(agent: str, run_dir: Path, config: BestResponseConfig) -> str:
     return str(run_dir)
 
 
-def measured_with(partners: Sequence[Partner], setting: Setting, title: str) -> list[Partner]:
-    """The partners with what their best responses get."""
+def measured_with(
+    partners: Sequence[Partner], setting: Setting, title: str, purpose: Purpose
+) -> list[Partner]:
+    """The partners with what their best responses get on the decks of a purpose."""
     names = [name for p in partners for name in (p.best_response, p.agent)]
     policies = dict(zip(names, load_agents(names), strict=True))
     with Progress(title, total=len(partners), unit="pairs") as progress:
-        return measure_pairs(partners, policies, setting, progress.update)
+        return measure_pairs(partners, policies, setting, progress.update, purpose)
 
 
 def better(fresh: Partner, together: Partner | None) -> Partner:

@@ -55,6 +55,11 @@ def _read_preset(algorithm: str, name: str, configs: Path) -> dict[str, Any]:
     if not path.is_file():
         names = ", ".join(sorted(p.stem for p in (configs / algorithm).glob("*.toml"))) or "none"
         raise FileNotFoundError(f"--preset {name}: no file {path}; presets of {algorithm}: {names}")
+    return read_toml(path)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file says. Raises ValueError, with its name, where it is none."""
     with path.open("rb") as file:
         try:
             return tomllib.load(file)

@@ -8,7 +8,7 @@ import jax
 
 from hanabi_rl.algorithms.registry import ALGORITHMS, NAMES
 from hanabi_rl.data.files import load_games
-from hanabi_rl.launch.argv import flag_value, parse_args
+from hanabi_rl.launch.argv import flag_value, flag_values, hyphenated, parse_args
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.launch.sweep import run_seeds
@@ -58,17 +58,18 @@ def default_preset(args: list[str], presets: Path) -> str:
     paper's LSTM takes an hour and plays no game to its end. `quick` too where there is none of
     these.
     """
-    data = flag_value("--data", args) or flag_value("--bc.data", args)
+    args = hyphenated(args)
+    data = flag_values("--data", args) or flag_values("--bc.data", args)
     accelerated = jax.default_backend() != "cpu"
     players, few, why = flag_value("--num-players", args) or "2", False, "an accelerator"
-    if data is not None:
-        games = load_games(data)
-        players, few = str(games.rules.num_players), len(games) < FEW_GAMES
-        why = f"{len(games):,} {players}-player games"
+    if data:
+        games = [load_games(file) for file in data]
+        players, count = str(games[0].rules.num_players), sum(map(len, games))
+        few, why = count < FEW_GAMES, f"{count:,} {players}-player games"
     if accelerated:
         wanted = [f"{players}p-{'small' if few else '1k'}", f"{players}p-1k", f"{players}p"]
     else:
-        why = "no accelerator" if data is None else f"{why}, no accelerator"
+        why = f"{why}, no accelerator" if data else "no accelerator"
         wanted = [f"{players}p-human-facts"] if few else []
     there = (name for name in wanted if (presets / f"{name}.toml").exists())
     preset = next(there, "quick")

@@ -27,7 +27,7 @@ from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.learning import parallel
 from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config
+from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, with_game
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.files import read_json
 
@@ -49,7 +49,8 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         ValueError: as runs and launchers do.
     """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
-    base = dataclasses.replace(base, game=algorithm.game(base), seeds=(), run_dir=None)
+    base = with_game(base, algorithm.game(base), "its data, clone or partners")
+    base = dataclasses.replace(base, seeds=(), run_dir=None)
     if (shared := algorithm.shared(base, folder)) is not None:
         if sweep.launcher is None:
             run_once(shared.algorithm, shared.config)
@@ -142,7 +143,7 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     if not config.seeds:
         algorithm.run(config)
         return
-    config = dataclasses.replace(config, game=algorithm.game(config))
+    config = with_game(config, algorithm.game(config), "its data, clone or partners")
     configs = []
     for seed in config.seeds:
         run_dir = None if config.run_dir is None else f"{config.run_dir}/s{seed}"

@@ -57,6 +57,8 @@ class ZeroShot:
     games: int = 1000
     """Decks a seat, in all that is measured."""
     seed: int = 0
+    """Of the candidates, the choice of partners and all decks; the methods' seeds are 0 to
+    `runs` - 1."""
 
     def __post_init__(self) -> None:
         check_positive(self, "pairs", "partners", "runs", "games")
@@ -64,6 +66,9 @@ class ZeroShot:
             raise ValueError(
                 f"selfplay_runs: expected an even number from 2, got {self.selfplay_runs}"
             )
+
+
+_EVAL_EVERY = 12  # updates of a self-play run
 
 
 class Runs:
@@ -117,7 +122,7 @@ class Runs:
             self.config.selfplay_steps,
             seed=seed,
             keep_evaluated=True,
-            eval_every=12,
+            eval_every=_EVAL_EVERY,
         )
 
     def beside(self, name: str, seed: int, partners: Sequence[str]) -> Path:
@@ -188,6 +193,12 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         ValueError, Stopped: as the runs do.
     """
     runs = Runs(config)
+    updates = runs.base("ippo", config.selfplay_steps).num_updates
+    if updates <= _EVAL_EVERY:
+        raise ValueError(
+            f"--selfplay-steps: expected more than {_EVAL_EVERY} updates, for checkpoints between "
+            f"the first and the last, got {config.selfplay_steps:,}, which are {updates}"
+        )
     runs.folder.mkdir(parents=True, exist_ok=True)
     partners = runs.partners()
     methods = {"SP": runs.selfplay, "FCP": runs.fcp, "HSP": runs.hsp, "E3T": runs.e3t}

@@ -145,11 +145,6 @@ def pmax(x: jax.Array) -> jax.Array:
     return jax.lax.pmax(x, AXIS)
 
 
-def device_index() -> jax.Array:
-    """This device's place among the devices; for use inside a function given to `data_parallel`."""
-    return jax.lax.axis_index(AXIS)
-
-
 def data_parallel(
     function: Callable[..., Any],
     in_axes: tuple[int | None, ...],

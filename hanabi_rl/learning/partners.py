@@ -34,11 +34,6 @@ class Partners(flax.struct.PyTreeNode):
         """K."""
         return sum(self.sizes)
 
-    def of(self, index: jax.Array) -> jax.Array:
-        """int32 [N]: the policy beside the learner in the environments with these global
-        numbers, counted group by group."""
-        return index % self.count
-
 
 def stack_policies(policies: Sequence[Policy]) -> Partners:
     """One population of several policies; those of one class are a group, in their order.

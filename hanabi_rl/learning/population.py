@@ -92,8 +92,12 @@ class PopulationPPO(PPO):
         return learnt, actors, metrics | {"lowest_partner_score": lowest}
 
     def team_metrics(self, rollout: Rollout) -> Metrics:
-        """See `PPO.team_metrics`; and of each lane the sum of scores and the games that ended."""
-        done = rollout.transition.done.astype(jnp.float32)
+        """See `PPO.team_metrics`; and of each lane the sum of scores and the games that ended
+        in which its partner held a seat."""
+        learns = rollout.episode.learns
+        assert learns is not None, "partners hold seats"
+        beside = rollout.transition.done & jnp.any(~learns, axis=-1)
+        done = beside.astype(jnp.float32)
 
         def by_lane(x: jax.Array) -> jax.Array:
             return x.reshape(x.shape[0], -1, self.lanes).sum(axis=(0, 1))

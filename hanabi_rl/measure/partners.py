@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.env.game import Rules
     from hanabi_rl.measure.matrix import Setting
+    from hanabi_rl.play.decks import Purpose
 
 By = Literal["br-div", "p-div"]
 FORMAT_VERSION = 1
@@ -130,11 +131,18 @@ class Pairing(NamedTuple):
 
 
 def play_pair(
-    agent: Policy, partner: Policy, setting: Setting, *, with_events: bool = False
+    agent: Policy,
+    partner: Policy,
+    setting: Setting,
+    *,
+    with_events: bool = False,
+    purpose: Purpose = "report",
 ) -> Pairing:
-    """Plays every deck with `agent` at every seat and copies of `partner` at the others. Raises
-    ValueError where they play different games."""
-    result = evaluate_pair(agent, partner, setting.games, setting.seed, sample=setting.sample)
+    """Plays every deck of a purpose with `agent` at every seat and copies of `partner` at the
+    others. Raises ValueError where they play different games."""
+    result = evaluate_pair(
+        agent, partner, setting.games, setting.seed, sample=setting.sample, purpose=purpose
+    )
     place = {seating[0]: index for index, seating in enumerate(result.seatings)}
     seats = range(agent.rules.num_players)
     # an agent that is its own partner has one seating, the same at every seat
@@ -175,13 +183,15 @@ def measure_pairs(
     policies: Mapping[str, Policy],
     setting: Setting,
     on_pair: Callable[[int], None] = lambda done: None,
+    purpose: Purpose = "report",
 ) -> list[Partner]:
-    """The partners with what their best responses get and do with them; after each pair
-    `on_pair(pairs done)` is called."""
+    """The partners with what their best responses get and do with them on the decks of a purpose;
+    after each pair `on_pair(pairs done)` is called."""
     found = []
     for done, partner in enumerate(partners, start=1):
         response, policy = policies[partner.best_response], policies[partner.agent]
-        found.append(measured(partner, play_pair(response, policy, setting, with_events=True)))
+        pairing = play_pair(response, policy, setting, with_events=True, purpose=purpose)
+        found.append(measured(partner, pairing))
         on_pair(done)
     return found
 

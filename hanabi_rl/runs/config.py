@@ -5,11 +5,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.config import TrainingConfig
 from hanabi_rl.runs.folder import check_resumable, read_config
 from hanabi_rl.storage.records import from_dict, to_dict
 
 T = TypeVar("T")
+R = TypeVar("R", bound="RunConfig")
 
 MAY_DIFFER_ON_RESUME = (
     "resume",
@@ -42,6 +44,17 @@ class RunConfig(TrainingConfig):
     """Also log to Weights & Biases (pip install 'hanabi-rl[wandb]')."""
     report_games: int = 5000
     """Greedy games, on decks never used for selection, behind each reported score."""
+
+
+def with_game(config: R, game: Rules, source: str) -> R:
+    """`config` for the game that its data, clone or partners (`source`) play.
+
+    Raises ValueError where another one was configured than the standard game of two, which is what
+    no configuration says.
+    """
+    if config.game not in (Rules(), game):
+        raise ValueError(f"expected the game of {source}, {game}, got {config.game}")
+    return dataclasses.replace(config, game=game)
 
 
 def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:

@@ -116,4 +116,4 @@ def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float
             )
     title = "KL(BC || policy) in training"
     if curves:
-        plot_curves(curves, path, title, "environment steps", "nats per seat-timestep", "KL weight")
+        plot_curves(curves, path, title, "environment steps", "nats per decision", "KL weight")

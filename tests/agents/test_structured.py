@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.bots import inference
+from hanabi_rl.agents.bots.hints import judge_hints
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured import features, reading
+from hanabi_rl.agents.structured import features, memory, reading
 from hanabi_rl.agents.structured.acting import init_params
+from hanabi_rl.agents.structured.board import read_table
 from hanabi_rl.agents.structured.memory import LEVELS, Memory, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_observation, from_state
 from hanabi_rl.env import symmetry
@@ -187,6 +189,35 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
         assert_same(before, look_at_state(rules, level, memory_of(kept, level), states))
     with pytest.raises(AssertionError, match="conventions were read"):
         look_at_state(rules, "reading", init_memory(rules, "reading", (len(states.last),)), states)
+
+
+def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
+    """The sum of its components is the bot's own worth, which they repeat term by term, and its
+    danger the bot's: else `reading` would say another thing than the convention."""
+    rules = SMALL
+    states, kept = play_random_games(rules, "reading", first_state(rules), jax.random.key(6))
+
+    @jax.jit
+    def both(states: State, kept: Memory) -> Any:
+        sight = from_state(rules, states)
+        after = features.remember(rules, "reading", kept, sight)
+        table = read_table(rules, sight)
+        public = memory.public_of(memory.unpack(after), sight)
+
+        def one(public: Any, seen: Any, unseen: jax.Array) -> Any:
+            everyone, mine, board, danger, columns = reading._read(rules, public, seen, unseen)
+            judged = judge_hints(rules, board, public, everyone, mine, seen)
+            return columns[-1], danger, judged
+
+        return jax.vmap(one, in_axes=-1)(public, sight.seen, table.unseen[0])
+
+    worth, danger, (place, best, lost) = jax.tree.map(np.asarray, both(states, kept))
+    np.testing.assert_array_equal(danger, lost)
+    some = np.isfinite(best)  # a hint may be given
+    assert some.sum() > BATCH and len(np.unique(best[some])) > BATCH
+    np.testing.assert_allclose(worth.max(axis=1)[some], best[some], atol=1e-4)
+    chosen = np.take_along_axis(worth, place[:, None], axis=1)[:, 0]
+    np.testing.assert_allclose(chosen[some], best[some], atol=1e-4)
 
 
 def memory_of(kept: Memory, level: Level) -> Memory:

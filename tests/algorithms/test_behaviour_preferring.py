@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.pairs import PAIRS
@@ -11,6 +12,8 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.behaviour_preferring import BehaviourPreferringConfig, describe
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.env.events import EVENTS
+from hanabi_rl.learning.finite import NotFiniteError
+from hanabi_rl.learning.pairs import Pair
 from hanabi_rl.measure.partners import read_partners
 
 
@@ -39,8 +42,41 @@ def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_p
     assert (folder / "pair-000" / "pair.json").stat().st_mtime_ns == kept
     again = read_partners(folder / "candidates.json")
     assert load_policy(again.partners[1].agent).identity() == second  # the same run
+    longer = dataclasses.replace(
+        PAIRS, run_dir=str(folder), resume=True, total_steps=2 * PAIRS.total_steps
+    )
+    with pytest.raises(ValueError, match="--total-steps: expected 4,096, .*pair-000.*, got 8,192"):
+        run("behaviour_preferring", longer)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [(line["pair"], line["step"]) for line in lines] == [(0, 2), (0, 4), (1, 6), (1, 8)]
+
+
+@pytest.mark.slow
+def test_an_update_that_was_not_finite_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two checkpoints, whose metrics are the only ones that are looked at."""
+    compiled = Pair.compile_update
+
+    def spoilt(pair: Pair) -> Any:
+        update = compiled(pair)
+        count = 0
+
+        def once_not_applied(learners: Any, actors: Any, preference: Any) -> Any:
+            nonlocal count
+            count += 1
+            learnt, actors, metrics = update(learners, actors, preference)
+            return (
+                (learnt._replace(response=learners.response) if count == 1 else learnt),
+                actors,
+                metrics,
+            )
+
+        return once_not_applied
+
+    monkeypatch.setattr(Pair, "compile_update", spoilt)
+    with pytest.raises(NotFiniteError, match="finite update of the response learner of pair 0"):
+        run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(tmp_path / "pairs")))
 
 
 def test_a_reward_in_words_and_what_is_refused() -> None:

@@ -9,8 +9,9 @@ from support.games import TINY, TINY_3P, taught_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.names import load_agents, load_policy
 from hanabi_rl.cli import main
+from hanabi_rl.cli.agents import group_agents
 from hanabi_rl.cli.leaderboard import _text as leaderboard_text
 from hanabi_rl.data import files as data_files
 from hanabi_rl.env.game import Rules
@@ -61,6 +62,15 @@ def test_cross_play_writes_a_table_and_files(runs, tmp_path, capsys, monkeypatch
     assert [
         group["group"] for group in json.loads((tmp_path / "matrix.json").read_text())["groups"]
     ] == ["ours", "bc"]
+
+
+def test_a_group_may_hold_agents_whose_options_have_commas() -> None:
+    agents = ["bot:simple", "bot:simple?safe=0.6,0.1", "bot:value"]
+    policies = load_agents(agents)
+    chosen = ["safe=bot:simple?safe=0.6,0.1,bot:value"]
+    assert group_agents(agents, agents, policies, chosen) == ["simple", "safe", "safe"]
+    with pytest.raises(ValueError, match="got 'bot:simple.safe=0.7'"):
+        group_agents(agents, agents, policies, ["safe=bot:simple?safe=0.7,0.1"])
 
 
 def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):

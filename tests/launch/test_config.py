@@ -25,6 +25,7 @@ from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.folder import write_config
 from hanabi_rl.storage.records import from_dict, to_dict
 
@@ -241,6 +242,14 @@ def test_an_hdr_ippo_preset_names_its_bc_preset() -> None:
         assert hdr.game == bc.game
 
 
+def test_the_game_of_the_data_is_played_unless_another_one_was_configured() -> None:
+    three = Rules(num_players=3)
+    assert with_game(BCConfig(), three, "the games").game == three
+    assert with_game(BCConfig(game=three), three, "the games").game == three
+    with pytest.raises(ValueError, match=r"expected the game of the games, .*=3.*, got .*=4"):
+        with_game(BCConfig(game=Rules(num_players=4)), three, "the games")
+
+
 def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('bc = "quick"\nkl_weight = 0.4\n')
@@ -261,6 +270,14 @@ def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
 
 def parse(*args: str) -> HDRIPPOConfig:
     return parse_args(HDRIPPOConfig, "hdr_ippo", CONFIGS, "quick-lstm", args)
+
+
+def test_a_flag_may_be_spelled_as_its_field() -> None:
+    """tyro takes both, and so must what is read before it: the standard hand of four is 4 cards."""
+    assert parse("--num_players", "4") == parse("--num-players", "4") == parse("--num_players=4")
+    assert parse("--num_players", "4").game == Rules(num_players=4)
+    with pytest.raises(ValueError, match="config.json in it, got no-run"):
+        parse("--resume", "--run_dir", "no-run")
 
 
 def test_flags_come_after_the_preset() -> None:

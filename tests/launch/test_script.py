@@ -54,3 +54,15 @@ def test_the_preset_fits_the_machine_and_the_games(
         monkeypatch.setattr(script, "load_games", lambda path: _games(*games))
         args = args or ["--data", "games.safetensors"]
     assert script.default_preset(args, configs_folder() / algorithm) == preset
+
+
+def test_all_the_files_are_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A thousand files of one game each are no few games."""
+    monkeypatch.setattr(script, "load_games", lambda path: _games(1, 2))
+    one_game_each = [f"{number}.safetensors" for number in range(script.FEW_GAMES)]
+    presets = configs_folder() / "bc"
+    for files, preset in ((one_game_each, "quick"), (one_game_each[1:], "2p-human-facts")):
+        assert script.default_preset(["--data", *files, "--seed", "3"], presets) == preset
+        assert f"({len(files)} 2-player games, no accelerator)" in capsys.readouterr().err

@@ -88,6 +88,12 @@ def test_the_papers_grid_of_clones() -> None:
         (["--grid", "kl_weight=[2.0]"], r"kl_weight: expected a weight in \[0, 1\], got 2.0"),
         (["--kl-weights", "0.1", "--grid", "kl_weight=[0.5]"], "expected one of the two, got both"),
         (["--algorithm", "ippp"], "expected an algorithm, one of bc, .*; got 'ippp'"),
+        (["--seed", "5"], "--seed: expected --seeds in a sweep, got --seed 5"),
+        (["--report-policy=best"], "--report-policy: expected final in every run .*, got best"),
+        (["--grid", "seed=[0, 1]"], r"--grid seed=...: expected seeds as --seeds 0 1 2"),
+        (["--grid", "run_dir=['a']"], "--grid run_dir=...: expected a field that the runs"),
+        (["--grid", "bc.epochs=[2, 20]"], "--grid bc.epochs=...: expected a field of hdr_ippo"),
+        (["--grid", "game.hand_size=[4]"], "--grid game.hand_size=...: .* what all runs share"),
         (["--algorithm", "ippo"], "--grid: expected a field of ippo to sweep, got none"),
     ],
 )

@@ -3,15 +3,18 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.games import TINY
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.launch import partner_set
 from hanabi_rl.launch.partner_set import better, train_set
 from hanabi_rl.launch.zero_shot import ZeroShot, ladder, rank_table
+from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import Partner, PartnerSet, read_partners, write_partners
 
@@ -57,6 +60,13 @@ def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
         assert mid.note.startswith("mid-skill") and "best-response-mid" in mid.best_response
         own = next(c for c in candidates if c.agent == final.agent).best_response
         assert final.best_response in (own, str(out / Path(own).parent.name / "best-response"))
+    # chosen on decks of their own, and measured on others
+    measured = read_partners(out / "measured.json").partners
+    for partners, purpose in ((measured, "selection"), (found.partners, "report")):
+        for partner in partners:
+            response, policy = load_policy(partner.best_response), load_policy(partner.agent)
+            played = evaluate_pair(response, policy, 16, 0, purpose=purpose)
+            assert np.mean(partner.score) == pytest.approx(played.summary.mean.mean)
     write_partners(
         tmp_path / "none.json",
         PartnerSet(partners=(dataclasses.replace(candidates[0], mid_skill=""),)),

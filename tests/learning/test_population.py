@@ -1,5 +1,8 @@
 """Prioritised partners: the rule, running means, and lanes that change hands."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +10,7 @@ import pytest
 from support.policies import network_policy
 from support.small_ppo import NETWORK, make_ppo
 
+from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.population import PopulationPPO, priorities, remembered
 
@@ -36,6 +40,20 @@ def test_running_means_are_of_partners_not_of_lanes():
     members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
     found = remembered(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
     np.testing.assert_allclose(found, [5.0, 6.0, 4.0, 0.95 * 1.0 + 0.05 * 2.0], rtol=1e-6)
+
+
+def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
+    """Two lanes, each its own; of five games that end, one was the learner's alone."""
+    done = jnp.array([[True, True, False, True], [True, False, False, True]])
+    score = jnp.array([[3.0, 4.0, 9.0, 5.0], [7.0, 9.0, 9.0, 6.0]])
+    learns = jnp.ones((2, 4, 2), bool).at[:, :, 1].set(False).at[1, 0].set(True)
+    rollout: Any = SimpleNamespace(
+        transition=SimpleNamespace(done=done, score=score), episode=SimpleNamespace(learns=learns)
+    )
+    ppo = PopulationPPO(make_ppo().config, NETWORK, lanes=2, beta=1.0, redraw_every=3)
+    found = jax.vmap(lambda _: ppo.team_metrics(rollout), axis_name=parallel.AXIS)(jnp.zeros(1))
+    np.testing.assert_array_equal(found["lane_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
+    np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
 
 
 @pytest.mark.slow
