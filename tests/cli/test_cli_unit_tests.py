@@ -41,7 +41,7 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["bot:simple", "--instances", "0"], "--instances 1 or more, got 0"),
+        (["bot:simple", "--instances", "0"], "--instances: expected at least 1, got 0"),
         (["agent:human-3p"], "which it was trained for, got 2"),
     ],
 )
