@@ -150,4 +150,5 @@ def _figures(agent: dict[str, Any]) -> str:
     )
     if agent["prediction"] is None:
         return text
-    return f"{text}, predicts {agent['prediction']['accuracy']:.3f} of people's moves"
+    prediction = agent["prediction"]
+    return f"{text}, predicts {prediction['accuracy']:.3f} of the moves of {prediction['file']}"
