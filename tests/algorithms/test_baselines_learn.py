@@ -79,4 +79,4 @@ def test_a_best_response_plays_better_with_the_clone_than_self_play_does(
         name: evaluate_pair(policy, clone, GAMES).summary.mean
         for name, policy in (("ippo", ippo), ("br", response))
     }
-    assert with_clone["br"].low > with_clone["ippo"].high + 0.1, with_clone
+    assert with_clone["br"].low > with_clone["ippo"].high, with_clone

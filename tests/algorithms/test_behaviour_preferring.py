@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 from support.pairs import PAIRS
 
@@ -65,12 +67,9 @@ def test_an_update_that_was_not_finite_is_not_passed_over(
         def once_not_applied(learners: Any, actors: Any, preference: Any) -> Any:
             nonlocal count
             count += 1
+            before = jax.tree.map(jnp.copy, learners.response)  # the update takes the arrays
             learnt, actors, metrics = update(learners, actors, preference)
-            return (
-                (learnt._replace(response=learners.response) if count == 1 else learnt),
-                actors,
-                metrics,
-            )
+            return (learnt._replace(response=before) if count == 1 else learnt), actors, metrics
 
         return once_not_applied
 

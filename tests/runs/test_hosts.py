@@ -29,6 +29,7 @@ eval_games = 64
 save_every = 3
 report_games = 1000
 tensorboard = false
+precision = "float32"
 bc.epochs = 2
 bc.batch_size = 8
 bc.selfplay_games = 64
