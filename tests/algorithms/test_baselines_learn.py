@@ -73,10 +73,10 @@ def test_a_best_response_plays_better_with_the_clone_than_self_play_does(
 ) -> None:
     """The partner has hardly been trained and plays badly: what self-play has learnt is of less use
     with it."""
-    clone = trained(make_ppo, self_play, seed=1, updates=8)
+    clone = trained(make_ppo, self_play, seed=1, updates=6)
     response = trained(make_ppo, mixed_lineups(2, 0, UPDATES * 128 * 16), clone)
     with_clone = {
         name: evaluate_pair(policy, clone, GAMES).summary.mean
         for name, policy in (("ippo", ippo), ("br", response))
     }
-    assert with_clone["br"].low > with_clone["ippo"].high, with_clone
+    assert with_clone["br"].low > with_clone["ippo"].high + 0.1, with_clone
