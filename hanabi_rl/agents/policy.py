@@ -102,6 +102,18 @@ def act(
     return carry, jax.random.categorical(act_key, logits, axis=-1).astype(jnp.int32)
 
 
+def next_game(policy: Policy, carry: PyTree, batch: int) -> PyTree:
+    """The carry before the first timestep of another game with the same partners, each at the same
+    distance around the table: what the policy keeps of them, if it has a `next_game(carry, batch)`
+    of its own, else a fresh one. That timestep is stepped without `reset`.
+
+    Args:
+        carry: after the game before, every leaf `[batch, ...]`.
+    """
+    keep = getattr(policy, "next_game", None)
+    return policy.init_carry(batch) if keep is None else keep(carry, batch)
+
+
 Unit = Literal["environment steps", "minibatches", "updates"]
 """What a trained policy's steps are: environment steps of RL, minibatches of cloning; updates only
 in checkpoints written before the unit was."""
@@ -153,11 +165,19 @@ class NetworkPolicy(flax.struct.PyTreeNode):
             return _structured().initial_carry(self.rules, self.network, batch)
         return initial_carry(self.network, batch)
 
+    def next_game(self, carry: PyTree, batch: int) -> PyTree:
+        """See `next_game`: of a structured network its profile stays."""
+        if isinstance(self.network, StructuredConfig):
+            return _structured().next_game(self.rules, self.network, carry)
+        return self.init_carry(batch)
+
     @property
     def reads(self) -> str | None:
-        """Which inputs `step_inputs` reads (see `learning/views.py`): a structured network's level;
-        None for others."""
-        return self.network.level if isinstance(self.network, StructuredConfig) else None
+        """Which inputs `step_inputs` reads (see `learning/views.py`): a structured network's level,
+        and whether it reads the profile; None for others."""
+        if not isinstance(self.network, StructuredConfig):
+            return None
+        return f"{self.network.level}+profile" if self.network.profile else self.network.level
 
     def init_inputs_carry(self, batch: int) -> PyTree:
         """Nothing: the view remembers."""
@@ -170,6 +190,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         """`step` of rows [B] whose features `inputs` were computed already."""
         del reset
         assert isinstance(self.network, StructuredConfig), "others read observations"
+        inputs = _structured().own_inputs(self.rules, self.network, inputs)
         return carry, _structured().logits(self.network, self.params, inputs, legal)
 
     def step(

@@ -8,7 +8,7 @@ import flax.struct
 import jax
 
 from hanabi_rl.agents.identity import own_structure
-from hanabi_rl.agents.policy import Policy, PyTree
+from hanabi_rl.agents.policy import Policy, PyTree, next_game
 from hanabi_rl.env.game import Rules
 
 
@@ -30,6 +30,10 @@ class Wrapper(flax.struct.PyTreeNode):
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`."""
         return self.policy.init_carry(batch)
+
+    def next_game(self, carry: PyTree, batch: int) -> PyTree:
+        """See `agents/policy.py`."""
+        return next_game(self.policy, carry, batch)
 
 
 class LogitsWrapper(Wrapper):

@@ -75,10 +75,13 @@ def training(config: BestResponseConfig, clone: None) -> Training:
     del clone
     partners = [load_partner(name, config.game) for name in spread_names(config.partners)]
     lineups = draw_lineup(
-        config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
+        config.game.num_players,
+        lambda timesteps: jnp.float32(config.partner_share),
+        config.lineup,
+        config.rematch,
     )
-    alone = config.only_movers and config.partner_share == 1.0
-    own_share = 1.0 / config.game.num_players if alone else 1.0
+    others = (config.game.num_players - 1) / config.game.num_players
+    own_share = 1.0 - config.partner_share * others
     ppo = PPO(config, config.network, draw_episode=lineups, own_share=own_share)
     together = partners[0] if len(partners) == 1 else stack_policies(partners)
     if config.priority and isinstance(together, Partners):

@@ -32,6 +32,9 @@ class WithPartners(RunConfig):
     lineup: Lineup = "independent"
     """Three players and more: whether a partner takes each other seat by itself, or all of them
     together (AH2AC2)."""
+    rematch: float = 0.0
+    """The chance that a game is followed by another one with the same partners, the seats rotated:
+    what a network with a profile knows of them stays."""
 
 
 def load_partner(name: str, rules: Rules) -> Policy:
@@ -63,20 +66,30 @@ def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
 
 
 def draw_lineup(
-    players: int, share: Callable[[jax.Array], jax.Array], lineup: Lineup = "independent"
+    players: int,
+    share: Callable[[jax.Array], jax.Array],
+    lineup: Lineup = "independent",
+    rematch: float = 0.0,
 ) -> DrawEpisode:
     """Who holds which seat: one random seat is always the learner's, each other one a partner's
     with the probability `share(environment timesteps)`.
 
     With `all-or-none` (as AH2AC2's code) the other seats are all a partner's with that probability,
-    else none is.
+    else none is. With the chance `rematch` the line-up stays for another game, the seats rotated.
     """
 
     def draw(key: jax.Array, timesteps: jax.Array) -> Episode:
         seat_key, partner_key = jax.random.split(key)
         always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
         draws = jax.random.uniform(partner_key, (players if lineup == "independent" else 1,))
-        return Episode(learns=always | (draws >= share(timesteps)))
+        lineup_drawn = Episode(learns=always | (draws >= share(timesteps)))
+        if rematch == 0.0:
+            return lineup_drawn
+        again_key, shift_key = jax.random.split(jax.random.fold_in(key, 1))
+        return lineup_drawn.replace(
+            again=jax.random.bernoulli(again_key, rematch),
+            shift=jax.random.randint(shift_key, (), 0, players),
+        )
 
     return draw
 

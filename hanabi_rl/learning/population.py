@@ -127,7 +127,9 @@ class PopulationPPO(PPO):
         local = jnp.arange(actors.reset.shape[0]) % self.lanes  # each device has all lanes
         changed = (members != learner.members)[local]
         actors = actors.replace(
-            env=self.env.restart(actors.env, changed), reset=actors.reset | changed
+            env=self.env.restart(actors.env, changed),
+            reset=actors.reset | changed,
+            rematch=None if actors.rematch is None else actors.rematch & ~changed,
         )
         return learner.replace(members=members), actors
 

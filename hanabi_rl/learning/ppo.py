@@ -125,7 +125,7 @@ class PPO:
         if self.make_view is not None:
             return self.make_view(self.env.rules)
         if isinstance(self.network, StructuredConfig):
-            return StructuredView(self.network.level)(self.env.rules)
+            return StructuredView(self.network.level, self.network.profile)(self.env.rules)
         if self.config.only_movers:
             return Mover(self.env.rules)
         return AllSeats(self.env.rules)

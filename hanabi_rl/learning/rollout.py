@@ -36,6 +36,10 @@ class Episode(flax.struct.PyTreeNode):
     learns: jax.Array | None = None
     # uint8 [..., P, C], each seat sees colour c as colors[c]; None: as c
     colors: jax.Array | None = None
+    # bool [...], drawn for a game that follows another: whether it is a rematch, with what holds in
+    # that one except for the seats, which all move on by `shift` int32 [...]; None: never
+    again: jax.Array | None = None
+    shift: jax.Array | None = None
 
 
 DrawEpisode = Callable[[jax.Array, jax.Array], Episode]
@@ -64,6 +68,8 @@ class ActorState(flax.struct.PyTreeNode):
     reset: jax.Array  # bool [N], a game begins at the next timestep
     episode: Episode  # [N, ...], of the game in progress
     index: jax.Array  # int32 [N], the environment's place among all of them, on whichever device
+    # bool [N], that game is a rematch, and `memory` knows the players; None: there are none
+    rematch: jax.Array | None = None
 
 
 class Rollout(flax.struct.PyTreeNode):
@@ -100,6 +106,9 @@ def initial_actors(
     view = AllSeats(env.rules) if view is None else view
     env_key, episode_key = jax.random.split(key)
     index = jnp.arange(num_envs, dtype=jnp.int32)
+    episode = jax.vmap(lambda i: draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(())))(
+        index
+    )
     return ActorState(
         env=env.reset(env_key, num_envs),
         memory=view.memory(num_envs),
@@ -107,10 +116,9 @@ def initial_actors(
         reference_carry=partners_carry(view, reference, num_envs),
         partner_carry=partners_carry(view, partners, num_envs),
         reset=jnp.ones(num_envs, bool),
-        episode=jax.vmap(lambda i: draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(())))(
-            index
-        ),
+        episode=episode,
         index=index,
+        rematch=None if episode.again is None else jnp.zeros(num_envs, bool),
     )
 
 
@@ -169,7 +177,9 @@ def collect(
     def step(actors: ActorState, now: tuple[jax.Array, jax.Array]) -> tuple[ActorState, Rollout]:
         t, noise = now
         game, episode = actors.env.game, actors.episode
-        memory, seen = view.look(actors.memory, game, actors.reset, episode.colors)
+        strange = actors.reset if actors.rematch is None else actors.reset & ~actors.rematch
+        memory, seen = view.look(actors.memory, game, strange, episode.colors)
+        seen = seen.replace(reset=actors.reset)
         carry, logits, value = evaluate(actors, seen)
         reference_carry, reference_logits = consult(view, reference, actors.reference_carry, seen)
         partner_carry, partner_logits = consult(view, partners, actors.partner_carry, seen)
@@ -195,6 +205,11 @@ def collect(
             inputs=view.stored(seen),
         )
         drawn = jax.vmap(lambda k: draw_episode(jax.random.fold_in(k, t)))(episode_keys)
+        rematch = None
+        if drawn.again is not None:
+            rematch = transition.done & drawn.again
+            memory = select_games(rematch, view.next_game(memory, game, drawn.shift), memory)
+            drawn = select_games(rematch, moved_on(episode, drawn.shift), drawn)
         after = actors.replace(
             env=env_state,
             memory=memory,
@@ -203,6 +218,7 @@ def collect(
             partner_carry=partner_carry,
             reset=transition.done,
             episode=select_games(transition.done, drawn, episode),
+            rematch=rematch,
         )
         # The step after the last only looks. (Looking outside the loop would compile observation
         # and network again.)
@@ -212,6 +228,19 @@ def collect(
         step, actors, (jnp.arange(num_steps + 1, dtype=jnp.int32), noise)
     )
     return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]
+
+
+def moved_on(episode: Episode, shift: jax.Array) -> Episode:
+    """What holds in N games when everybody sits int32[N] `shift` seats further."""
+
+    def seats_moved(x: jax.Array, shift: jax.Array) -> jax.Array:
+        players = x.shape[0]
+        return x[(jnp.arange(players) - shift) % players]
+
+    def moved(x: jax.Array | None) -> jax.Array | None:
+        return None if x is None else jax.vmap(seats_moved)(x, shift)
+
+    return episode.replace(learns=moved(episode.learns), colors=moved(episode.colors))
 
 
 def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:

@@ -9,7 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.features import look, own_truth
-from hanabi_rl.agents.structured.memory import Memory, forget, init_memory, next_seat
+from hanabi_rl.agents.structured.memory import (
+    Memory,
+    forget,
+    init_memory,
+    next_game,
+    next_seat,
+    rotated,
+)
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.rules import Rules, State
 from hanabi_rl.learning.views import Mover
@@ -20,18 +27,30 @@ PyTree = Any
 
 @dataclasses.dataclass(frozen=True)
 class StructuredView:
-    """rules -> the view of a network that is shown `level`."""
+    """rules -> the view of a network that is shown `level`, and whom it plays with."""
 
     level: Level
+    profile: bool = False
 
     def __call__(self, rules: Rules) -> Mover:
         """One row an environment; what is remembered of a game is kept in the frame of whoever
         moves next."""
-        return Mover(rules, look_at=self.look_at, new_memory=self.new_memory, reads=self.level)
+        reads = (self.level, f"{self.level}+profile") if self.profile else (self.level,)
+        return Mover(
+            rules,
+            look_at=self.look_at,
+            new_memory=self.new_memory,
+            next_memory=self.next_memory,
+            reads=reads,
+        )
 
     def new_memory(self, rules: Rules, num_envs: int) -> Memory:
         """See `Mover`."""
-        return init_memory(rules, self.level, (num_envs,))
+        return init_memory(rules, self.level, (num_envs,), self.profile)
+
+    def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
+        """See `Mover`: the profile outlives the game."""
+        return next_game(rules, self.level, rotated(memory, seats))
 
     def look_at(
         self,

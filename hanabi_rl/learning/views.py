@@ -65,6 +65,15 @@ class View(Protocol):
     ) -> tuple[PyTree, Seen]:
         """Reads the N games before a move: the memory with that in it, and what every row sees."""
 
+    def next_game(self, memory: PyTree, state: State, shift: jax.Array) -> PyTree:
+        """What is remembered at the start of another game with the same players, after `look` at
+        the last of this one.
+
+        Args:
+            memory, state: as `look` left the one and was given the other.
+            shift: int32 [N]; whoever sat at seat s sits at (s + shift) % P from now on.
+        """
+
     def seats(self, state: State) -> jax.Array:
         """int32, broadcasts to [..., R]: the seat of each row of games [...]."""
 
@@ -110,7 +119,7 @@ class ReadsInputs(Protocol):
 
     @property
     def reads(self) -> str | None:
-        """Which inputs: what the view's `reads` must be; None where it reads none."""
+        """Which inputs: one of the view's `reads`; None where it reads none."""
 
     def step_inputs(
         self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
@@ -144,6 +153,11 @@ class AllSeats:
         """See `View`: observations float32 [N, P, O]."""
         obs, legal = encode_all(self.rules, state, colors)
         return memory, Seen(state=state, reset=reset, colors=colors, inputs=obs, legal=legal)
+
+    def next_game(self, memory: PyTree, state: State, shift: jax.Array) -> PyTree:
+        """See `View`: nothing outlives a game."""
+        del state, shift
+        return memory
 
     def seats(self, state: State) -> jax.Array:
         """See `View`."""
@@ -204,6 +218,12 @@ def look_at_observation(
     return memory, encode_seat(rules, state, current_player(state), colors)[0]
 
 
+def forget_all(rules: Rules, memory: PyTree, seats: jax.Array) -> PyTree:
+    """Nothing outlives a game."""
+    del rules, seats
+    return memory
+
+
 def no_memory(rules: Rules, num_envs: int) -> PyTree:
     """Nothing is remembered."""
     del rules, num_envs
@@ -216,8 +236,11 @@ class Mover:
     rules: Rules
     look_at: Look = look_at_observation
     new_memory: Callable[[Rules, int], PyTree] = no_memory
-    reads: str | None = None
-    """What these inputs are called, for policies that read them too; None: no policy does."""
+    next_memory: Callable[[Rules, PyTree, jax.Array], PyTree] = forget_all
+    """(rules, memory [N, ...], int32 [N]) -> the memory before another game with the same players,
+    in the frame of who sits so many seats after its own."""
+    reads: tuple[str, ...] = ()
+    """What these inputs are called, for policies that read them too or a part of them."""
     rows = 1
     splits_time = True
 
@@ -234,6 +257,14 @@ class Mover:
         inputs = jax.tree.map(lambda x: x[:, None], inputs)
         legal = self._legal(state, own)[:, None]
         return memory, Seen(state=state, reset=reset, colors=colors, inputs=inputs, legal=legal)
+
+    def next_game(self, memory: PyTree, state: State, shift: jax.Array) -> PyTree:
+        """See `View`: the memory is in the frame of whoever was to come after the mover, and goes
+        to whoever sits at seat 0 from now on."""
+        after_mover = current_player(state) + 1
+        return self.next_memory(
+            self.rules, memory, (-shift - after_mover) % self.rules.num_players
+        )
 
     def seats(self, state: State) -> jax.Array:
         """See `View`."""
@@ -270,8 +301,7 @@ class Mover:
     def _shares_inputs(self, policy: Policy) -> TypeGuard[ReadsInputs]:
         return (
             isinstance(policy, ReadsInputs)
-            and policy.reads is not None
-            and policy.reads == self.reads
+            and policy.reads in self.reads
         )
 
     def stored(self, seen: Seen) -> PyTree:

@@ -27,6 +27,8 @@ class StructuredConfig:
 
     level: Level = "facts"
     """How much it is shown."""
+    profile: bool = False
+    """Whether it is told what each player has done so far with these partners."""
     trunk: tuple[int, ...] = (256, 128)
     """Dense layers over everything at once."""
     head: int = 64

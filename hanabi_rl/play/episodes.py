@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.agents.policy import next_game
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
@@ -43,6 +44,7 @@ def play_games(
     seating: Sequence[int] | np.ndarray | None = None,
     key_index: np.ndarray | None = None,
     chunk_size: int = DEFAULT_CHUNK,
+    series: int = 1,
 ) -> Games:
     """Plays every deck of `decks` (integer[N, deck_size]) to its end and returns the games.
 
@@ -57,8 +59,12 @@ def play_games(
     `fold_in(fold_in(fold_in(fold_in(key, OWN_CHANCE), k), t), s)`, greedy play included.
     `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins.
 
-    Raises ValueError for a wrong number of policies, a seating that is no permutation, or policies
-    for other rules.
+    Every `series` decks in a row are one series: from game to game the policies keep what they know
+    of each other (`agents/policy.py`, `next_game`), so with three players and more their seatings
+    must be rotations of one another.
+
+    Raises ValueError for a wrong number of policies, a seating that is no permutation, policies for
+    other rules, or a number of decks that is no multiple of `series`.
     """
     _check_lineup(policies, rules)
     decks = np.asarray(decks, np.uint8)
@@ -67,12 +73,14 @@ def play_games(
             f"expected decks [N, {rules.deck_size}] with N >= 1, got shape {decks.shape}"
         )
     total = len(decks)
+    if series < 1 or total % series:
+        raise ValueError(f"expected whole series of {series} games, got {total} decks")
     seating = _seat_every_game(seating, rules, total)
     key_index = np.arange(total) if key_index is None else np.asarray(key_index)
     distinct, positions = group_identical(policies)
     # a round number: similar numbers of games share a compiled function
-    slots = min(chunk_size, -(-total // 8) * 8)
-    size = slots
+    slots = min(chunk_size, -(-total // series // 8) * 8)
+    size = slots * series
     while size < min(total, slots * _GAMES_PER_SLOT):
         size *= 2
     key = jax.random.key(seed)
@@ -95,6 +103,7 @@ def play_games(
             rules=rules,
             positions=positions,
             slots=slots,
+            series=series,
         )
         chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
@@ -131,13 +140,13 @@ class _Play(NamedTuple):
 
     game: jax.Array  # int32[n], what each slot plays; M or more where no game is left for it
     turn: jax.Array  # int32[n]
-    dealt: jax.Array  # int32[], games begun
+    dealt: jax.Array  # int32[], series begun
     state: State  # of the n slots
     carries: tuple[Any, ...]  # one a distinct policy, leaves [seats held * n, ...]
     records: dict[str, jax.Array]  # [M, ...]: `_AT_END` and the actions
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "positions", "slots"))
+@functools.partial(jax.jit, static_argnames=("rules", "positions", "slots", "series"))
 def _play_chunk(
     policies: tuple[Policy, ...],
     decks: jax.Array,
@@ -150,8 +159,9 @@ def _play_chunk(
     rules: Rules,
     positions: tuple[tuple[int, ...], ...],
     slots: int,
+    series: int,
 ) -> dict[str, jax.Array]:
-    """Plays the first `count` of `decks` [M, D], at most `slots` at a time.
+    """Plays the first `count` of `decks` [M, D], at most `slots` at a time, whole series each.
 
     `positions[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats
     in each game, `keys` [M] the games' own for sampling, `own_keys` [M] for what the policies draw
@@ -182,6 +192,10 @@ def _play_chunk(
             allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
             last = first + len(allowed)
             new = jnp.tile(play.turn == 0, len(held))
+            if series > 1:
+                met = new & jnp.tile(play.game % series > 0, len(held))
+                kept = next_game(policy, carry, len(allowed))
+                carry, new = select_games(met, kept, carry), new & ~met
             chance = own[:, np.array(held)].T.reshape(-1)
             carry, of_rows = policy.step(carry, obs[first:last], allowed, new, chance)
             carries.append(carry)
@@ -219,22 +233,24 @@ def _play_chunk(
         }
 
     def next_games(play: _Play, ended: jax.Array) -> _Play:
-        following = play.dealt + jnp.cumsum(ended) - 1
+        over = ended & ((play.game + 1) % series == 0)
+        begins = (play.dealt + jnp.cumsum(over) - 1) * series
+        following = jnp.where(over, begins, play.game + 1)
         follows = ended & (following < count)
         begun = game.deal(rules, decks[following])
         return play._replace(
             game=jnp.where(follows, following, jnp.where(ended, size, play.game)),
             turn=jnp.where(follows, 0, play.turn),
-            dealt=play.dealt + follows.sum(),
+            dealt=play.dealt + (over & follows).sum(),
             state=select_games(follows, begun, play.state),
         )
 
-    first = jnp.arange(slots)
+    first = jnp.arange(slots) * series
     start = _Play(
         game=jnp.where(first < count, first, size),
         turn=jnp.zeros(slots, jnp.int32),
-        dealt=jnp.minimum(count, slots),
-        state=game.deal(rules, decks[:slots]),
+        dealt=jnp.minimum(count // series, slots),
+        state=game.deal(rules, decks[first]),
         carries=tuple(
             p.init_carry(slots * len(held)) for p, held in zip(policies, positions, strict=True)
         ),

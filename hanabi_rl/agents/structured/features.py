@@ -8,6 +8,9 @@ Three levels, each with all that the one before it shows:
   learn what hints mean to the players it learns from.
 - `reading`: also what `bots/inference.py` makes of the hints by common conventions.
 
+Beside any of them a network may be told whom it plays with: what every player has done so far with
+these partners (`profile.py`).
+
 Renaming the colours permutes the colour hints of `Features.hints` and changes nothing else.
 """
 
@@ -19,7 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured import cards, hinting, memory
+from hanabi_rl.agents.structured import cards, hinting, memory, profile
 from hanabi_rl.agents.structured.board import Table, read_table
 from hanabi_rl.agents.structured.columns import Columns, spread
 from hanabi_rl.agents.structured.memory import Memory
@@ -63,7 +66,10 @@ def look(rules: Rules, level: Level, before: Memory, sight: Sight) -> tuple[Memo
 def remember(rules: Rules, level: Level, before: Memory, sight: Sight) -> Memory:
     """The first half of `look`: the memory [N, ...] after the last move."""
     table = read_table(rules, sight)
-    return memory.pack(memory.remember(rules, level, memory.unpack(before), sight, table))
+    after = memory.pack(memory.remember(rules, level, memory.unpack(before), sight, table))
+    if before.profile is None:
+        return after
+    return after._replace(profile=profile.remember(rules, before.profile, sight, table))
 
 
 def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Features:
@@ -90,7 +96,11 @@ def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Feat
 
         more = reading.features(rules, sight, table, memory.public_of(remembered, sight))
         parts = [a + b for a, b in zip(parts, more, strict=True)]
-    return _arrange(rules, parts)
+    shown = _arrange(rules, parts)
+    if after.profile is None:
+        return shown
+    known = spread(profile.features(after.profile), (0,))
+    return shown._replace(table=jnp.concatenate([shown.table, known], axis=-1))
 
 
 def _arrange(rules: Rules, parts: list[Columns]) -> Features:
@@ -137,13 +147,13 @@ def table_features(rules: Rules, sight: Sight, table: Table) -> list[jax.Array]:
 
 
 @functools.lru_cache(maxsize=64)
-def sizes(rules: Rules, level: Level) -> Features:
+def sizes(rules: Rules, level: Level, profile: bool = False) -> Features:
     """The features of one game as `jax.ShapeDtypeStruct`s. Traced once, which takes seconds,
     however many agents are read."""
     from hanabi_rl.agents.structured.sight import from_observation
 
     def one(obs: jax.Array) -> Features:
-        start = memory.init_memory(rules, level, (1,))
+        start = memory.init_memory(rules, level, (1,), profile)
         return look(rules, level, start, from_observation(rules, obs))[1]
 
     return jax.eval_shape(one, jax.ShapeDtypeStruct((1, rules.obs_size), jnp.float32))

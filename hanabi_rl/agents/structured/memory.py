@@ -16,10 +16,12 @@ from hanabi_rl.agents.structured.board import Table, first_true, last_true
 from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.state import select_games
 from hanabi_rl.nn.structured import Level
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots.inference import Public
+    from hanabi_rl.agents.structured.profile import Profile
 
 LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
 
@@ -36,6 +38,8 @@ class Memory(NamedTuple):
 
     cards: jax.Array
     """uint32[..., P, H, W]: the fields of each card; W is 0 for `facts`, which needs no memory."""
+    profile: Profile | None = None
+    """What is known of the players; None for a network that does not ask."""
 
 
 class Record(NamedTuple):
@@ -66,24 +70,53 @@ class Record(NamedTuple):
     """The set of cards that were critical."""
 
 
-def init_memory(rules: Rules, level: Level, batch: tuple[int, ...]) -> Memory:
-    """The memory before the first move of games, each leaf `[*batch, ...]`."""
+def init_memory(
+    rules: Rules, level: Level, batch: tuple[int, ...], profile: bool = False
+) -> Memory:
+    """The memory before the first move of games, each leaf `[*batch, ...]`; with `profile`, of
+    strangers."""
+    from hanabi_rl.agents.structured.profile import init_profile
+
     bits = [0] * _FIELDS[level]
     if level == "reading":
         bits[_INFERRED] = bits[_KNOWN] = rules.all_cards
     shape = (*batch, rules.num_players, rules.hand_size, len(bits))
-    return Memory(jnp.broadcast_to(jnp.array(bits, jnp.uint32), shape))
+    cards = jnp.broadcast_to(jnp.array(bits, jnp.uint32), shape)
+    return Memory(cards, init_profile(rules, batch) if profile else None)
 
 
 def forget(rules: Rules, level: Level, memory: Memory, reset: jax.Array) -> Memory:
-    """The memory [N, ...], as before the first move where `reset` bool[N]."""
-    start = init_memory(rules, level, reset.shape)
-    return Memory(jnp.where(reset[:, None, None, None], start.cards, memory.cards))
+    """The memory [N, ...], as before the first move with strangers where `reset` bool[N]."""
+    start = init_memory(rules, level, reset.shape, memory.profile is not None)
+    return select_games(reset, start, memory)
+
+
+def next_game(rules: Rules, level: Level, memory: Memory) -> Memory:
+    """The memory before the first move of another game with the same players: what is known of them
+    stays. Whoever moves first there must be row 0."""
+    from hanabi_rl.agents.structured.profile import next_game
+
+    start = init_memory(rules, level, memory.cards.shape[:-3])
+    known = memory.profile
+    return start._replace(profile=None if known is None else next_game(rules, known))
+
+
+def rotated(memory: Memory, seats: jax.Array) -> Memory:
+    """The profile as whoever sits int32[N] `seats` further keeps it; nothing else."""
+    from hanabi_rl.agents.structured.profile import rotated
+
+    known = memory.profile
+    return memory._replace(profile=None if known is None else rotated(known, seats))
 
 
 def next_seat(memory: Memory) -> Memory:
     """The same memory as the next player keeps it: rows count from that player."""
-    return Memory(jnp.roll(memory.cards, -1, axis=-3))
+    from hanabi_rl.agents.structured.profile import rotated
+
+    known = memory.profile
+    return Memory(
+        jnp.roll(memory.cards, -1, axis=-3), None if known is None else rotated(known, 1)
+    )
 
 
 def unpack(memory: Memory) -> jax.Array:
