@@ -11,6 +11,7 @@ Every agent takes options, `AGENT?option=value&...`, which wrap it in the order 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -246,6 +247,34 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
         if name not in found:
             found[name] = load_policy(name, rules)
     return [found[name] for name in names]
+
+
+def shipped_for(name: str, rules: Rules) -> bool:
+    """Whether the agent comes with the package for this game: any bot, and an `agent:` that plays
+    it."""
+    parsed = parse_name(name)
+    if parsed.source == BOT:
+        return True
+    path = shipped().get(parsed.place) if parsed.source == SHIPPED else None
+    return path is not None and load_shipped(parsed.plain).rules == rules
+
+
+def trained_with(name: str) -> tuple[str, ...]:
+    """The partners that an agent was trained with, as far as its card (`met`) or the config of its
+    run say so."""
+    parsed = parse_name(name)
+    if parsed.source == SHIPPED:
+        return tuple(read_card(shipped()[parsed.place]).get("met", ()))
+    if parsed.source:
+        return ()
+    place = Path(parsed.place)
+    if place.suffix == SUFFIX:
+        return tuple(read_card(place).get("met", ()))
+    for folder in (place, *place.resolve().parents[:2]):
+        if (config := folder / "config.json").is_file():
+            partners = json.loads(config.read_text())["config"].get("partners", ())
+            return tuple(spread_names(partners))
+    return ()
 
 
 def known_agents() -> dict[str, Any]:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
+from hanabi_rl.env.state import select_games
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured import StructuredConfig
@@ -102,16 +103,19 @@ def act(
     return carry, jax.random.categorical(act_key, logits, axis=-1).astype(jnp.int32)
 
 
-def next_game(policy: Policy, carry: PyTree, batch: int) -> PyTree:
+def next_game(policy: Policy, carry: PyTree, met: jax.Array) -> PyTree:
     """The carry before the first timestep of another game with the same partners, each at the same
-    distance around the table: what the policy keeps of them, if it has a `next_game(carry, batch)`
-    of its own, else a fresh one. That timestep is stepped without `reset`.
+    distance around the table: what the policy keeps of them if it has a `next_game(carry, met)` of
+    its own, else a fresh one. That timestep is stepped without `reset`.
 
     Args:
-        carry: after the game before, every leaf `[batch, ...]`.
+        carry: after the game before, every leaf `[B, ...]`.
+        met: bool `[B]`, the rows that begin another game; the others' carries stay.
     """
     keep = getattr(policy, "next_game", None)
-    return policy.init_carry(batch) if keep is None else keep(carry, batch)
+    if keep is not None:
+        return keep(carry, met)
+    return select_games(met, policy.init_carry(met.shape[0]), carry)
 
 
 Unit = Literal["environment steps", "minibatches", "updates"]
@@ -165,11 +169,13 @@ class NetworkPolicy(flax.struct.PyTreeNode):
             return _structured().initial_carry(self.rules, self.network, batch)
         return initial_carry(self.network, batch)
 
-    def next_game(self, carry: PyTree, batch: int) -> PyTree:
+    def next_game(self, carry: PyTree, met: jax.Array) -> PyTree:
         """See `next_game`: of a structured network its profile stays."""
         if isinstance(self.network, StructuredConfig):
-            return _structured().next_game(self.rules, self.network, carry)
-        return self.init_carry(batch)
+            after = _structured().next_game(self.rules, self.network, carry)
+        else:
+            after = self.init_carry(met.shape[0])
+        return select_games(met, after, carry)
 
     @property
     def reads(self) -> str | None:
@@ -221,8 +227,11 @@ def _structured() -> Any:
 def played(policy: NetworkPolicy) -> dict[str, Any]:
     """What a trained policy plays and with which network: its identity but for the parameters, and
     what its `policy.json` says beside where it came from."""
+    network = {"kind": policy.network.kind, **dataclasses.asdict(policy.network)}
+    if not network.get("profile", True):
+        del network["profile"]  # policies without one stay who they were
     return {
         "game": {"name": "hanabi", **dataclasses.asdict(policy.rules)},
         "observation_version": OBSERVATION_VERSION,
-        "network": {"kind": policy.network.kind, **dataclasses.asdict(policy.network)},
+        "network": network,
     }

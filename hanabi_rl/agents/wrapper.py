@@ -31,9 +31,9 @@ class Wrapper(flax.struct.PyTreeNode):
         """See `Policy.init_carry`."""
         return self.policy.init_carry(batch)
 
-    def next_game(self, carry: PyTree, batch: int) -> PyTree:
+    def next_game(self, carry: PyTree, met: jax.Array) -> PyTree:
         """See `agents/policy.py`."""
-        return next_game(self.policy, carry, batch)
+        return next_game(self.policy, carry, met)
 
 
 class LogitsWrapper(Wrapper):

@@ -28,8 +28,8 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import Partners, stack_policies
 from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.measure.crossplay import evaluate_beside
+from hanabi_rl.measure.selfplay import evaluate_selfplay, summarise
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.show.report import link_lines, score_figures, score_table
 
@@ -116,10 +116,10 @@ def report(config: BestResponseConfig, policy: NetworkPolicy, clone: None) -> di
     del clone
     games, seed = config.report_games, config.seed
     played = evaluate_selfplay(policy, games, seed)
-    beside = {
-        name: evaluate_pair(policy, load_policy(name, config.game), games, seed).summary
-        for name in spread_names(config.partners)
-    }
+    names = spread_names(config.partners)
+    partners = [load_policy(name, config.game) for name in names]
+    of_all = zip(names, *evaluate_beside(policy, partners, games, seed), strict=True)
+    beside = {name: summarise(*played, policy.rules.max_score) for name, *played in of_all}
     rows = [(f"with {name}", summary) for name, summary in beside.items()]
     rows.append(("self-play", played.summary))
     print("\n".join(["", score_table(rows), *link_lines(played)]))

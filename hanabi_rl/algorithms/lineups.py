@@ -13,7 +13,7 @@ from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.loop import PPORunConfig, selfplay_metrics
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
-from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.runs.config import RunConfig
 
 Lineup = Literal["independent", "all-or-none"]
@@ -100,10 +100,8 @@ def with_partners(
     """The mean score beside each partner, in every seating, on the selection decks: `eval_games` of
     them, shared out among the partners, so that many do not take longer to measure than to meet."""
     decks = max(1, config.eval_games // len(partners))
-    return [
-        evaluate_pair(policy, partner, decks, config.seed, purpose="selection").summary.mean.mean
-        for partner in partners
-    ]
+    scores, _ = evaluate_beside(policy, partners, decks, config.seed, purpose="selection")
+    return [float(mean) for mean in scores.mean(axis=(1, 2))]
 
 
 def partner_metrics(

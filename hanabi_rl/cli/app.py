@@ -16,6 +16,7 @@ from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.export import export
+from hanabi_rl.cli.gauntlet import gauntlet
 from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.metrics import metrics
@@ -80,6 +81,7 @@ def _app() -> SubcommandApp:
     app.command(name="evaluate")(evaluate)
     app.command(name="cross-play")(cross_play)
     app.command(name="leaderboard")(leaderboard)
+    app.command(name="gauntlet")(gauntlet)
     app.command(name="br-prox")(br_prox)
     app.command(name="challenge")(challenge)
     app.command(name="predict")(predict)

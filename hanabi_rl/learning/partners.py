@@ -36,29 +36,34 @@ class Partners(flax.struct.PyTreeNode):
 
 
 def stack_policies(policies: Sequence[Policy]) -> Partners:
-    """One population of several policies; those of one class are a group, in their order.
+    """One population of several policies; those of one structure (class and network) are a group,
+    in their order.
 
     Raises:
-        ValueError: none, or policies that cannot be stacked: of other games, or of one class and
-            other networks.
+        ValueError: none, or policies of other games.
     """
     if not policies:
         raise ValueError("partners: expected at least one policy, got none")
-    groups: dict[type, list[Policy]] = {}
-    first: dict[type, Any] = {}
     for i, policy in enumerate(policies):
-        shape = jax.eval_shape(lambda x: x, policy)
-        same = shape == first.setdefault(type(policy), shape)
-        if not same or policy.rules != policies[0].rules:
-            game = policy.rules != policies[0].rules
-            beside = policies[0] if game else groups[type(policy)][0]
+        if policy.rules != policies[0].rules:
             raise ValueError(
-                "partners: expected policies of one game and, of a class, one network, got "
-                f"{_described(beside)} and, as number {i + 1}, {_described(policy)}"
+                f"partners: expected policies of one game, got {_described(policies[0])} and, as "
+                f"number {i + 1}, {_described(policy)}"
             )
-        groups.setdefault(type(policy), []).append(policy)
-    stacked = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in groups.values())
-    return Partners(policies=tuple(stacked), sizes=tuple(map(len, groups.values())))
+    groups = [[policies[i] for i in group] for group in alike(policies)]
+    stacked = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in groups)
+    return Partners(policies=tuple(stacked), sizes=tuple(map(len, groups)))
+
+
+def alike(policies: Sequence[Policy]) -> list[list[int]]:
+    """The places of the policies of each structure, in the order of their first ones: `Partners`
+    has its lanes in this order."""
+    groups: dict[Any, list[int]] = {}
+    for i, policy in enumerate(policies):
+        leaves, structure = jax.tree.flatten(policy)
+        shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        groups.setdefault((structure, shapes), []).append(i)
+    return list(groups.values())
 
 
 def _described(policy: Policy) -> str:

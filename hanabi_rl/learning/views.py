@@ -262,9 +262,7 @@ class Mover:
         """See `View`: the memory is in the frame of whoever was to come after the mover, and goes
         to whoever sits at seat 0 from now on."""
         after_mover = current_player(state) + 1
-        return self.next_memory(
-            self.rules, memory, (-shift - after_mover) % self.rules.num_players
-        )
+        return self.next_memory(self.rules, memory, (-shift - after_mover) % self.rules.num_players)
 
     def seats(self, state: State) -> jax.Array:
         """See `View`."""
@@ -299,10 +297,7 @@ class Mover:
         return carry, self.of_rows(logits, seen.state)
 
     def _shares_inputs(self, policy: Policy) -> TypeGuard[ReadsInputs]:
-        return (
-            isinstance(policy, ReadsInputs)
-            and policy.reads in self.reads
-        )
+        return isinstance(policy, ReadsInputs) and policy.reads in self.reads
 
     def stored(self, seen: Seen) -> PyTree:
         """See `View`: the inputs."""

@@ -13,9 +13,13 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, group_identical, play_games
+from hanabi_rl.play.lanes import lanes_of
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+
+
+_AT_ONCE = 2 * DEFAULT_CHUNK  # games that `evaluate_beside` plays at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +87,52 @@ def evaluate_lineup(
     return CrossPlayResult(
         summary=summary_of(records, rules.max_score), seatings=seatings, records=records
     )
+
+
+def evaluate_beside(
+    agent: Policy,
+    partners: Sequence[Policy],
+    num_games: int = 5000,
+    seed: int = 0,
+    *,
+    purpose: Purpose = "report",
+    series: int = 1,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`evaluate_pair` of one agent with each of several partners, greedily, in one compiled
+    program.
+
+    Of every `series` decks in a row the agent plays the k-th with the same partner k times before:
+    both keep what they know of each other (`play_games`), and sit k seats further.
+
+    Returns:
+        scores and points, int32[M, P, N]: M partners, N decks, the agent at seat i of the first
+        game of a series.
+    """
+    rules, players, others = agent.rules, agent.rules.num_players, len(partners)
+    decks = evaluation_decks(rules, num_games, seed, purpose)
+    # series of one partner at once: as many games as other evaluations play, and no more than asked
+    at_once = max(1, min(num_games // series, _AT_ONCE // (players * others)))
+    beside = lanes_of(partners, each=players * at_once)
+    parts = []
+    for first in range(0, num_games, at_once * series):
+        # the same shapes for every part; what the last has too many is not counted
+        game = np.arange(first, first + at_once * series) % num_games
+        seat = np.repeat(np.arange(players), len(game))
+        places = (seat + np.tile(game % series, players))[:, None] + np.arange(players)
+        together = play_games(
+            (agent, *(beside,) * (players - 1)),
+            rules,
+            np.tile(decks[game], (others * players, 1)),
+            seed,
+            seating=np.tile(places % players, (others, 1)),
+            key_index=np.tile(game, others * players),
+            chunk_size=others * players * at_once,
+            series=series,
+        )
+        both = np.stack([together.scores, together.points])
+        parts.append(both.reshape(2, others, players, len(game))[..., : num_games - first])
+    scores, points = np.concatenate(parts, axis=-1)
+    return scores, points
 
 
 def summary_of(records: Sequence[Games], max_score: int) -> ScoreSummary:

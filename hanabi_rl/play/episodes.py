@@ -194,8 +194,7 @@ def _play_chunk(
             new = jnp.tile(play.turn == 0, len(held))
             if series > 1:
                 met = new & jnp.tile(play.game % series > 0, len(held))
-                kept = next_game(policy, carry, len(allowed))
-                carry, new = select_games(met, kept, carry), new & ~met
+                carry, new = next_game(policy, carry, met), new & ~met
             chance = own[:, np.array(held)].T.reshape(-1)
             carry, of_rows = policy.step(carry, obs[first:last], allowed, new, chance)
             carries.append(carry)

@@ -6,12 +6,17 @@ import json
 import numpy as np
 import pytest
 from support.games import LENIENT, LENIENT_3P
-from support.policies import clock_policy, recurrent_policy
+from support.policies import CountingPolicy, clock_policy, recurrent_policy
 
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.crossplay import distinct_seatings, evaluate_lineup, evaluate_pair
+from hanabi_rl.measure.crossplay import (
+    distinct_seatings,
+    evaluate_beside,
+    evaluate_lineup,
+    evaluate_pair,
+)
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summarise, summary_dict
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -31,6 +36,63 @@ def test_a_pair_sits_both_ways_on_the_same_decks(pair):
     for lineup, records in zip([(single, other), (other, single)], result.records, strict=True):
         np.testing.assert_array_equal(records.scores, play_games(lineup, LENIENT, decks).scores)
         np.testing.assert_array_equal(records.decks, decks)
+
+
+@pytest.mark.parametrize(("rules", "at_once"), [(LENIENT, 512), (LENIENT_3P, 40)], ids=str)
+def test_beside_several_partners_an_agent_plays_as_beside_each(rules, at_once, monkeypatch):
+    """Networks that are stacked, a bot of another kind among them, and games in parts of which the
+    last is not full."""
+    monkeypatch.setattr("hanabi_rl.measure.crossplay._AT_ONCE", at_once)
+    agent = recurrent_policy(rules, 1)
+    partners = [recurrent_policy(rules, 2), clock_policy(rules, 2), recurrent_policy(rules, 3)]
+    scores, points = evaluate_beside(agent, partners, GAMES, seed=3)
+    for partner, of_scores, of_points in zip(partners, scores, points, strict=True):
+        pair = evaluate_pair(agent, partner, GAMES, seed=3)
+        seats = [seating[0] for seating in pair.seatings]
+        for seat in range(rules.num_players):
+            record = pair.records[seats.index(seat)]
+            np.testing.assert_array_equal(of_scores[seat], record.scores)
+            np.testing.assert_array_equal(of_points[seat], record.points)
+    assert len(np.unique(points[:, 0].mean(axis=-1))) == 3
+
+
+def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
+    played = []
+
+    def play(policies, rules, decks, seed, **options):
+        played.append(options | {"decks": decks})
+        return play_games(policies, rules, decks, seed, **options)
+
+    monkeypatch.setattr("hanabi_rl.measure.crossplay.play_games", play)
+    agent, partner = CountingPolicy(LENIENT_3P), clock_policy(LENIENT_3P, 1)
+    evaluate_beside(agent, [partner], 6, seed=3, series=3)
+    (options,) = played
+    assert options["series"] == 3
+    assert options["seating"][:, 0].tolist() == [
+        0,
+        1,
+        2,
+        0,
+        1,
+        2,
+        1,
+        2,
+        0,
+        1,
+        2,
+        0,
+        2,
+        0,
+        1,
+        2,
+        0,
+        1,
+    ]
+    for seating in options["seating"]:  # the same distance around the table
+        assert ((seating[1:] - seating[0]) % 3).tolist() == [1, 2]
+    np.testing.assert_array_equal(
+        options["decks"], np.tile(evaluation_decks(LENIENT_3P, 6, 3), (3, 1))
+    )
 
 
 def test_a_single_agent_joins_copies_of_the_other_at_every_seat():

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.games import LENIENT, LENIENT_3P
-from support.policies import clock_policy, recurrent_policy
+from support.policies import CountingPolicy, clock_policy, recurrent_policy
 
 from hanabi_rl.agents.policy import act
 from hanabi_rl.env import rules as game
@@ -282,3 +282,32 @@ def test_errors_say_what_was_expected(arguments, message):
         play_games(
             policies, arguments.get("rules", LENIENT), decks, seating=arguments.get("seating")
         )
+
+
+@pytest.mark.parametrize("at_once", [2, GAMES])
+def test_in_a_series_policies_keep_what_they_know_of_each_other(at_once):
+    """One counts the games with its partner, wherever it sits; the other begins every game anew."""
+    rules, length = LENIENT, 4
+    counts, clock = CountingPolicy(rules), clock_policy(rules, 1)
+    seating = [(k % 2, 1 - k % 2) for k in range(GAMES)]
+    records = play_games(
+        (counts, clock),
+        rules,
+        evaluation_decks(rules, GAMES, 0),
+        seating=np.array(seating),
+        chunk_size=at_once,
+        series=length,
+    )
+    for game, actions in enumerate(records.actions):
+        mine = actions[seating[game][0] :: 2][:2]  # no hand is short yet
+        np.testing.assert_array_equal(mine, rules.hand_size + game % length % rules.hand_size)
+        np.testing.assert_array_equal(actions[seating[game][1] :: 2][:2], rules.hand_size)
+    alone = play_games((counts, clock), rules, evaluation_decks(rules, GAMES, 0))
+    assert (alone.actions[:, 0] == rules.hand_size).all()
+
+
+def test_decks_that_are_no_whole_series_are_refused():
+    rules = LENIENT
+    policy = clock_policy(rules, 1)
+    with pytest.raises(ValueError, match="expected whole series of 3 games, got 16 decks"):
+        play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0), series=3)

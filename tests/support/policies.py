@@ -75,3 +75,24 @@ def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPol
     # larger than initialised: moves vary
     params = jax.tree.map(lambda leaf: 3 * leaf, init(jax.random.key(seed)))
     return NetworkPolicy(params=params, rules=rules, network=network, info=PolicyInfo(algorithm))
+
+
+@flax.struct.dataclass
+class CountingPolicy:
+    """Plays the slot of the number of games that it has played with the same partners; keeps that
+    number alone."""
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch: int) -> jax.Array:
+        return jnp.zeros(batch, jnp.int32)
+
+    def next_game(self, carry: Any, met: jax.Array) -> Any:
+        return carry + met
+
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
+    ) -> tuple[Any, jax.Array]:
+        games = jnp.where(reset, 0, carry)
+        play = self.rules.hand_size + games % self.rules.hand_size
+        return games, jnp.where(legal, 5.0 * jax.nn.one_hot(play, self.rules.num_moves), -1e10)

@@ -70,6 +70,8 @@ def logits(
 
 def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTree:
     """Freshly initialised parameters of the actor."""
-    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.level, network.profile))
+    blank = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.level, network.profile)
+    )
     legal = jnp.ones((1, rules.num_moves), jnp.bool_)
     return network.actor().init(key, blank, legal)["params"]

@@ -114,9 +114,7 @@ def next_seat(memory: Memory) -> Memory:
     from hanabi_rl.agents.structured.profile import rotated
 
     known = memory.profile
-    return Memory(
-        jnp.roll(memory.cards, -1, axis=-3), None if known is None else rotated(known, 1)
-    )
+    return Memory(jnp.roll(memory.cards, -1, axis=-3), None if known is None else rotated(known, 1))
 
 
 def unpack(memory: Memory) -> jax.Array:

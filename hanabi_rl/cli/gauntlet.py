@@ -1,0 +1,78 @@
+"""`hanabi-rl gauntlet`: agents with strangers."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+
+from hanabi_rl.cli.agents import Agents, Flag, load_agents
+
+
+def gauntlet(
+    agents: Agents,
+    people: tuple[str, ...] = (),
+    players: int | None = None,
+    games: int = 100,
+    series: int = 5,
+    seed: int = 0,
+    plot: Path | None = None,
+    json: Flag = False,
+) -> None:
+    """Play agents with strangers: bots and agents of every family that comes with the package, in
+    series of games with the same partner.
+
+    Mean and worst are over families, each counted once. Partners that an agent was trained with,
+    as far as its card or its run says so, have a star.
+
+    Args:
+        agents: any (`hanabi-rl agents` lists what can be named), all of one game.
+        people: clones or proxies of people to meet too, a family of their own.
+        players: 2 to 5; needed for bots alone (default 2), trained agents play what they were
+            trained for.
+        games: with each partner at each seat; a multiple of --series.
+        series: games in a row with the same partner, of whom an agent may keep what it learnt.
+        seed: of the decks.
+        plot: a PNG file to draw the families to.
+        json: print one line of JSON on stdout and the tables on stderr.
+    """
+    from hanabi_rl.agents.names import trained_with
+    from hanabi_rl.measure.gauntlet import run_gauntlet, strangers
+    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.show.gauntlet import (
+        gauntlet_figures,
+        gauntlet_table,
+        partner_table,
+        plot_gauntlet,
+    )
+    from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.storage.files import to_json
+
+    if not agents:
+        raise ValueError("expected at least one agent, got none")
+    if series < 1 or games < series or games % series:
+        raise ValueError(
+            f"--games: expected a multiple of --series {series}, which is at least 1, got {games}"
+        )
+    agents = tuple(dict.fromkeys(agents))
+    policies, labels = load_agents(agents, players), short_labels(agents)
+    results = []
+    with Progress("gauntlet", total=len(agents), unit="agents") as progress:
+        for name, label, policy in zip(agents, labels, policies, strict=True):
+            others, met = strangers(policy, people), trained_with(name)
+            results.append(run_gauntlet(label, policy, others, met, games // series, series, seed))
+            progress.update(len(results))
+    out = sys.stderr if json else sys.stdout
+    title = f"{games:,} games at each seat in series of {series}, greedy, seed {seed}"
+    print(title, file=out)
+    for result in results:
+        print(f"\n{partner_table(result)}", file=out)
+    if len(results) > 1:
+        print(f"\n{gauntlet_table(results)}", file=out)
+    if plot is not None:
+        plot_gauntlet(results, plot, title, policies[0].rules.max_score)
+        print(f"{plot}: drawn", file=sys.stderr)
+    if json:
+        about = {"games": games, "series": series, "seed": seed, "people": list(people)}
+        figures = [gauntlet_figures(result) for result in results]
+        print(json_format.dumps(to_json(about | {"agents": figures})))

@@ -1,0 +1,183 @@
+"""How well an agent plays with strangers: partners of several families, several games in a row with
+each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.agents.names import load_policy, shipped_for
+from hanabi_rl.measure.crossplay import evaluate_beside
+from hanabi_rl.measure.intervals import Interval, mean_interval
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+
+VERSION = 1
+"""Of the list of partners: results of two versions are not compared."""
+
+ITSELF = "itself"
+"""What the agent's own kind is called among the families; it is no stranger."""
+
+PEOPLE = "people"
+"""The family of partners that are given by hand: clones or proxies of people."""
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "rule lists": (
+        "bot:internal",
+        "bot:outer",
+        "bot:iggi",
+        "bot:piers",
+        "bot:van-den-bergh",
+    ),
+    "simple": ("bot:simple", "bot:value", "bot:holmes"),
+    "smart": ("bot:smart",),
+    "conventions": (
+        "bot:convention",
+        "agent:convention-2p",
+        "agent:clone-2p",
+        "agent:hgroup-2p",
+        "agent:clone-3p",
+        "agent:human-3p",
+    ),
+    "self-taught": ("agent:ippo-2p", "agent:ippo-4p", "agent:ippo-5p"),
+    "rule seeds": tuple(f"bot:rules?seed={seed}" for seed in range(900, 904)),
+}
+"""The partners of every family; agents play in the gauntlet of the game that they play."""
+
+
+class Partner(NamedTuple):
+    """Somebody to play with."""
+
+    name: str
+    family: str
+    policy: Policy
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Beside:
+    """Games of one agent with one partner."""
+
+    partner: Partner
+    met: bool
+    """Whether the agent was trained with it."""
+    scores: np.ndarray
+    """int32[P, S, K]: the agent at every seat of S series of K games; all seats share the decks,
+    and from game to game of a series everybody sits one seat further."""
+
+    @property
+    def mean(self) -> Interval:
+        """Over series, the seats of one averaged first."""
+        return mean_interval(self.scores.mean(axis=(0, 2)))
+
+    @property
+    def by_game(self) -> list[Interval]:
+        """The same of each game of the series, the first to the K-th."""
+        return [mean_interval(of_game) for of_game in self.scores.mean(axis=0).T]
+
+    @property
+    def gain(self) -> Interval | None:
+        """How much better the last game of a series is than its first; None of series of one."""
+        of_game = self.scores.mean(axis=0)
+        return mean_interval(of_game[:, -1] - of_game[:, 0]) if of_game.shape[1] > 1 else None
+
+    @property
+    def zero_share(self) -> float:
+        """Games of score 0."""
+        return float((self.scores == 0).mean())
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One agent with everybody, and with itself."""
+
+    agent: str
+    itself: Beside
+    beside: Sequence[Beside]
+
+    def family(self, name: str, met: bool | None = None) -> Interval | None:
+        """The mean over the partners of a family, or over those of them that were `met` in training
+        or were not; None where there are none. The partners share their decks, so the interval is
+        over series."""
+        found = [
+            b.scores.mean(axis=(0, 2))
+            for b in self.beside
+            if b.partner.family == name and met in (None, b.met)
+        ]
+        return mean_interval(np.mean(found, axis=0)) if found else None
+
+    def families(self, met: bool | None = None) -> dict[str, Interval]:
+        """`family` of each that has such partners, in the order of the list."""
+        names = dict.fromkeys(b.partner.family for b in self.beside)
+        found = {name: self.family(name, met) for name in names}
+        return {name: mean for name, mean in found.items() if mean is not None}
+
+    def over_families(self, met: bool | None = None) -> tuple[float, float] | None:
+        """(mean, worst) of the families' means, each family counted once."""
+        means = [interval.mean for interval in self.families(met).values()]
+        return (float(np.mean(means)), min(means)) if means else None
+
+    def gain(self) -> Interval | None:
+        """From the first to the last game of a series, over all partners alike."""
+        first_last = [b.scores.mean(axis=0)[:, [0, -1]] for b in self.beside]
+        if not first_last or self.beside[0].scores.shape[2] == 1:
+            return None
+        first, last = np.mean(first_last, axis=0).T
+        return mean_interval(last - first)
+
+    def zero_share(self) -> float:
+        """Games of score 0, over all partners alike."""
+        return float(np.mean([b.zero_share for b in self.beside]))
+
+
+def strangers(agent: Policy, people: Sequence[str] = ()) -> list[Partner]:
+    """Everybody in the gauntlet of the agent's game; nobody who is the agent itself, and nobody
+    twice.
+
+    Args:
+        people: names of clones or proxies of people, a family of their own.
+
+    Raises:
+        ValueError: one of `people` cannot be read, or plays another game.
+    """
+    rules, known = agent.rules, {agent.identity()}
+    found = []
+    for family, names in {**FAMILIES, PEOPLE: tuple(people)}.items():
+        for name in names:
+            if family != PEOPLE and not shipped_for(name, rules):
+                continue
+            policy = load_policy(name, rules)
+            if policy.identity() not in known:
+                known.add(policy.identity())
+                found.append(Partner(name, family, policy))
+    return found
+
+
+def run_gauntlet(
+    name: str,
+    agent: Policy,
+    partners: Sequence[Partner],
+    met: Sequence[str],
+    series: int,
+    length: int,
+    seed: int = 0,
+) -> Result:
+    """One agent with everybody and with itself.
+
+    Args:
+        name: what the agent is called.
+        met: names of the partners that it was trained with.
+        series, length: how many series of how many games, with the agent at each seat in the
+            first one.
+    """
+    everybody = [Partner(name, ITSELF, agent), *partners]
+    policies = [partner.policy for partner in everybody]
+    scores, _ = evaluate_beside(agent, policies, series * length, seed, series=length)
+    beside = [
+        Beside(partner, partner.name in met, own.reshape(len(own), series, length))
+        for partner, own in zip(everybody, scores, strict=True)
+    ]
+    return Result(name, beside[0], beside[1:])

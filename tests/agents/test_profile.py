@@ -1,0 +1,278 @@
+"""The profile of who one plays with: recounted in plain Python, the same for every seat, blind to
+hidden cards, and kept from game to game."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import random_games
+
+from hanabi_rl.agents.policy import NetworkPolicy, next_game
+from hanabi_rl.agents.structured import memory, profile
+from hanabi_rl.agents.structured.acting import init_params
+from hanabi_rl.agents.structured.board import read_table
+from hanabi_rl.agents.structured.sight import from_observation, from_state
+from hanabi_rl.env.actions import decode_action
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.replay import replay
+from hanabi_rl.env.state import State
+from hanabi_rl.env.table import Table
+from hanabi_rl.nn.structured import StructuredConfig
+
+RULES = Rules(num_players=3, num_colors=3, num_ranks=3, hand_size=3, max_info_tokens=4)
+GAMES = 12
+NAMES = list(profile.COUNTS)
+
+
+def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """int[P, K] by absolute seat, of a table that plays the game."""
+    table, counts = Table(rules, deck), np.zeros((rules.num_players, len(NAMES)), int)
+    first: dict[int, dict[str, Any]] = {}
+    latest: dict[int, dict[str, Any]] = {}
+
+    def add(seat: int, *names: str) -> None:
+        for name in names:
+            counts[seat, NAMES.index(name)] += 1
+
+    for turn, action in enumerate(actions):
+        me, move = table.player, decode_action(rules, int(action))
+        lost = [table.deck[order] for order in table.discards]
+        playable = {c * rules.num_ranks + n for c, n in enumerate(table.fireworks)}
+        playable = {card for card in playable if useful(table, lost, card)}
+        critical = {
+            card
+            for card in range(rules.num_cards)
+            if useful(table, lost, card)
+            and rules.num_cards_of_rank[card % rules.num_ranks] - lost.count(card) == 1
+        }
+        add(me, "turn")
+        recent = {
+            order: latest[order]
+            for order in table.hands[me]
+            if order in latest and turn - latest[order]["turn"] < rules.num_players
+        }
+        for kind in {"told_rank" if r["rank"] else "told_color" for r in recent.values()}:
+            add(me, kind)
+        if move.kind in ("color", "rank"):
+            touched = table.touched(move)
+            owner = (me + move.offset) % rules.num_players
+            hand = table.hands[owner]
+            new = [slot for slot in touched if hand[slot] not in first]
+            unhinted = [slot for slot in range(len(hand)) if hand[slot] not in first]
+            add(me, "hint", *(["hint_rank"] if move.kind == "rank" else []))
+            if not new:
+                add(me, "hint_again")
+            for slot in touched:
+                record = {
+                    "turn": turn, "giver": me, "rank": move.kind == "rank",
+                    "newest": slot == touched[-1], "newest_new": bool(new) and slot == new[-1],
+                    "chop": bool(unhinted) and slot == unhinted[0],
+                    "playable": playable, "critical": critical,
+                }  # fmt: skip
+                latest[hand[slot]] = record
+                first.setdefault(hand[slot], record)
+        else:
+            order = table.hands[me][move.slot]
+            card = table.deck[order]
+            fits = card in playable
+            unhinted = [o for o in table.hands[me] if o not in first]
+            if move.kind == "play":
+                known = table.knowledge[order]
+                could_be = {
+                    c * rules.num_ranks + r
+                    for c in known.colors
+                    for r in known.ranks
+                    if not gone(table, lost, c * rules.num_ranks + r)
+                }
+                add(me, "play", *([] if fits else ["misplay"]))
+                add(me, *(["play_known"] if could_be <= playable else []))
+                add(me, *(["play_blind"] if order not in first else []))
+                if order in recent:
+                    kind = "told_rank" if recent[order]["rank"] else "told_color"
+                    add(me, f"{kind}_play")
+                    add(me, *([f"{kind}_newest"] if recent[order]["newest"] else []))
+            else:
+                add(me, "discard")
+                add(me, *(["discard_chop"] if unhinted[:1] == [order] else []))
+                add(me, *(["discard_hinted"] if order in first else []))
+                rich = 2 * table.info_tokens >= rules.max_info_tokens
+                add(me, *(["discard_rich"] if rich else []))
+                add(me, *(["discard_critical"] if card in critical else []))
+            if order in first:
+                shown = first[order]
+                ways = ["rank" if shown["rank"] else "color"]
+                ways += ["newest" if shown["newest_new"] else "not_newest"]
+                ways += ["chop"] if shown["chop"] else []
+                for way in ways:
+                    add(shown["giver"], way)
+                    if card in shown["playable"]:
+                        add(shown["giver"], f"{way}_playable")
+                    elif card in shown["critical"] and f"{way}_critical" in NAMES:
+                        add(shown["giver"], f"{way}_critical")
+        table.apply(int(action))
+    return counts
+
+
+def gone(table: Table, lost: list[int], card: int) -> bool:
+    color, rank = divmod(card, table.rules.num_ranks)
+    played = table.fireworks[color] > rank
+    return lost.count(card) + played == table.rules.num_cards_of_rank[rank]
+
+
+def useful(table: Table, lost: list[int], card: int) -> bool:
+    color, rank = divmod(card, table.rules.num_ranks)
+    copies = table.rules.num_cards_of_rank
+    below = range(table.fireworks[color], rank + 1)
+    reachable = all(lost.count(color * table.rules.num_ranks + r) < copies[r] for r in below)
+    return table.fireworks[color] <= rank < table.rules.num_ranks and reachable
+
+
+@pytest.fixture(scope="module")
+def games() -> tuple[Any, State, np.ndarray]:
+    """Random games, the states before each of their moves [T, N], and which of these exist."""
+    recorded = random_games(RULES, GAMES, seed=3)
+    length = int(recorded.num_actions.max())
+    played = replay(RULES, recorded.decks, jnp.asarray(recorded.actions[:, :length]))
+    exists = np.arange(length)[:, None] < recorded.num_actions
+    return recorded, played.state, exists
+
+
+def remember(kept: memory.Memory, sight: Any) -> memory.Memory:
+    after = profile.remember(RULES, kept.profile, sight, read_table(RULES, sight))
+    return kept._replace(profile=after)
+
+
+@jax.jit
+def of_movers(states: State) -> memory.Memory:
+    """What each mover knows before its move, [T, N, ...]."""
+
+    def turn(kept: memory.Memory, state: State) -> Any:
+        after = remember(kept, from_state(RULES, state))
+        return memory.next_seat(after), after
+
+    start = memory.init_memory(RULES, "facts", (GAMES,), profile=True)
+    return jax.lax.scan(turn, start, states)[1]
+
+
+def test_a_profile_counts_what_a_table_counts(games: Any) -> None:
+    recorded, states, exists = games
+    seen = np.asarray(of_movers(states).profile.counts)
+    total = np.zeros(len(NAMES), int)
+    for game in range(GAMES):
+        for turn in range(0, exists[:, game].sum(), 3):
+            expected = recount(RULES, recorded.decks[game], recorded.actions[game, :turn])
+            relative = np.roll(expected, -(turn % RULES.num_players), axis=0)
+            np.testing.assert_array_equal(seen[turn, game], relative, err_msg=f"{game} {turn}")
+        total += expected.sum(axis=0)
+    assert (total > 0).all(), [n for n, t in zip(NAMES, total, strict=True) if t == 0]
+
+
+def test_every_seat_counts_what_the_movers_pass_on(games: Any) -> None:
+    _, states, exists = games
+    passed_on = of_movers(states)
+    look = jax.jit(lambda kept, obs: remember(kept, from_observation(RULES, obs)))
+    seats = [memory.init_memory(RULES, "facts", (GAMES,), profile=True) for _ in range(3)]
+    for turn in range(8):
+        obs = observe(RULES, jax.tree.map(lambda x, t=turn: x[t], states))
+        for seat in range(RULES.num_players):
+            seats[seat] = look(seats[seat], obs[:, seat])
+        here = exists[turn]
+        for own, mover in zip(seats[turn % 3].profile, passed_on.profile, strict=True):
+            np.testing.assert_array_equal(np.asarray(own)[here], np.asarray(mover[turn])[here])
+
+
+def test_hidden_cards_change_nothing(games: Any) -> None:
+    """Every hand is another's, slot by slot: what was counted so far stays."""
+    _, states, exists = games
+    before = of_movers(states).profile
+    kept = memory.Memory(jnp.zeros((GAMES, 3, 3, 0), jnp.uint32))
+    rolled = states.replace(
+        colors=jnp.roll(states.colors, 1, -1), ranks=jnp.roll(states.ranks, 1, -1)
+    )
+    turn = 9
+    one, other = (jax.tree.map(lambda x: x[turn], s) for s in (states, rolled))
+    start = jax.tree.map(lambda x: x[turn - 1], before)
+    start = memory.next_seat(kept._replace(profile=start))
+    full = np.asarray((one.hands != 0).all(axis=(1, 2))) & exists[turn]
+    assert full.sum() > 3
+    a, b = (remember(start, from_state(RULES, s)).profile for s in (one, other))
+    np.testing.assert_array_equal(np.asarray(a.counts)[full], np.asarray(b.counts)[full])
+    assert not np.array_equal(np.asarray(one.hands)[full], np.asarray(other.hands)[full])
+
+
+def test_another_game_keeps_the_counts_alone(games: Any) -> None:
+    """Some rows begin another game with the same players; the others go on."""
+    policy = NetworkPolicy(params={}, rules=RULES, network=StructuredConfig(profile=True))
+    carry = jax.tree.map(lambda x: x[7], of_movers(games[1]))
+    met = jnp.arange(GAMES) % 2 == 0
+    after = next_game(policy, carry, met)
+    fresh = policy.init_carry(GAMES)
+    for name in ("cards", "known", "before"):
+        got, was, new = (np.asarray(getattr(x.profile, name)) for x in (after, carry, fresh))
+        np.testing.assert_array_equal(got[1::2], was[1::2])
+        np.testing.assert_array_equal(got[::2], new[::2])
+    np.testing.assert_array_equal(after.profile.counts, carry.profile.counts)
+    assert np.asarray(carry.profile.counts).any()
+
+
+@pytest.mark.parametrize("seats", [1, 2])
+def test_a_profile_turns_with_the_table(games: Any, seats: int) -> None:
+    """An int, or one a game: row 0 is who sits so many seats further."""
+    known = jax.tree.map(lambda x: x[6], of_movers(games[1])).profile
+    for turned in (
+        profile.rotated(known, seats),
+        profile.rotated(known, jnp.full(GAMES, seats - 3)),
+    ):
+        for row in range(3):
+            np.testing.assert_array_equal(turned.counts[:, row], known.counts[:, (row + seats) % 3])
+            np.testing.assert_array_equal(turned.cards[:, row], known.cards[:, (row + seats) % 3])
+
+
+def test_shares_are_drawn_towards_nothing_where_there_is_little_to_go_by() -> None:
+    counts = dict.fromkeys(NAMES, 0) | {"turn": 4, "play": 3, "misplay": 2}
+    known = profile.init_profile(RULES, (1,))
+    known = known._replace(
+        counts=jnp.array([[list(counts.values()), [0] * len(NAMES), [0] * len(NAMES)]], jnp.float32)
+    )
+    shown = [float(x[0]) / 1023 for x in profile.features(known)]
+    shares = [name for name, whole in profile.COUNTS.items() if whole is not None]
+    assert len(shown) % RULES.num_players == 0
+    own, others = np.split(np.array(shown), [len(shown) // 3])
+    assert own[shares.index("play")] == pytest.approx(3 / 5, abs=1e-3)
+    assert own[shares.index("misplay")] == pytest.approx(2 / 4, abs=1e-3)
+    assert own[shares.index("discard_chop")] == 0
+    assert own[-1] == pytest.approx(4 / 68, abs=1e-3)
+    assert not others.any()
+
+
+def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read() -> None:
+    """The identity of a policy does not say that it has no profile, and of features with one it is
+    shown all the rest."""
+    network = StructuredConfig(trunk=(8,), head=8, card=(8,))
+    policy = NetworkPolicy(init_params(RULES, network, jax.random.key(0)), RULES, network)
+    told = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
+    with_profile = NetworkPolicy(init_params(RULES, told, jax.random.key(0)), RULES, told)
+    assert (policy.reads, with_profile.reads) == ("facts", "facts+profile")
+    assert policy.identity() != policy.replace(network=told).identity()
+    state = jax.tree.map(lambda x: x[5], replayed())
+    shown = {}
+    for name, network in (("without", policy.network), ("with", told)):
+        from hanabi_rl.agents.structured.features import look
+
+        kept = memory.init_memory(RULES, "facts", (GAMES,), network.profile)
+        shown[name] = look(RULES, "facts", kept, from_state(RULES, state))[1]
+    legal = jnp.ones((GAMES, RULES.num_moves), bool)
+    reset = jnp.zeros(GAMES, bool)
+    answers = [policy.step_inputs((), shown[name], legal, reset)[1] for name in shown]
+    np.testing.assert_array_equal(*answers)
+    assert shown["with"].table.shape[1] > shown["without"].table.shape[1]
+
+
+def replayed() -> State:
+    recorded = random_games(RULES, GAMES, seed=3)
+    return replay(RULES, recorded.decks, jnp.asarray(recorded.actions[:, :8])).state

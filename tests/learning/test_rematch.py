@@ -1,0 +1,88 @@
+"""Games in series in training: the line-up stays and moves around the table, and what a structured
+network knows of the players goes with them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY_3P
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.structured.profile import COUNTS
+from hanabi_rl.algorithms.lineups import draw_lineup
+from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import Episode, Rollout, collect, moved_on
+from hanabi_rl.nn.structured import StructuredConfig
+
+NETWORK = StructuredConfig(trunk=(8,), head=4, card=(), critic=(8,), profile=True)
+CONFIG = PPOConfig(game=TINY_3P, num_envs=8, num_steps=96, num_minibatches=1, precision="float32")
+
+
+def play(rematch: float) -> Rollout:
+    """96 timesteps of a fresh learner beside a bot."""
+    lineup = draw_lineup(3, lambda _: jnp.float32(1.0), rematch=rematch)
+    ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, draw_episode=lineup)
+    bot = load_policy("bot:legal-random", TINY_3P)
+
+    @jax.jit
+    def go(key: jax.Array) -> Any:
+        learner, actors = ppo.init(key, None, bot)
+        return collect(
+            ppo.env, ppo.apply, learner.params, None, actors, jax.random.key(1), 96,
+            lambda k: ppo.draw_episode(k, jnp.zeros(())), bot, ppo.view,
+        )[1]  # fmt: skip
+
+    return jax.tree.map(np.asarray, go(jax.random.key(0)))
+
+
+@pytest.fixture(scope="module")
+def rollout() -> Rollout:
+    return play(1.0)
+
+
+def test_who_one_plays_with_is_known_from_game_to_game(rollout: Rollout) -> None:
+    """Turns of each player in all games so far, counted in NumPy from who moved and who sat where;
+    a game's last move is seen by nobody."""
+    columns = rollout.inputs.table[:, :, 0].astype(np.float64)
+    wholes = {whole for whole in COUNTS.values() if whole is not None}
+    width = sum(whole is not None for whole in COUNTS.values()) + len(wholes) + 1
+    block = columns[..., -3 * width :].reshape(*columns.shape[:2], 3, width)
+    shown = 64 * block[..., -1] / (1 - block[..., -1])  # t / (t + 64)
+    player, seat = np.asarray(rollout.state.player), rollout.episode.learns.argmax(axis=-1)
+    moved = 0
+    for env in range(columns.shape[1]):
+        turns = np.zeros(3)  # the learner's, then of whoever sits behind it
+        for t in range(columns.shape[0]):
+            mover = (player[t, env] - seat[t, env]) % 3
+            if rollout.reset[t, env] and t:
+                turns[(player[t - 1, env] - seat[t - 1, env]) % 3] -= 1
+                moved += seat[t, env] != seat[t - 1, env]
+            expected = np.roll(turns, -mover)
+            np.testing.assert_allclose(shown[t, env], expected, atol=0.2, err_msg=f"{t} {env}")
+            turns[mover] += 1
+    assert moved > 3
+    assert (rollout.episode.learns.sum(axis=-1) == 1).all()
+
+
+def test_rematches_are_drawn_as_often_as_asked() -> None:
+    draw = draw_lineup(3, lambda _: jnp.float32(1.0), rematch=0.7)
+    episodes = jax.vmap(lambda k: draw(k, jnp.zeros(())))(jax.random.split(jax.random.key(0), 2000))
+    assert float(episodes.again.mean()) == pytest.approx(0.7, abs=0.04)
+    assert set(np.asarray(episodes.shift).tolist()) == {0, 1, 2}
+
+
+def test_a_line_up_moves_around_the_table() -> None:
+    learns = jnp.array([[True, False, False], [True, True, False]])
+    moved = moved_on(Episode(learns=learns), jnp.array([1, 2]))
+    assert np.asarray(moved.learns).tolist() == [[False, True, False], [True, False, True]]
+
+
+def test_without_rematches_nothing_is_kept() -> None:
+    episode = draw_lineup(3, lambda _: jnp.float32(1.0))(jax.random.key(0), jnp.zeros(()))
+    assert (episode.again, episode.shift) == (None, None)
