@@ -298,10 +298,10 @@ def test_in_a_series_policies_keep_what_they_know_of_each_other(at_once):
         chunk_size=at_once,
         series=length,
     )
-    for game, actions in enumerate(records.actions):
-        mine = actions[seating[game][0] :: 2][:2]  # no hand is short yet
-        np.testing.assert_array_equal(mine, rules.hand_size + game % length % rules.hand_size)
-        np.testing.assert_array_equal(actions[seating[game][1] :: 2][:2], rules.hand_size)
+    for number, actions in enumerate(records.actions):
+        mine = actions[seating[number][0] :: 2][:2]  # no hand is short yet
+        np.testing.assert_array_equal(mine, rules.hand_size + number % length % rules.hand_size)
+        np.testing.assert_array_equal(actions[seating[number][1] :: 2][:2], rules.hand_size)
     alone = play_games((counts, clock), rules, evaluation_decks(rules, GAMES, 0))
     assert (alone.actions[:, 0] == rules.hand_size).all()
 
