@@ -242,7 +242,7 @@ def test_equal_hints_are_told_apart_by_player_then_kind_then_rank(rules: Rules) 
         else:
             rank = (place - (rules.num_players - 1) * colors) % ranks
             ways.append(((-who, 1, rank), int(hints.order[place])))
-    by_rule, by_number = (sorted(set(way[i] for way in ways)) for i in (0, 1))
+    by_rule, by_number = (sorted({way[i] for way in ways}) for i in (0, 1))
     assert len(by_rule) == len(by_number) == (rules.num_players - 1) * (2 + ranks)
     assert all(by_rule.index(rule) == by_number.index(number) for rule, number in ways)
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from support.games import random_games
+from support.structured import SMALL
 
 from hanabi_rl.agents.structured import features, memory
 from hanabi_rl.agents.structured.memory import Record, init_memory, next_seat
@@ -22,7 +23,6 @@ from hanabi_rl.env.table import Table
 
 Note = dict[str, Any]
 
-SMALL = Rules(num_players=3, num_colors=3, num_ranks=4, hand_size=3, max_info_tokens=4)
 WIDE = Rules(num_colors=1, num_ranks=2, hand_size=8, num_cards_of_rank=(12, 10))
 """The largest hand there is, and a colour hint touches all of it."""
 
