@@ -1,12 +1,22 @@
-"""What a resumed run keeps of its schedule."""
+"""When a run measures, logs, keeps and saves; what a resumed one keeps of its schedule; at what
+precision partners play and on how many decks they are met."""
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
+from hanabi_rl.agents.noisy import Noisy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms import lineups
 from hanabi_rl.algorithms.ippo import IPPOConfig, training
-from hanabi_rl.algorithms.loop import on_schedule
+from hanabi_rl.algorithms.loop import _Trainer, on_schedule
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.partners import Partners, at_precision
+from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.runs.folder import write_config
 from hanabi_rl.storage.records import to_dict
 
@@ -34,3 +44,129 @@ def test_a_constant_rate_needs_no_warning(
     longer = dataclasses.replace(config, total_steps=480, resume=True)
     on_schedule(training(longer, None), longer, tmp_path)
     assert capsys.readouterr().err == ""
+
+
+class Learner(NamedTuple):
+    update: int
+    params: dict[str, str]
+
+
+class Policy(NamedTuple):
+    params: str
+
+    def replace(self, params: str) -> "Policy":
+        return Policy(params)
+
+
+def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seven updates of ten steps, measured every third and after the last; scores 9, 2, nan, 5:
+    that from before the first update is never the best."""
+    for name in ("replicate", "shard", "unshard", "fetch"):
+        monkeypatch.setattr(parallel, name, lambda tree: tree)
+    scores = iter([9.0, 2.0, float("nan"), 5.0])
+    logged: list[tuple[int, set[str]]] = []
+    saved: list[tuple[int, Any, Any]] = []
+    kept: list[tuple[str, str, int, float | None]] = []
+    shown: list[tuple[int, float, float]] = []
+    session: Any = SimpleNamespace(
+        restored=None,
+        log=lambda step, found: logged.append((step, set(found))),
+        check_finite=lambda where, found: None,
+        stop_requested=lambda: False,
+        stop_if_asked=lambda: None,
+        save=lambda step, state, host_state, metrics: saved.append((step, host_state, metrics)),
+        keep=lambda name, policy, algorithm, steps, score: kept.append(
+            (name, policy.params, steps, score)
+        ),
+    )
+    config: Any = SimpleNamespace(
+        num_updates=7, num_envs=2, num_steps=5, eval_every=3, log_every=2, save_every=4,
+        keep_evaluated=True,
+    )  # fmt: skip
+    plan: Any = SimpleNamespace(
+        algorithm="x", selected_by="s", shown="extra", temperature=None,
+        evaluate=lambda policy, config: {"s": next(scores), "other": 0.0},
+    )  # fmt: skip
+
+    def update(learner: Learner, actors: Any, *others: Any) -> Any:
+        assert others == ("reference", "partners", "starts")
+        later = Learner(learner.update + 1, {"actor": f"after {learner.update + 1}"})
+        return later, actors, {"train_score": 0.5 * later.update, "extra": 10.0 * later.update}
+
+    start: Any = Learner(0, {"actor": "after 0"})
+    others: Any = ("reference", "partners", "starts")
+    template: Any = Policy("template")
+    trainer = _Trainer(session, config, plan, update, start, None, template, others)  # type: ignore[arg-type]
+    progress: Any = SimpleNamespace(
+        update=lambda steps, score, extra: shown.append((steps, score, extra))
+    )
+    trainer.run(progress)
+    assert [step for step, _ in logged] == [0, 2, 3, 4, 6, 7]
+    assert [step for step, found in logged if "s" in found] == [0, 3, 6, 7]
+    assert shown == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
+    assert [(name, who, steps) for name, who, steps, _ in kept] == [
+        ("policies/0", "after 0", 0),
+        ("policies/30", "after 3", 30),
+        ("policy", "after 3", 30),
+        ("policy-latest", "after 4", 40),
+        ("policies/60", "after 6", 60),
+        ("policies/70", "after 7", 70),
+        ("policy", "after 7", 70),
+        ("policy-latest", "after 7", 70),
+    ]
+    assert [score for name, _, _, score in kept if name == "policy"] == [2.0, 5.0]
+    assert [step for step, _, _ in saved] == [4, 7]
+    assert [host for _, host, _ in saved] == [{"best_score": 2.0}, {"best_score": 5.0}]
+    assert saved[0][2] == {} and saved[1][2] == {"s": 5.0, "other": 0.0}
+
+
+def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("replicate", "shard", "fetch"):
+        monkeypatch.setattr(parallel, name, lambda tree: tree)
+    state = Learner(5, {"actor": "after 5"}), None
+    kept: list[float] = []
+    session: Any = SimpleNamespace(
+        restored=SimpleNamespace(state=state, host_state={"best_score": 3.0}),
+        keep=lambda name, policy, algorithm, steps, score: kept.append(score),
+    )
+    scores = iter([2.0, 3.0, 3.5])
+    plan: Any = SimpleNamespace(
+        algorithm="x", selected_by="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
+    )
+    config: Any = SimpleNamespace(num_envs=2, num_steps=5, keep_evaluated=False)
+    none: Any = None
+    trainer = _Trainer(session, config, plan, none, none, none, Policy(""), none)  # type: ignore[arg-type]
+    assert trainer.learner == state[0]
+    for _ in range(3):
+        trainer.evaluate(5)
+    assert kept == [3.5]
+
+
+def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
+    network = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
+    assert network.precision == "float32"
+    group = Partners(policies=(network, Noisy(network, epsilon=0.1), "a bot"), sizes=(1, 1, 1))
+    plain, wrapped, bot = at_precision(group, "bfloat16").policies
+    assert (plain.precision, wrapped.policy.precision, bot) == ("bfloat16", "bfloat16", "a bot")
+    assert wrapped.epsilon == 0.1 and at_precision(None, "bfloat16") is None
+
+
+def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def pair(one: Any, other: Any, decks: int, seed: int, purpose: str) -> Any:
+        asked.append((one, other, decks, seed, purpose))
+        mean = SimpleNamespace(mean=float(len(asked)))
+        return SimpleNamespace(summary=SimpleNamespace(mean=mean))
+
+    monkeypatch.setattr(lineups, "evaluate_pair", pair)
+    monkeypatch.setattr(lineups, "selfplay_metrics", lambda policy, config: {"selfplay_mean": 7.0})
+    config: Any = SimpleNamespace(eval_games=10, seed=4)
+    policy: Any = "policy"
+    found = lineups.partner_metrics(("a", "b", "c"))(policy, config)  # type: ignore[arg-type]
+    assert asked == [("policy", name, 3, 4, "selection") for name in "abc"]
+    assert found == {"selfplay_mean": 7.0, lineups.WITH_ALL: 2.0}
+    assert lineups.with_partners(policy, list("abcdefghijkl"), config) == [*range(4, 16)]  # type: ignore[arg-type]
+    assert asked[-1][2] == 1
