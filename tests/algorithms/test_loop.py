@@ -6,13 +6,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import jax
 import pytest
+from support.games import TINY, taught_games
 
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms import lineups
+from hanabi_rl.algorithms import lineups, loop
 from hanabi_rl.algorithms.ippo import IPPOConfig, training
 from hanabi_rl.algorithms.loop import _Trainer, on_schedule
+from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import Partners, at_precision
@@ -170,3 +173,62 @@ def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.M
     assert found == {"selfplay_mean": 7.0, lineups.WITH_ALL: 2.0}
     assert lineups.with_partners(policy, list("abcdefghijkl"), config) == [*range(4, 16)]  # type: ignore[arg-type]
     assert asked[-1][2] == 1
+
+
+class Enough(Exception):  # noqa: N818 - no error
+    pass
+
+
+def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = IPPOConfig(total_steps=3 * 1024 * 128, seed=9, precision="bfloat16")
+    write_config(tmp_path, to_dict(config), algorithm="ippo", seed=9)
+    beside = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
+    asked: list[Any] = []
+
+    def init(*given: Any) -> None:
+        asked.append(given)
+        raise Enough
+
+    plain_jit = SimpleNamespace(jit=lambda function, static_argnums: function, random=jax.random)
+    monkeypatch.setattr(loop, "jax", plain_jit)
+    plan = dataclasses.replace(
+        training(config, None), init=init, reference=beside, partners=Noisy(beside)
+    )
+    with pytest.raises(Enough):
+        loop.train_ppo(config, tmp_path, plan)
+    ((ppo, key, reference, partners),) = asked
+    assert ppo == dataclasses.replace(plan.ppo, schedule_updates=3)
+    assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()
+    assert reference.precision == partners.policy.precision == "bfloat16"
+
+
+def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:
+    """Of a game of n moves the positions before the first n - 3 of them."""
+    assert loop.recorded_starts(IPPOConfig()) is None
+    games, names = [taught_games(TINY, 2, seed) for seed in (0, 1)], []
+    for number, some in enumerate(games):
+        names.append(str(tmp_path / f"{number}.safetensors"))
+        save_games(Path(names[-1]), some)
+    config = IPPOConfig(game=TINY, start_states=tuple(names), start_share=0.125)
+    starts = loop.recorded_starts(config)
+    assert starts is not None and float(starts.share) == 0.125
+    expected = sum(int(n) - 3 for some in games for n in some.num_actions)
+    assert starts.states.counters.shape == (expected,)
+
+
+def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def selfplay(*given: Any, purpose: str) -> Any:
+        asked.append((*given, purpose))
+        mean, points = SimpleNamespace(mean=1.0), SimpleNamespace(mean=2.0)
+        return SimpleNamespace(summary=SimpleNamespace(mean=mean, points=points))
+
+    monkeypatch.setattr(loop, "evaluate_selfplay", selfplay)
+    config: Any = SimpleNamespace(eval_games=10, seed=4)
+    policy: Any = "policy"
+    found = loop.selfplay_metrics(policy, config)
+    assert found == {"selfplay_mean": 1.0, "selfplay_points": 2.0}
+    assert asked == [("policy", 10, 4, "selection")]
