@@ -13,6 +13,7 @@ import pytest
 from support.structured import BATCH, SMALL, look_at_state
 
 from hanabi_rl.agents.structured import memory
+from hanabi_rl.agents.structured.features import own_truth
 from hanabi_rl.agents.structured.memory import init_memory, next_seat
 from hanabi_rl.data.games import pad_moves
 from hanabi_rl.env.actions import decode_action
@@ -20,6 +21,8 @@ from hanabi_rl.env.replay import replay
 from hanabi_rl.env.table import Table, full_deck
 
 PLAYERS, HAND, COLORS, RANKS = SMALL.num_players, SMALL.hand_size, SMALL.num_colors, SMALL.num_ranks
+READ = ("player", "fireworks", "discards", "hands", "knowledge", "hints", "deck_left")
+READ += ("info_tokens", "life_tokens", "last_action", "last_touched")
 CARDS = range(SMALL.num_cards)
 
 
@@ -329,9 +332,7 @@ def shown() -> tuple[list[Position], Any]:
     decks, actions = careful_games()
     states = replay(SMALL, decks, actions).state
     kept, positions, found = init_memory(SMALL, "learnt", (BATCH,)), [], []
-    names = ("player", "fireworks", "discards", "hands", "knowledge", "hints", "deck_left")
-    names += ("info_tokens", "life_tokens", "last_action", "last_touched")
-    fields = {name: np.asarray(getattr(states, name)) for name in names}
+    fields = {name: np.asarray(getattr(states, name)) for name in READ}
     for turn in range(actions.shape[1]):
         state = jax.tree.map(lambda x, t=turn: x[t], states)
         after, features = look_at_state(SMALL, "learnt", kept, state)
@@ -354,6 +355,26 @@ def assert_equal(found: Any, expected: Any, constant: list[int]) -> None:
     assert not len(wrong), [(w.tolist(), found[tuple(w)], wanted[tuple(w)]) for w in wrong[:5]]
     steady = np.flatnonzero(np.ptp(wanted.reshape(-1, wanted.shape[-1]), axis=0) == 0)
     assert steady.tolist() == constant
+
+
+def test_what_a_critic_is_told_of_the_own_hand() -> None:
+    """What the mover holds in truth, in the middle of 16 games."""
+    decks, actions = careful_games()
+    states = jax.tree.map(lambda x: x[13], replay(SMALL, decks, actions).state)
+    told = np.asarray(jax.jit(own_truth, static_argnums=0)(SMALL, states))
+    playing = np.flatnonzero(actions[:, 13] != SMALL.noop)
+    assert len(playing) > 8
+    fields = {name: np.asarray(getattr(states, name)) for name in READ}
+    expected = []
+    for n in playing:
+        at = Position(type("One", (), {k: x[n] for k, x in fields.items()}), None, None)
+        rows = []
+        for card in at.hands[0]:
+            ranks = [card is not None and card % RANKS == rank for rank in range(RANKS)]
+            rows.append([card is not None, *truth(at, card)[:3], *ranks])
+        expected.append(rows)
+    np.testing.assert_array_equal(told[playing], np.array(expected, np.float32))
+    assert (np.ptp(told[playing].reshape(-1, 4 + RANKS), axis=0)[1:] == 1).all()
 
 
 def test_the_table(shown: Any) -> None:
