@@ -101,8 +101,8 @@ class PPO:
     make_module: Callable[[Any, int, Precision], nn.Module] | None = None
     """(network, actions, precision) -> the actor-critic; None: that of the kind of network."""
     own_share: float = 1.0
-    """The share of decisions that are the learner's, where it is the same in every game:
-    minibatches of single timesteps then leave the partners' out, which teach nothing."""
+    """The share of decisions that are the learner's, on average: minibatches of single timesteps
+    then leave the partners' out, which teach nothing."""
     schedule_updates: int | None = None
     """Updates over which a linear rate falls to 0 and the training return becomes the true score,
     both kept as they are after them; None: all of the run."""

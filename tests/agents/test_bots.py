@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hanabi_rl.agents.bots.hints import all_hints
 from hanabi_rl.agents.bots.registry import BOTS, bot_scores, make_bot
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import rules as game
@@ -225,6 +226,25 @@ def test_colours_are_treated_alike(players: int) -> None:
     expected = np.asarray(permute_actions(rules, jnp.asarray(games.actions), jnp.asarray(perm)))
     played = ~games.over
     np.testing.assert_array_equal(renamed.actions[played], expected[played])
+
+
+@pytest.mark.parametrize(
+    "rules", [STANDARD[5], Rules(5, num_colors=2, num_ranks=9, hand_size=2)], ids=["5p", "9 ranks"]
+)
+def test_equal_hints_are_told_apart_by_player_then_kind_then_rank(rules: Rules) -> None:
+    """Nearer players first, ranks before colours whatever slots they touch, high ranks first."""
+    hints, colors, ranks = all_hints(rules), rules.num_colors, rules.num_ranks
+    ways = []
+    for place, who in enumerate(hints.target.argmax(axis=1)):
+        if not hints.is_rank[place]:
+            for touched in (1, rules.all_slots):
+                ways.append(((-who, 0, touched), int(hints.order[place]) + touched))
+        else:
+            rank = (place - (rules.num_players - 1) * colors) % ranks
+            ways.append(((-who, 1, rank), int(hints.order[place])))
+    by_rule, by_number = (sorted({way[i] for way in ways}) for i in (0, 1))
+    assert len(by_rule) == len(by_number) == (rules.num_players - 1) * (2 + ranks)
+    assert all(by_rule.index(rule) == by_number.index(number) for rule, number in ways)
 
 
 @pytest.mark.parametrize(

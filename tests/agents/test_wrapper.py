@@ -27,3 +27,19 @@ def test_no_two_wrappers_are_one_structure_to_jit() -> None:
     again = Tempered(bot, temperature=0.5)
     assert jax.tree.structure(again) == jax.tree.structure(wrapped[1])
     assert all(each.rules == bot.rules for each in wrapped)
+
+
+def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
+    bots = [make_bot(name, Rules()) for name in ("simple", "random")]
+    wrapped = [
+        wrapper
+        for bot in bots
+        for wrapper in (
+            bot,
+            *(Noisy(bot, epsilon=x) for x in (0.25, 0.5)),
+            *(Tempered(bot, temperature=x) for x in (0.25, 0.5)),
+            *(Safe(bot, last_life=x, before=y) for x in (0.25, 0.5) for y in (0.25, 0.5)),
+            *(Renamed(bot, colors=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
+        )
+    ]
+    assert len({each.identity() for each in wrapped}) == len(wrapped) == 22

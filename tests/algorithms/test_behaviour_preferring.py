@@ -3,19 +3,29 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from support.games import TINY_3P
 from support.pairs import PAIRS
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.algorithms.behaviour_preferring import BehaviourPreferringConfig, describe
+from hanabi_rl.algorithms import behaviour_preferring as bp
+from hanabi_rl.algorithms.behaviour_preferring import (
+    BehaviourPreferringConfig,
+    Snapshot,
+    describe,
+    make_pair,
+)
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.env.events import EVENTS
+from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError
-from hanabi_rl.learning.pairs import Pair
+from hanabi_rl.learning.pairs import Pair, Two
 from hanabi_rl.measure.partners import read_partners
 
 
@@ -76,6 +86,88 @@ def test_an_update_that_was_not_finite_is_not_passed_over(
     monkeypatch.setattr(Pair, "compile_update", spoilt)
     with pytest.raises(NotFiniteError, match="finite update of the response learner of pair 0"):
         run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(tmp_path / "pairs")))
+
+
+class Learner(NamedTuple):
+    update: int
+
+
+def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """21 updates with 4 checkpoints: after 5, 10, 16 and 21. Learners are what they were given."""
+    config = dataclasses.replace(PAIRS, checkpoints=4, total_steps=21 * 64 * 16, seed=11)
+    asked: list[Any] = []
+
+    def init(key: jax.Array) -> list[Any]:
+        asked.append(np.asarray(jax.random.key_data(key)).tobytes())
+        return [(Learner(update=0), {}), (Learner(update=0), {})]
+
+    def update(learners: Two, actors: Two, preference: Any) -> Any:
+        asked.append((np.asarray(preference.event_weights).ravel()[:1], actors))
+        later = Two(*(Learner(update=learner.update + 1) for learner in learners))
+        return later, actors, Two({"loss": 0.25}, {"loss": 0.5})
+
+    monkeypatch.setattr(parallel, "replicate", lambda tree: tree)
+    monkeypatch.setattr(parallel, "shard", lambda tree: tree)
+    monkeypatch.setattr(parallel, "fetch", lambda tree: tree)
+    monkeypatch.setattr(bp._Trainer, "_measured", lambda self, n, _: Snapshot(n, 4.0 - n / 7, None))
+    trainer = object.__new__(bp._Trainer)
+    logged: list[tuple[int, dict[str, Any]]] = []
+    shown: list[int] = []
+    trainer.config, trainer.run_dir, trainer.init, trainer.update = config, tmp_path, init, update
+    trainer.tracker = SimpleNamespace(log=lambda step, found: logged.append((step, found)))  # type: ignore[assignment]
+    trainer.progress = SimpleNamespace(update=lambda steps, **_: shown.append(steps))  # type: ignore[assignment]
+    stop: Any = SimpleNamespace(requested=False)
+    for number in (0, 1):
+        taken = trainer.train(number, ((0.5,) * len(EVENTS), 1.0), stop)
+        assert [found.update for found in taken] == [5, 10, 16, 21]
+    keys = [found for found in asked if isinstance(found, bytes)]
+    assert len(keys) == len(set(keys)) == 2 and len(asked) == 2 + 2 * 21
+    assert [step for step, _ in logged] == [5, 10, 16, 21, 26, 31, 37, 42]
+    assert shown == [2 * 64 * 16 * step for step, _ in logged]
+    assert logged[-1][1]["response/loss"] == 0.5 and logged[-1][1]["pair"] == 1
+    other = dataclasses.replace(config, seed=12)
+    trainer.config = other
+    trainer.train(0, ((0.5,) * len(EVENTS), 1.0), stop)
+    assert asked[44] not in keys
+
+
+def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """How it ended, and how it was where it scored nearest to half of that."""
+    kept: list[tuple[str, Any, int, float]] = []
+
+    def save(folder: Path, policy: Any, *, algorithm: str, steps: int, score: float) -> None:
+        kept.append((str(folder.relative_to(tmp_path)), policy, steps, score))
+        folder.mkdir(parents=True)
+
+    monkeypatch.setattr(bp, "save_policy", save)
+    snapshots = [
+        Snapshot(update, score, Two(f"b{update}", f"r{update}"))
+        for update, score in ((1, 0.5), (2, 1.5), (3, 4.0))
+    ]
+    bp._keep_pair(tmp_path, PAIRS, ((0.0,) * len(EVENTS), 0.5), snapshots)
+    steps = 64 * 16
+    assert kept == [
+        ("biased", "b3", 3 * steps, 4.0),
+        ("response", "r3", 3 * steps, 4.0),
+        ("mid/biased", "b2", 2 * steps, 1.5),
+        ("mid/response", "r2", 2 * steps, 1.5),
+    ]
+    record = json.loads((tmp_path / "pair.json").read_text())
+    assert (record["score"], record["mid_score"], record["mid_steps"]) == (4.0, 1.5, 2 * steps)
+    assert record["curve"] == [[steps, 0.5], [2 * steps, 1.5], [3 * steps, 4.0]]
+
+
+def test_one_random_seat_is_the_biased_learners_and_the_others_the_responses() -> None:
+    config = dataclasses.replace(PAIRS, game=TINY_3P, num_minibatches=3)
+    pair = make_pair(config)
+    assert (pair.biased.own_share, pair.response.own_share) == (1 / 3, pytest.approx(2 / 3))
+    keys = jax.random.split(jax.random.key(0), 200)
+    for ppo, seats in ((pair.biased, 1), (pair.response, 2)):
+        draw = jax.jit(jax.vmap(lambda key, p=ppo: p.draw_episode(key, jnp.zeros(())).learns))
+        learns = np.asarray(draw(keys))
+        assert (learns.sum(axis=1) == seats).all() and np.ptp(learns.mean(axis=0)) < 0.15
 
 
 def test_a_reward_in_words_and_what_is_refused() -> None:

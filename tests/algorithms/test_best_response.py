@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.games import TINY
+from support.games import TINY, TINY_3P
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig, partner_rules, training
 from hanabi_rl.algorithms.registry import run
+from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 
@@ -81,6 +82,33 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
     stacked = jax.tree.leaves(plan.partners.policies[0].params)[0]  # type: ignore[union-attr]
     np.testing.assert_array_equal(stacked[0], first)
     assert plan.partners.count == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("movers", "share", "own"),
+    [(True, 1.0, 1 / 3), (True, 0.9, 0.4), (False, 1.0, 1 / 3)],
+)
+def test_minibatches_leave_out_as_many_decisions_as_partners_make(
+    movers: bool, share: float, own: float
+) -> None:
+    """Of three seats one is always the learner's; the others with the chance that is left."""
+    for priority in (0.0, 0.5):
+        config = BestResponseConfig(
+            game=TINY_3P,
+            network=SMALL,
+            num_minibatches=3,
+            only_movers=movers,
+            partner_share=share,
+            priority=priority,
+            partners=("bot:rules?seed=0", "bot:rules?seed=1"),
+        )
+        ppo = training(config, None).ppo
+        assert ppo.own_share == pytest.approx(own) and isinstance(ppo, PopulationPPO) == (priority > 0)
+        if isinstance(ppo, PopulationPPO):
+            assert (ppo.lanes, ppo.beta) == (2, priority)
+    draw = jax.jit(jax.vmap(lambda key: ppo.draw_episode(key, jnp.zeros(())).learns))
+    learns = np.asarray(draw(jax.random.split(jax.random.key(1), 1000)))
+    assert abs(learns.mean() - (1 - 2 / 3 * share)) < 0.03
 
 
 def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path: Path) -> None:

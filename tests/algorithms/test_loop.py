@@ -1,12 +1,25 @@
-"""What a resumed run keeps of its schedule."""
+"""When a run measures, logs, keeps and saves; what a resumed one keeps of its schedule; at what
+precision partners play and on how many decks they are met."""
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
+import jax
 import pytest
+from support.games import TINY, taught_games
 
+from hanabi_rl.agents.noisy import Noisy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms import lineups, loop
 from hanabi_rl.algorithms.ippo import IPPOConfig, training
-from hanabi_rl.algorithms.loop import on_schedule
+from hanabi_rl.algorithms.loop import _Trainer, on_schedule
+from hanabi_rl.data.files import save_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.partners import Partners, at_precision
+from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.runs.folder import write_config
 from hanabi_rl.storage.records import to_dict
 
@@ -34,3 +47,188 @@ def test_a_constant_rate_needs_no_warning(
     longer = dataclasses.replace(config, total_steps=480, resume=True)
     on_schedule(training(longer, None), longer, tmp_path)
     assert capsys.readouterr().err == ""
+
+
+class Learner(NamedTuple):
+    update: int
+    params: dict[str, str]
+
+
+class Policy(NamedTuple):
+    params: str
+
+    def replace(self, params: str) -> "Policy":
+        return Policy(params)
+
+
+def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seven updates of ten steps, measured every third and after the last; scores 9, 2, nan, 5:
+    that from before the first update is never the best."""
+    for name in ("replicate", "shard", "unshard", "fetch"):
+        monkeypatch.setattr(parallel, name, lambda tree: tree)
+    scores = iter([9.0, 2.0, float("nan"), 5.0])
+    logged: list[tuple[int, set[str]]] = []
+    saved: list[tuple[int, Any, Any]] = []
+    kept: list[tuple[str, str, int, float | None]] = []
+    shown: list[tuple[int, float, float]] = []
+    session: Any = SimpleNamespace(
+        restored=None,
+        log=lambda step, found: logged.append((step, set(found))),
+        check_finite=lambda where, found: None,
+        stop_requested=lambda: False,
+        stop_if_asked=lambda: None,
+        save=lambda step, state, host_state, metrics: saved.append((step, host_state, metrics)),
+        keep=lambda name, policy, algorithm, steps, score: kept.append(
+            (name, policy.params, steps, score)
+        ),
+    )
+    config: Any = SimpleNamespace(
+        num_updates=7, num_envs=2, num_steps=5, eval_every=3, log_every=2, save_every=4,
+        keep_evaluated=True,
+    )  # fmt: skip
+    plan: Any = SimpleNamespace(
+        algorithm="x", selected_by="s", shown="extra", temperature=None,
+        evaluate=lambda policy, config: {"s": next(scores), "other": 0.0},
+    )  # fmt: skip
+
+    def update(learner: Learner, actors: Any, *others: Any) -> Any:
+        assert others == ("reference", "partners", "starts")
+        later = Learner(learner.update + 1, {"actor": f"after {learner.update + 1}"})
+        return later, actors, {"train_score": 0.5 * later.update, "extra": 10.0 * later.update}
+
+    start: Any = Learner(0, {"actor": "after 0"})
+    others: Any = ("reference", "partners", "starts")
+    template: Any = Policy("template")
+    trainer = _Trainer(session, config, plan, update, start, None, template, others)  # type: ignore[arg-type]
+    progress: Any = SimpleNamespace(
+        update=lambda steps, score, extra: shown.append((steps, score, extra))
+    )
+    trainer.run(progress)
+    assert [step for step, _ in logged] == [0, 2, 3, 4, 6, 7]
+    assert [step for step, found in logged if "s" in found] == [0, 3, 6, 7]
+    assert shown == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
+    assert [(name, who, steps) for name, who, steps, _ in kept] == [
+        ("policies/0", "after 0", 0),
+        ("policies/30", "after 3", 30),
+        ("policy", "after 3", 30),
+        ("policy-latest", "after 4", 40),
+        ("policies/60", "after 6", 60),
+        ("policies/70", "after 7", 70),
+        ("policy", "after 7", 70),
+        ("policy-latest", "after 7", 70),
+    ]
+    assert [score for name, _, _, score in kept if name == "policy"] == [2.0, 5.0]
+    assert [step for step, _, _ in saved] == [4, 7]
+    assert [host for _, host, _ in saved] == [{"best_score": 2.0}, {"best_score": 5.0}]
+    assert saved[0][2] == {} and saved[1][2] == {"s": 5.0, "other": 0.0}
+
+
+def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("replicate", "shard", "fetch"):
+        monkeypatch.setattr(parallel, name, lambda tree: tree)
+    state = Learner(5, {"actor": "after 5"}), None
+    kept: list[float] = []
+    session: Any = SimpleNamespace(
+        restored=SimpleNamespace(state=state, host_state={"best_score": 3.0}),
+        keep=lambda name, policy, algorithm, steps, score: kept.append(score),
+    )
+    scores = iter([2.0, 3.0, 3.5])
+    plan: Any = SimpleNamespace(
+        algorithm="x", selected_by="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
+    )
+    config: Any = SimpleNamespace(num_envs=2, num_steps=5, keep_evaluated=False)
+    none: Any = None
+    trainer = _Trainer(session, config, plan, none, none, none, Policy(""), none)  # type: ignore[arg-type]
+    assert trainer.learner == state[0]
+    for _ in range(3):
+        trainer.evaluate(5)
+    assert kept == [3.5]
+
+
+def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
+    network = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
+    assert network.precision == "float32"
+    group = Partners(policies=(network, Noisy(network, epsilon=0.1), "a bot"), sizes=(1, 1, 1))
+    plain, wrapped, bot = at_precision(group, "bfloat16").policies
+    assert (plain.precision, wrapped.policy.precision, bot) == ("bfloat16", "bfloat16", "a bot")
+    assert wrapped.epsilon == 0.1 and at_precision(None, "bfloat16") is None
+
+
+def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def pair(one: Any, other: Any, decks: int, seed: int, purpose: str) -> Any:
+        asked.append((one, other, decks, seed, purpose))
+        mean = SimpleNamespace(mean=float(len(asked)))
+        return SimpleNamespace(summary=SimpleNamespace(mean=mean))
+
+    monkeypatch.setattr(lineups, "evaluate_pair", pair)
+    monkeypatch.setattr(lineups, "selfplay_metrics", lambda policy, config: {"selfplay_mean": 7.0})
+    config: Any = SimpleNamespace(eval_games=10, seed=4)
+    policy: Any = "policy"
+    found = lineups.partner_metrics(("a", "b", "c"))(policy, config)  # type: ignore[arg-type]
+    assert asked == [("policy", name, 3, 4, "selection") for name in "abc"]
+    assert found == {"selfplay_mean": 7.0, lineups.WITH_ALL: 2.0}
+    assert lineups.with_partners(policy, list("abcdefghijkl"), config) == [*range(4, 16)]  # type: ignore[arg-type]
+    assert asked[-1][2] == 1
+
+
+class Enough(Exception):  # noqa: N818 - no error
+    pass
+
+
+def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = IPPOConfig(total_steps=3 * 1024 * 128, seed=9, precision="bfloat16")
+    write_config(tmp_path, to_dict(config), algorithm="ippo", seed=9)
+    beside = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
+    asked: list[Any] = []
+
+    def init(*given: Any) -> None:
+        asked.append(given)
+        raise Enough
+
+    plain_jit = SimpleNamespace(jit=lambda function, static_argnums: function, random=jax.random)
+    monkeypatch.setattr(loop, "jax", plain_jit)
+    plan = dataclasses.replace(
+        training(config, None), init=init, reference=beside, partners=Noisy(beside)
+    )
+    with pytest.raises(Enough):
+        loop.train_ppo(config, tmp_path, plan)
+    ((ppo, key, reference, partners),) = asked
+    assert ppo == dataclasses.replace(plan.ppo, schedule_updates=3)
+    assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()
+    assert reference.precision == partners.policy.precision == "bfloat16"
+
+
+def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:
+    """Of a game of n moves the positions before the first n - 3 of them."""
+    assert loop.recorded_starts(IPPOConfig()) is None
+    games, names = [taught_games(TINY, 2, seed) for seed in (0, 1)], []
+    for number, some in enumerate(games):
+        names.append(str(tmp_path / f"{number}.safetensors"))
+        save_games(Path(names[-1]), some)
+    config = IPPOConfig(game=TINY, start_states=tuple(names), start_share=0.125)
+    starts = loop.recorded_starts(config)
+    assert starts is not None and float(starts.share) == 0.125
+    expected = sum(int(n) - 3 for some in games for n in some.num_actions)
+    assert starts.states.counters.shape == (expected,)
+
+
+def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def selfplay(*given: Any, purpose: str) -> Any:
+        asked.append((*given, purpose))
+        mean, points = SimpleNamespace(mean=1.0), SimpleNamespace(mean=2.0)
+        return SimpleNamespace(summary=SimpleNamespace(mean=mean, points=points))
+
+    monkeypatch.setattr(loop, "evaluate_selfplay", selfplay)
+    config: Any = SimpleNamespace(eval_games=10, seed=4)
+    policy: Any = "policy"
+    found = loop.selfplay_metrics(policy, config)
+    assert found == {"selfplay_mean": 1.0, "selfplay_points": 2.0}
+    assert asked == [("policy", 10, 4, "selection")]

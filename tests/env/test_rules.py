@@ -3,7 +3,9 @@ whole games."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,9 @@ import pytest
 
 from hanabi_rl.env import Rules, deal, legal_for_mover, points, score, step
 from hanabi_rl.env.actions import Move, encode_action
+from hanabi_rl.env.bits import CARD_BITS
+from hanabi_rl.env.rules import _materialize_move, _Move
+from hanabi_rl.env.state import pack_counters, pack_last
 
 RULES = Rules(
     num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=2, max_life_tokens=2
@@ -97,6 +102,54 @@ def test_the_standard_games_have_the_published_sizes():
 def test_numbers_that_make_no_game_are_refused(numbers, message):
     with pytest.raises(ValueError, match=message):
         Rules(**numbers)
+
+
+@pytest.fixture(scope="module")
+def allowed() -> list[Rules]:
+    """A game of every size of table, hand and suits that `Rules` allows, with as many cards and
+    tokens as it can have."""
+    found = []
+    for sizes in itertools.product(range(2, 6), range(1, 16), range(1, 16), range(1, 9)):
+        players, colors, ranks, hand = sizes
+        copies = (max(1, 255 // colors - ranks + 1), *[1] * (ranks - 1))
+        with contextlib.suppress(ValueError):
+            found.append(Rules(players, colors, ranks, hand, 32, 32, copies))
+    return found
+
+
+def test_every_field_of_a_state_holds_what_the_rules_allow(allowed):
+    """An illegal move takes a turn, and each costs a life."""
+    most = {
+        "deck_left": max(rules.deck_size for rules in allowed),
+        "info_tokens": max(rules.max_info_tokens for rules in allowed),
+        "life_tokens": max(rules.max_life_tokens for rules in allowed),
+        "player": max(rules.num_players for rules in allowed) - 1,
+        "last_round": max(rules.num_players for rules in allowed) + 1,
+        "turn": max(rules.max_turns + rules.max_life_tokens for rules in allowed),
+        "last_action": max(rules.noop for rules in allowed),
+        "last_card": max(rules.num_cards for rules in allowed) - 1,
+        "last_touched": max(rules.all_slots for rules in allowed),
+        "last_scored": 1,
+        "last_gained_token": 1,
+    }
+    assert len(allowed) > 900 and most["deck_left"] == 255 and most["last_touched"] == 255
+    state = deal(RULES, jnp.array([DECK], jnp.uint8))
+    words = [jnp.array([number]) for number in most.values()]
+    state = state.replace(counters=pack_counters(*words[:5]), last=pack_last(*words[5:]))
+    assert {name: int(getattr(state, name)[0]) for name in most} == most
+    for rules in allowed:  # a hand word has a group more than there are colours or ranks
+        assert rules.hand_size * (max(rules.num_colors, rules.num_ranks) + 1) <= 32
+        assert rules.num_cards <= 32 and (rules.num_cards - 1).bit_length() <= CARD_BITS
+
+
+def test_a_move_is_materialised_whole_in_every_game(allowed):
+    most = dict.fromkeys(_Move._fields, 1)
+    most["slot"] = max(rules.hand_size for rules in allowed) - 1
+    most["card"] = max(rules.num_cards for rules in allowed) - 1
+    most["target"] = max(rules.num_players for rules in allowed) - 1
+    most["value"] = max(max(rules.num_colors, rules.num_ranks) for rules in allowed) - 1
+    move = _materialize_move(_Move(**{name: jnp.array([n]) for name, n in most.items()}))
+    assert {name: int(value[0]) for name, value in move._asdict().items()} == most
 
 
 def test_decks_of_another_shape_are_refused():

@@ -18,6 +18,7 @@ GAMES = 6
 ALL_RULES = [
     *[Rules(num_players=players) for players in (2, 3, 5)],
     TINY,
+    Rules(5, 2, 2, hand_size=8, max_info_tokens=32, num_cards_of_rank=(20, 9)),
 ]
 
 

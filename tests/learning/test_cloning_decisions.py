@@ -4,17 +4,24 @@ learnt."""
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from support.games import taught_games
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BCTraining
-from hanabi_rl.learning.cloning_decisions import CloningState, DecisionCloning, decisions_of
+from hanabi_rl.learning.cloning_decisions import (
+    CloningState,
+    DecisionCloning,
+    Decisions,
+    decisions_of,
+)
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.structured import StructuredConfig
 
@@ -85,6 +92,40 @@ def test_every_minibatch_of_every_epoch_drops_out_other_units() -> None:
     np.testing.assert_allclose(float(metrics["loss"]), np.mean(losses), rtol=1e-5)
     _, later = learner.epoch(second, data)
     assert abs(float(later["loss"]) - np.mean(losses)) > 1e-4
+
+
+class Tally(DecisionCloning):
+    """Counts which decisions an epoch takes, and what each minibatch draws."""
+
+    def optimizer(self) -> optax.GradientTransformation:
+        return optax.sgd(1.0)
+
+    def loss(self, params: Any, batch: Any, dropout_key: jax.Array) -> Any:
+        drawn = jax.random.uniform(dropout_key)
+        return -jnp.sum(params["taken"][batch.action]), {"drawn": drawn, "square": drawn**2}
+
+
+def test_an_epoch_takes_every_decision_once_in_a_new_order_with_keys_of_their_own() -> None:
+    """1,030 decisions in minibatches of 64: six are left out, others each time."""
+    learner = Tally(CONFIG, RULES, NETWORK, 1030)
+    data = Decisions(view=jnp.zeros(1030), legal=jnp.zeros(1030), action=jnp.arange(1030))  # type: ignore[arg-type]
+    state = CloningState(
+        params={"taken": jnp.zeros(1030)},
+        opt_state=optax.sgd(1.0).init({}),
+        step=jnp.int32(3),
+        key=jax.random.key(0),
+    )
+    left_out, draws = [], []
+    for epoch in (1, 2, 3):
+        state, metrics = learner.epoch(state, data)
+        taken = np.asarray(state.params["taken"])
+        left_out.append(frozenset(np.flatnonzero(taken == 0)))
+        assert set(taken) == {0.0, 1.0} and len(left_out[-1]) == 1030 % 64
+        assert int(state.step) == 3 + 16 * epoch
+        draws.append(float(metrics["drawn"]))
+        assert float(metrics["square"]) - draws[-1] ** 2 > 0.01  # not the same in all
+        state = state.replace(params={"taken": jnp.zeros(1030)})
+    assert len(set(left_out)) == len(set(draws)) == 3
 
 
 def test_too_few_decisions_are_refused() -> None:

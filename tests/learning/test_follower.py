@@ -1,5 +1,7 @@
 """E3T: whom the learner meets, and how its copy follows."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,11 @@ from support.pairs import LITTLE
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.noisy import mixed
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.e3t import E3TConfig, training
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.follower import FollowedPPO
+from hanabi_rl.learning.follower import FollowedLearner, FollowedPPO
+from hanabi_rl.learning.ppo import PPO
 
 
 def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:
@@ -25,13 +29,72 @@ def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:
     )
 
 
+def e3t(**settings: float) -> FollowedPPO:
+    shared = vars(make_ppo(epochs=1).config) | {"network": LITTLE, "only_movers": True}
+    ppo = training(E3TConfig(**shared, **settings), None).ppo
+    assert isinstance(ppo, FollowedPPO)
+    return ppo
+
+
+def test_the_partner_is_the_copy_before_the_update_and_errs_as_often_as_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its chances are 0.8 of the copy's and 0.2 of any legal move; then it goes 0.3 of the way."""
+    ppo = e3t(epsilon=0.2, follow=0.3)
+    rng, shapes = np.random.default_rng(0), jax.eval_shape(ppo.init_params, jax.random.key(0))
+    own, copy, later = (
+        jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
+        for _ in range(3)
+    )
+    met: list[Any] = []
+
+    def plain_update(self: PPO, learner: Any, actors: Any, reference: Any, beside: Any, *_: Any):
+        met.append((learner, beside))
+        return learner.replace(params=later), actors, {"train_games": 1}
+
+    monkeypatch.setattr(PPO, "update", plain_update)
+    learner = FollowedLearner(
+        params=own, opt_state=(), update=jnp.int32(7), key=jax.random.key(0), follower=copy["actor"]
+    )
+    after, _, metrics = ppo.update(learner, None, None, None)  # type: ignore[arg-type]
+    assert metrics == {"train_games": 1} and isinstance(after, FollowedLearner)
+    jax.tree.map(
+        lambda got, old, new: np.testing.assert_allclose(got, 0.7 * old + 0.3 * new, atol=1e-6),
+        after.follower,
+        copy["actor"],
+        later["actor"],
+    )
+    ((given, beside),) = met
+    assert given is learner
+    obs = rng.random((8, TINY.obs_size), np.float32)
+    legal, reset = rng.random((8, TINY.num_moves)) < 0.6, jnp.ones(8, bool)
+    plain = NetworkPolicy(params=copy["actor"], rules=TINY, network=ppo.network)
+
+    @jax.jit
+    def both(beside: Any, plain: Any) -> Any:
+        ask = [(one, one.init_carry(8)) for one in (beside, plain)]
+        return [one.step(carry, obs, jnp.asarray(legal), reset)[1] for one, carry in ask]
+
+    answer, logits = (np.asarray(x, np.float64) for x in both(beside, plain))
+    chances, answer = (
+        np.where(legal, np.exp(x - x.max(1, keepdims=True)), 0) for x in (logits, answer)
+    )
+    chances, answer = (x / x.sum(1, keepdims=True) for x in (chances, answer))
+    expected = 0.8 * chances + 0.2 * legal / legal.sum(1, keepdims=True)
+    np.testing.assert_allclose(answer, expected, atol=1e-4)
+    assert np.ptp(chances[legal]) > 0.3
+
+
+def test_one_seat_of_every_game_is_the_learners() -> None:
+    draw = jax.jit(jax.vmap(lambda key: e3t().draw_episode(key, jnp.zeros(())).learns))
+    learns = draw(jax.random.split(jax.random.key(0), 100))
+    assert (np.asarray(learns).sum(axis=1) == 1).all() and 30 < int(learns[:, 0].sum()) < 70
+
+
 @pytest.mark.slow
 def test_the_copy_moves_a_tenth_of_the_way_after_each_update() -> None:
-    config = E3TConfig(
-        **(vars(make_ppo(epochs=1).config) | {"network": LITTLE, "only_movers": True}), follow=0.1
-    )
-    ppo = training(config, None).ppo
-    assert isinstance(ppo, FollowedPPO) and ppo.own_share == 1 / TINY.num_players
+    ppo = e3t(follow=0.1)
+    assert ppo.own_share == 1 / TINY.num_players
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     before = jax.device_get(learner)
     jax.tree.map(np.testing.assert_array_equal, before.follower, before.params["actor"])

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +12,14 @@ from support.policies import network_policy
 from support.small_ppo import NETWORK, make_ppo
 
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import stack_policies
-from hanabi_rl.learning.population import PopulationPPO, priorities, remembered
+from hanabi_rl.learning.partners import Partners, stack_policies
+from hanabi_rl.learning.population import (
+    PopulationLearner,
+    PopulationPPO,
+    priorities,
+    remembered,
+)
+from hanabi_rl.learning.ppo import PPO
 
 
 @pytest.mark.parametrize(
@@ -54,6 +61,76 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     found = jax.vmap(lambda _: ppo.team_metrics(rollout), axis_name=parallel.AXIS)(jnp.zeros(1))
     np.testing.assert_array_equal(found["lane_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
     np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
+
+
+def population(lanes: int, **options: Any) -> tuple[PopulationPPO, PopulationLearner]:
+    """A learner with one lane a partner, 9, 1, 8, ... points with each so far."""
+    ppo = PopulationPPO(make_ppo().config, NETWORK, lanes=lanes, **options)
+    learner = PopulationLearner(
+        params={},
+        opt_state=(),
+        update=jnp.int32(5),
+        key=jax.random.key(3),
+        returns=jnp.array([9.0, 1.0, 8.0, 7.0])[:lanes],
+        members=jnp.arange(lanes),
+    )
+    return ppo, learner
+
+
+def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes 0 and 3 hold partner 2, lane 1 partner 0, lane 2 partner 3; scores go to these."""
+    weights = np.random.default_rng(0).normal(size=(4, 3))
+    partners = Partners(policies=({"weights": jnp.asarray(weights)},), sizes=(4,))
+    ppo, learner = population(4, beta=1.0)
+    members = np.array([2, 0, 3, 2])
+    met: list[Any] = []
+
+    def plain_update(self: Any, learner: Any, actors: Any, reference: Any, beside: Any, *_: Any):
+        met.append(beside)
+        lanes = {"lane_scores": jnp.array([4.0, 3.0, 0.0, 8.0]), "lane_games": jnp.ones(4)}
+        return learner.replace(update=learner.update + 1), actors, {"loss": 0.5} | lanes
+
+    monkeypatch.setattr(PPO, "update", plain_update)
+    monkeypatch.setattr(PopulationPPO, "redraw", lambda self, *both: (met.append(both), both)[1])
+    learner = learner.replace(members=jnp.asarray(members))
+    after, _, metrics = ppo.update(learner, None, None, partners)  # type: ignore[arg-type]
+    beside, (redrawn, _) = met
+    np.testing.assert_allclose(beside.policies[0]["weights"], weights[members], rtol=1e-6)
+    assert beside.sizes == partners.sizes and int(after.update) == 6
+    expected = [0.95 * 9 + 0.05 * 3, 1.0, 0.95 * 8 + 0.05 * 6, 0.95 * 7]
+    np.testing.assert_allclose(after.returns, expected, rtol=1e-6)
+    np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by what is new
+    assert metrics.keys() == {"loss", "lowest_partner_score"}
+    assert float(metrics["lowest_partner_score"]) == 1.0
+
+
+class Lanes(flax.struct.PyTreeNode):
+    """What a redraw reads of the actors."""
+
+    env: Any
+    reset: jax.Array
+
+
+def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eight environments: e plays with the partner of lane e % 4."""
+    (ppo, learner), (steep, _) = (population(4, beta=beta, redraw_every=3) for beta in (0.0, 20.0))
+    restart = SimpleNamespace(restart=lambda env, changed: env + changed)
+    monkeypatch.setattr(PPO, "env", property(lambda self: restart))
+    actors: Any = Lanes(env=jnp.zeros(8, int), reset=jnp.arange(8) == 5)
+    drawn = []
+    for update in range(1, 13):
+        after, fresh = ppo.redraw(learner.replace(update=jnp.int32(update)), actors)
+        members = np.asarray(after.members)
+        changed = np.tile(members != np.arange(4), 2)
+        np.testing.assert_array_equal(fresh.env, changed.astype(int))
+        np.testing.assert_array_equal(fresh.reset, changed | (np.arange(8) == 5))
+        assert update % 3 == 0 or not changed.any()
+        drawn += [tuple(members)] if update % 3 == 0 else []
+    assert len(set(drawn)) == 4 and (0, 1, 2, 3) not in drawn
+    after, _ = steep.redraw(learner.replace(update=jnp.int32(3)), actors)
+    np.testing.assert_array_equal(after.members, 1)  # the lowest return; (4/3)^20 = 315 to 1
 
 
 @pytest.mark.slow

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from support.games import TINY
+from support.games import TINY, TINY_3P
 
 from hanabi_rl.data.validation import validate_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play import demos
+from hanabi_rl.play.decks import evaluation_decks
 
 
 @pytest.fixture
@@ -61,6 +62,27 @@ def test_the_key_of_the_cache(cache):
         demos.demo_path(Rules(num_players=3), "random", 12, 1),
     }
     assert len(paths) == 6
+
+
+def test_agents_take_turns_around_the_seats_on_decks_of_their_own(monkeypatch):
+    """Three at a table, A+B: A B A, and a seat further from game to game."""
+    asked = []
+
+    class Enough(Exception):  # noqa: N818 - no error
+        pass
+
+    def play(*given, **options):
+        asked.append((*given, options["seating"]))
+        raise Enough
+
+    monkeypatch.setattr(demos, "play_games", play)
+    with pytest.raises(Enough):
+        demos.generate(TINY_3P, "random+simple", 4, 7)
+    ((agents, rules, decks, seed, seating),) = asked
+    assert [agent.name for agent in agents] == ["random", "simple", "random"]
+    assert (rules, seed) == (TINY_3P, 7)
+    np.testing.assert_array_equal(decks, evaluation_decks(TINY_3P, 4, 7, "demos"))
+    np.testing.assert_array_equal(seating, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]])
 
 
 def test_where_the_cache_is(cache, monkeypatch):

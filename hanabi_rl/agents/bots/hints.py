@@ -69,7 +69,8 @@ class _Facts(NamedTuple):
 
 def all_hints(rules: Rules) -> Hints:
     """The table of hints of a game."""
-    players, hand = rules.num_players, rules.hand_size
+    players = rules.num_players
+    below = max(rules.hand_size, (rules.num_ranks - 1).bit_length())  # slots touched, or a rank
     rows = [(who, cards, False, 0) for who in range(1, players) for cards in rules.color_cards]
     rows += [
         (who, cards, True, rank)
@@ -81,7 +82,7 @@ def all_hints(rules: Rules) -> Hints:
         cards=np.array([cards for _, cards, *_ in rows], np.uint32),
         is_rank=np.array([is_rank for _, _, is_rank, _ in rows]),
         order=np.array(
-            [((2 * (players - who) + is_rank) << hand) + rank for who, _, is_rank, rank in rows],
+            [((2 * (players - who) + is_rank) << below) + rank for who, _, is_rank, rank in rows],
             np.int32,
         ),
     )

@@ -30,7 +30,8 @@ LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
 _LAST, _FIRST, _AGE, _INFERRED, _KNOWN = 0, 3, 6, 7, 8
 _FIELDS = {"facts": 0, "learnt": 7, "reading": 9}
 _FLAGS = ("hinted", "by_rank", "was_new", "was_oldest", "was_newest_new", "was_newest")
-_MAX_AGE = 255
+_AGE_PLACE, _AGE_BITS = 20, 8
+_MAX_AGE = (1 << _AGE_BITS) - 1
 
 
 class Memory(NamedTuple):
@@ -68,6 +69,18 @@ class Record(NamedTuple):
     """The set of cards that were playable."""
     critical: jax.Array
     """The set of cards that were critical."""
+
+
+def _numbers(hand_size: int) -> dict[str, tuple[int, int]]:
+    """Where the numbers of a record lie in its first word, above its flags: (place, bits). As many
+    cards can be touched as a hand has; three bits are the least."""
+    count = max(3, hand_size.bit_length())
+    return {
+        "touched": (8, count),
+        "new": (8 + count, count),
+        "giver": (8 + 2 * count, 3),
+        "age": (_AGE_PLACE, _AGE_BITS),
+    }
 
 
 def init_memory(
@@ -166,15 +179,16 @@ def _note_hint(rules: Rules, bits: jax.Array, sight: Sight, table: Table) -> jax
         last_true(touched),
     ]
     facts = sum(flag.astype(jnp.uint32) << i for i, flag in enumerate(flags))
-    for place, count in ((8, _number(touched)), (11, _number(new)), (14, after_owner)):
-        facts |= count.astype(jnp.uint32)[:, None] << place
+    counts = {"touched": _count(touched), "new": _count(new), "giver": after_owner}
+    for name, number in counts.items():
+        facts |= number.astype(jnp.uint32)[:, None] << _numbers(rules.hand_size)[name][0]
     record = [
         jnp.broadcast_to(field, touched.shape) for field in (facts, table.playable, table.critical)
     ]
     aged = bits.at[_AGE].set(jnp.minimum(bits[_AGE] + 1, _MAX_AGE))
     for start in (_LAST, _FIRST):
-        older = (aged[start] >> 20) + 1
-        facts = (aged[start] & ((1 << 20) - 1)) | (jnp.minimum(older, _MAX_AGE) << 20)
+        older = jnp.minimum((aged[start] >> _AGE_PLACE) + 1, _MAX_AGE)
+        facts = (aged[start] & ((1 << _AGE_PLACE) - 1)) | (older << _AGE_PLACE)
         aged = aged.at[start].set(jnp.where(hinted_before, facts, 0))
     before = [aged[i] for i in range(_AGE)]
     latest = [jnp.where(touched, now, was) for now, was in zip(record, before[:3], strict=True)]
@@ -182,7 +196,7 @@ def _note_hint(rules: Rules, bits: jax.Array, sight: Sight, table: Table) -> jax
     return jnp.stack([*latest, *first, aged[_AGE]])
 
 
-def _number(mask: jax.Array) -> jax.Array:
+def _count(mask: jax.Array) -> jax.Array:
     return jnp.sum(mask.astype(jnp.uint32), axis=1)
 
 
@@ -193,20 +207,19 @@ def records(bits: jax.Array) -> Record:
     def number(place: int, width: int) -> jax.Array:
         return (facts >> place) & ((1 << width) - 1)
 
-    flags = dict(zip(_FLAGS, (number(i, 1) != 0 for i in range(6)), strict=True))
+    flags = {flag: number(i, 1) != 0 for i, flag in enumerate(_FLAGS)}
+    numbers = {name: number(*field) for name, field in _numbers(facts.shape[2]).items()}
     return Record(
         **flags,
-        touched=number(8, 3),
-        new=number(11, 3),
-        giver=number(14, 3),
-        age=number(20, 8),
+        **numbers,
         playable=jnp.stack([bits[_LAST + 1], bits[_FIRST + 1]]),
         critical=jnp.stack([bits[_LAST + 2], bits[_FIRST + 2]]),
     )
 
 
 def ages(bits: jax.Array) -> jax.Array:
-    """Moves since each card was drawn, uint32[P, H, N]."""
+    """Moves since each card was drawn, uint32[P, H, N]; for those of the first hands the deal
+    counts as one."""
     return bits[_AGE]
 
 

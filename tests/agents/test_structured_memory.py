@@ -1,0 +1,118 @@
+"""What is remembered of each card's hints, beside a notebook kept in plain Python."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.games import random_games
+from support.structured import SMALL
+
+from hanabi_rl.agents.structured import features, memory
+from hanabi_rl.agents.structured.memory import Record, init_memory, next_seat
+from hanabi_rl.agents.structured.sight import from_state
+from hanabi_rl.data.games import Games
+from hanabi_rl.env.actions import decode_action
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.replay import replay
+from hanabi_rl.env.state import State
+from hanabi_rl.env.table import Table
+
+Note = dict[str, Any]
+
+WIDE = Rules(num_colors=1, num_ranks=2, hand_size=8, num_cards_of_rank=(12, 10))
+"""The largest hand there is, and a colour hint touches all of it."""
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def remembered(rules: Rules, states: State) -> tuple[Record, jax.Array]:
+    """Games [T, N] -> the records [T, 2, P, H, N] and ages [T, P, H, N] that each mover has."""
+
+    def turn(kept: Any, state: State) -> Any:
+        after = features.remember(rules, "learnt", kept, from_state(rules, state))
+        bits = memory.unpack(after)
+        return next_seat(after), (memory.records(bits), memory.ages(bits))
+
+    start = init_memory(rules, "learnt", (states.counters.shape[1],))
+    return jax.lax.scan(turn, start, states)[1]
+
+
+def note_hint(table: Table, notes: dict[int, list[Note]], turn: int, action: int) -> None:
+    """Writes down, for each card that a hint touches, how things stand."""
+    move, rules = decode_action(table.rules, action), table.rules
+    if move.kind not in ("color", "rank"):
+        return
+    owner = (table.player + move.offset) % rules.num_players
+    hand, slots = table.hands[owner], table.touched(move)
+    free = [slot for slot, order in enumerate(hand) if order not in notes]
+    new = [slot for slot in slots if slot in free]
+    for slot in slots:
+        notes.setdefault(hand[slot], []).append(
+            {
+                "hinted": True,
+                "by_rank": move.kind == "rank",
+                "was_new": slot in new,
+                "was_oldest": slot in new and slot == free[0],
+                "was_newest_new": bool(new) and slot == new[-1],
+                "was_newest": slot == slots[-1],
+                "touched": len(slots),
+                "new": len(new),
+                "giver": (table.player - owner) % rules.num_players,
+                "turn": turn,
+                "playable": cards(table, lambda color, rank: table.fireworks[color] == rank),
+                "critical": cards(table, lambda color, rank: copies(table, color, rank) == 1),
+            }
+        )
+
+
+def cards(table: Table, which: Any) -> int:
+    """The set, as bits, of the cards (colour, rank) that are not played, still reachable, and
+    so."""
+    rules, found = table.rules, 0
+    for color, height in enumerate(table.fireworks):
+        for rank in range(height, rules.num_ranks):
+            if copies(table, color, rank) == 0:
+                break
+            found |= which(color, rank) << (color * rules.num_ranks + rank)
+    return found
+
+
+def copies(table: Table, color: int, rank: int) -> int:
+    """Of a card that is not played: those that are not discarded."""
+    lost = [table.deck[order] for order in table.discards]
+    card = color * table.rules.num_ranks + rank
+    return table.rules.num_cards_of_rank[rank] - lost.count(card)
+
+
+@pytest.mark.parametrize("rules", [SMALL, WIDE], ids=["small", "wide"])
+def test_each_card_keeps_how_things_stood_at_its_last_and_its_first_hint(rules: Rules) -> None:
+    games: Games = random_games(rules, 12, seed=3)
+    states = replay(rules, games.decks, games.actions).state
+    records, ages = jax.device_get(remembered(rules, states))
+    most = 0
+    for game in range(len(games)):
+        table, notes = Table(rules, games.decks[game]), {}
+        drawn = dict.fromkeys(range(table.drawn), -1)  # the deal counts as a move
+        for turn in range(games.num_actions[game]):
+            for seat, hand in enumerate(table.hands):
+                row = (seat - table.player) % rules.num_players
+                for slot, order in enumerate(hand):
+                    where = f"game {game}, turn {turn}, seat {seat}, slot {slot}"
+                    assert ages[turn, row, slot, game] == turn - drawn[order], where
+                    told = notes.get(order, [{}])
+                    for which, note in enumerate((told[-1], told[0])):
+                        if note:
+                            note["age"] = turn - 1 - note["turn"]
+                        for field in Record._fields:
+                            found = getattr(records, field)[turn, which, row, slot, game]
+                            assert found == note.get(field, 0), f"{where}: {which} {field}"
+                            most = max(most, int(records.new[turn, which, row, slot, game]))
+            action = int(games.actions[game, turn])
+            note_hint(table, notes, turn, action)
+            before = table.drawn
+            table.apply(action)
+            drawn |= dict.fromkeys(range(before, table.drawn), turn + 1)
+    assert most == rules.hand_size and np.ptp(records.age) > rules.num_players

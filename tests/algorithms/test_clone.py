@@ -1,0 +1,104 @@
+"""Which clone a learner gets, and how one is trained for it."""
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.games import TINY, TINY_3P, taught_games
+from support.policies import network_policy
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.algorithms import bc_training
+from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.algorithms.clone import bc_config, clone_rules, reference_policy, shared_clone
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
+from hanabi_rl.data.files import save_games
+from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE
+
+OTHER = BCTraining(data=("some.json",), batch_size=5, epochs=3, lr=0.25, permute_colors=False)
+
+
+def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -> None:
+    source, policies = tmp_path / "bc", {}
+    for seed, name in enumerate((MOST_ACCURATE, BEST_POLICY)):
+        policies[name] = network_policy(TINY, seed=seed)
+        save_policy(source / name, policies[name], algorithm="bc", steps=1, score=None)
+    config = HDRIPPOConfig(bc_policy=str(source), bc_select="selfplay")
+    assert clone_rules(dataclasses.replace(config, bc_policy=str(source / BEST_POLICY))) == TINY
+    got = reference_policy(config, tmp_path / "run")
+    assert got.identity() == policies[BEST_POLICY].identity()
+    accuracy = dataclasses.replace(config, bc_select="accuracy")
+    got = reference_policy(accuracy, tmp_path / "other")
+    assert got.identity() == policies[MOST_ACCURATE].identity()
+    again = reference_policy(accuracy, tmp_path / "run")  # it is there already
+    assert again.identity() == policies[BEST_POLICY].identity()
+    resumed = HDRIPPOConfig(run_dir=str(tmp_path / "run"), resume=True, game=TINY_3P)
+    assert clone_rules(resumed) == TINY
+    assert clone_rules(dataclasses.replace(resumed, resume=False)) == TINY_3P
+
+
+def test_the_game_is_that_of_the_games_to_clone(tmp_path: Path) -> None:
+    path = tmp_path / "games.safetensors"
+    save_games(path, taught_games(TINY, 2))
+    assert clone_rules(HDRIPPOConfig(bc=BCTraining(data=(str(path),)))) == TINY
+
+
+def test_a_clone_is_trained_with_the_runs_seed_and_game_and_its_own_settings(
+    tmp_path: Path,
+) -> None:
+    config = HDRIPPOConfig(
+        bc=OTHER, game=TINY_3P, seed=7, precision="float32", preset="p", tensorboard=False,
+        wandb=True, report_games=12, lr=0.5, run_dir="elsewhere",
+    )  # fmt: skip
+    expected = BCConfig(
+        **vars(OTHER), game=TINY_3P, seed=7, precision="float32", preset="p", tensorboard=False,
+        wandb=True, report_games=12, run_dir=str(tmp_path),
+    )  # fmt: skip
+    assert bc_config(config, tmp_path) == expected
+    shared = shared_clone(config, tmp_path)
+    assert shared is not None and shared.config == dataclasses.replace(
+        expected, run_dir=str(tmp_path / "bc")
+    )
+    (tmp_path / "config.json").write_text("{}")
+    assert bc_config(config, tmp_path) == dataclasses.replace(expected, resume=True)
+    assert shared_clone(dataclasses.replace(config, bc_policy="given"), tmp_path) is None
+
+
+class Enough(Exception):  # noqa: N818 - no error
+    pass
+
+
+def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    games, asked = taught_games(TINY, 4), []
+
+    def jit(function: Any) -> Any:
+        def init(key: jax.Array) -> Any:
+            asked.append(np.asarray(jax.random.key_data(key)).tolist())
+            return SimpleNamespace(params={})
+
+        return init
+
+    def stop(*_: Any, **options: Any) -> None:
+        raise Enough
+
+    class Loader(bc_training.BatchLoader):
+        def __init__(self, *numbers: int) -> None:
+            asked.append(numbers)
+            super().__init__(*numbers)
+
+    monkeypatch.setattr(bc_training, "jax", SimpleNamespace(jit=jit, random=jax.random))
+    monkeypatch.setattr(bc_training, "BatchLoader", Loader)
+    monkeypatch.setattr(bc_training, "open_session", stop)
+    with pytest.raises(Enough):
+        bc_training.train_bc(BCConfig(batch_size=3, seed=9), tmp_path, games, games)
+    seed = np.asarray(jax.random.key_data(jax.random.key(9))).tolist()
+    assert asked == [(4, 3, 9), seed]
+    colors = [np.asarray(jax.random.key_data(bc_training.color_key(s))).tolist() for s in (9, 10)]
+    assert colors[0] != colors[1]

@@ -1,0 +1,71 @@
+"""The structured network and its critic, layer by layer in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.structured.features import Features
+from hanabi_rl.nn.structured import StructuredActorCritic, StructuredConfig
+
+CONFIG = StructuredConfig("learnt", trunk=(7, 6), head=5, card=(4, 3), critic=(9, 8), dropout=0.5)
+GAMES, HAND, HINTS = 4, 3, 6
+ACTIONS = 2 * HAND + HINTS + 1
+
+
+def dense(params: Any, x: np.ndarray) -> np.ndarray:
+    return x @ params["kernel"] + params["bias"]
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0.0)
+
+
+def normed(params: Any, x: np.ndarray) -> np.ndarray:
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    return x * params["scale"] + params["bias"]
+
+
+def trunk(params: Any, parts: list[np.ndarray]) -> np.ndarray:
+    """Two layers, the first of them normalised."""
+    x = np.concatenate([part.reshape(GAMES, -1) for part in parts], axis=1)
+    return relu(dense(params["trunk_1"], relu(normed(params["norm"], dense(params["trunk_0"], x)))))
+
+
+def test_the_network_against_numpy() -> None:
+    """Discards of every slot, plays of every slot, hints, and 0 for the no-op; without dropout."""
+    rng = np.random.default_rng(0)
+    sizes = ((5,), (HAND, 4), (2, HAND, 3), (HINTS, 6))
+    view = Features(*(rng.random((GAMES, *size)).astype(np.float16) for size in sizes))
+    legal = rng.random((GAMES, ACTIONS)) < 0.7
+    hidden = rng.random((GAMES, 11)).astype(np.float32)
+    module, reset = StructuredActorCritic(CONFIG), jnp.zeros((GAMES, 1), bool)
+
+    shapes = jax.eval_shape(module.init, jax.random.key(0), (), view, legal, reset, hidden)
+    params = jax.tree.map(lambda x: 0.5 * rng.normal(size=x.shape), shapes)
+    _, logits, value = jax.jit(module.apply)(params, (), view, legal, reset, hidden)
+    table, own, others, hints = (np.asarray(x, np.float64) for x in view)
+    actor, critic = params["params"]["actor"], params["params"]["critic"]
+
+    beside = np.broadcast_to(table[:, None], (GAMES, HAND, 5))
+    cards = np.concatenate([own, beside], axis=-1)
+    cards = relu(dense(actor["card_1"], relu(dense(actor["card_0"], cards))))
+    cards = np.concatenate([own, cards], axis=-1)
+    told = relu(dense(actor["hint"], hints))
+    context = trunk(actor, [table, cards, others, told.max(1), told.mean(1)])[:, None]
+    slots = relu(dense(actor["own"], cards) + dense(actor["own_context"], context))
+    slots = dense(actor["slot_logits"], slots)
+    told = relu(dense(actor["hint_2"], told) + dense(actor["hint_context"], context))
+    told = dense(actor["hint_logits"], told)[..., 0]
+    expected = np.concatenate([slots[..., 0], slots[..., 1], told, np.zeros((GAMES, 1))], axis=1)
+    np.testing.assert_allclose(logits, np.where(legal, expected, -1e10), rtol=1e-3, atol=1e-3)
+    assert np.ptp(expected[:, :-1], axis=0).min() > 0.01
+
+    told = relu(dense(critic["hint"], hints))
+    worth = dense(
+        critic["value"], trunk(critic, [table, told.max(1), told.mean(1), own, others, hidden])
+    )
+    np.testing.assert_allclose(value, worth[:, 0], rtol=1e-3, atol=1e-3)

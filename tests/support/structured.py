@@ -1,0 +1,58 @@
+"""Random games of a small table as structured networks are shown them, compiled once for all
+tests."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.structured import features
+from hanabi_rl.agents.structured.memory import Memory, init_memory, next_seat
+from hanabi_rl.agents.structured.sight import from_observation, from_state
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.rules import deal, random_legal_action, step
+from hanabi_rl.env.state import State
+from hanabi_rl.env.table import full_deck
+from hanabi_rl.nn.structured import Level
+
+SMALL = Rules(num_players=3, num_colors=3, num_ranks=4, hand_size=3, max_info_tokens=4)
+BATCH = 16
+
+
+def first_state(rules: Rules, seed: int = 0) -> State:
+    rng = np.random.default_rng(seed)
+    return deal(rules, jnp.array([rng.permutation(full_deck(rules)) for _ in range(BATCH)]))
+
+
+def play_random_games(rules: Rules, level: Level, state: State, key: jax.Array) -> Any:
+    """States of random games, and the memory before each as the mover keeps it; every 3rd turn."""
+    kept, states, memories = init_memory(rules, level, (BATCH,)), [], []
+    for turn in range(24):
+        if turn % 3 == 2:
+            states.append(state)
+            memories.append(kept)
+        after, _ = look_at_state(rules, level, kept, state)
+        kept = next_seat(after)
+        state = random_move(rules, state, jax.random.fold_in(key, turn))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *states), jax.tree.map(
+        lambda *x: jnp.concatenate(x), *memories
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def random_move(rules: Rules, state: State, key: jax.Array) -> State:
+    return step(rules, state, random_legal_action(rules, state, key))[0]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def look_at_state(rules: Rules, level: Level, kept: Memory, state: State) -> Any:
+    return features.look(rules, level, kept, from_state(rules, state))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def look_at_observation(rules: Rules, level: Level, kept: Memory, obs: jax.Array) -> Any:
+    return features.look(rules, level, kept, from_observation(rules, obs))
