@@ -103,7 +103,9 @@ def test_minibatches_leave_out_as_many_decisions_as_partners_make(
             partners=("bot:rules?seed=0", "bot:rules?seed=1"),
         )
         ppo = training(config, None).ppo
-        assert ppo.own_share == pytest.approx(own) and isinstance(ppo, PopulationPPO) == (priority > 0)
+        assert ppo.own_share == pytest.approx(own) and isinstance(ppo, PopulationPPO) == (
+            priority > 0
+        )
         if isinstance(ppo, PopulationPPO):
             assert (ppo.lanes, ppo.beta) == (2, priority)
     draw = jax.jit(jax.vmap(lambda key: ppo.draw_episode(key, jnp.zeros(())).learns))
