@@ -22,6 +22,7 @@ from hanabi_rl.measure.partners import (
     read_partners,
     write_partners,
 )
+from hanabi_rl.measure.selfplay import evaluate_selfplay
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +147,31 @@ def test_what_the_file_says_of_a_best_response_is_believed(runs, tmp_path, capsy
         with pytest.raises(SystemExit):
             main([*args, *wrong])
         assert "expected a best_response of" in capsys.readouterr().err
+
+
+def test_experts_are_those_who_play_well_with_themselves(runs, tmp_path, capsys):
+    """Whatever the best responses get: here the better a partner is alone, the less its does."""
+    names = ("s0", "s1", "s2", "s3")
+    alone = {
+        name: evaluate_selfplay(load_policy(runs / name), 16, seed=3, sample=True).records
+        for name in names
+    }
+    for unit in ("scores", "points"):
+        own = {name: float(getattr(games, unit).mean()) for name, games in alone.items()}
+        partners = [
+            {"agent": str(runs / name), "score": [9 - own[name]] * 2, "points": [9 - own[name]] * 2}
+            for name in names
+        ]
+        path = tmp_path / f"{unit}.json"
+        path.write_text(json.dumps({"partners": partners, "sampled": True}))
+        args = ["--games", "16", "--seed", "3", "--sample", "--points", "--json"]
+        main(["br-prox", str(runs / "s1"), "--partners", str(path), *args])
+        out, err = capsys.readouterr()
+        found = json.loads(out)[unit]["partners"]
+        assert [partner["selfplay_return"] for partner in found] == list(own.values())
+        strong = [value > np.median(list(own.values())) for value in own.values()]
+        assert [partner["expert"] for partner in found] == strong and any(strong)
+        assert f"{found[0]['selfplay_return']:.2f}" in err and "self-play" in err
 
 
 def test_partners_are_written_as_they_are_read(tmp_path):
