@@ -162,7 +162,7 @@ def constructive_per_point(record: Record) -> Ratio:
 
 
 def nonconstructive(record: Record) -> Ratio:
-    """Int_non-cons: all information links that are not constructive, whatever became of the card."""
+    """Int_non-cons: the information links that are not constructive, whatever the card came to."""
     links = record.links
     kept = [name != "constructive" and name != "unused" for name in OUTCOMES]
     return _a_game(links, links.outcomes[..., kept])
