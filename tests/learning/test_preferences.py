@@ -132,3 +132,20 @@ def test_the_mid_skill_checkpoint_scores_nearest_to_half() -> None:
     taken = [Snapshot(u, score, None) for u, score in enumerate((0.5, 1.75, 2.25, 3.5, 4.0))]  # type: ignore[arg-type]
     assert mid_skill(taken).update == 1  # 1.75 and 2.25 are as near to 2.0: the earlier
     assert mid_skill(taken[:1]).update == 0
+
+
+@pytest.mark.parametrize("players", [2, 3, 4])
+def test_a_pair_is_trained_as_partners_are_met(players: int) -> None:
+    """One seat is the response's, the others are all the biased learner's, whatever the number of
+    players: what `measure/partners.py` plays, and what a best response is trained with."""
+    game = dataclasses.replace(TINY, num_players=players)
+    made = make_pair(dataclasses.replace(PAIRS, game=game))
+    held = {}
+    for role, learner in made.__dict__.items():
+        keys = jax.random.split(jax.random.key(0), 200)
+        drawn = jax.vmap(lambda key, of=learner: of.draw_episode(key, jnp.float32(0)).learns)(keys)
+        held[role] = np.asarray(drawn)
+        seats = {"biased": players - 1, "response": 1}[role]
+        assert (held[role].sum(axis=1) == seats).all() and held[role].any(axis=0).all()
+        assert learner.own_share == pytest.approx(seats / players)
+    np.testing.assert_array_equal(held["biased"], ~held["response"])  # of the same keys
