@@ -43,6 +43,18 @@ def test_there_are_203_weights_with_at_most_two_preferred_events() -> None:
     assert max(np.count_nonzero(w) for w in space) == 2 and np.abs(space).max() == 1.0
 
 
+def test_each_event_may_be_wanted_or_unwanted_as_the_table_says() -> None:
+    """shared/reference/zsc-eval.md, 6.2."""
+    both, wanted, strong = (-0.5, 0.5), (0.5,), (-1.0, 1.0)
+    assert dataclasses.asdict(EventWeights()) == {
+        **dict.fromkeys(("hint_color", "hint_rank", "discard_chop", "discard_rich"), both),
+        **dict.fromkeys(("hint_playable", "hint_save", "play_known"), wanted),
+        "hint_again": (-0.5,),
+        **dict.fromkeys(("play_blind", "play_response", "play_newest", "discard_hinted"), strong),
+        **dict.fromkeys(("misplay", "discard_last_copy"), ()),
+    }
+
+
 def test_preferences_are_drawn_without_replacement_and_by_the_seed() -> None:
     def drawn(count: int, seed: int) -> list[Any]:
         return draw_preferences(EventWeights(), 2, (0.5, 1.0), count, seed)
@@ -94,6 +106,18 @@ def started(pair: Trained) -> tuple[Two, Two]:
     """Copies, which an update may reuse."""
     learners, actors = jax.tree.map(jnp.copy, (pair.learners, pair.actors))
     return parallel.replicate(learners), parallel.shard(actors)
+
+
+def test_the_two_learners_begin_apart(pair: Trained) -> None:
+    """Other parameters, other decks and other draws: with one key both would be one."""
+    kernels = [
+        max(jax.tree.leaves(learner.params["actor"]), key=jnp.size) for learner in pair.learners
+    ]
+    assert not np.allclose(*kernels)
+    keys = [jax.random.key_data(learner.key) for learner in pair.learners]
+    assert not np.array_equal(*keys)
+    decks = [np.asarray(actors.env.game.deck) for actors in pair.actors]
+    assert not np.array_equal(*decks)
 
 
 def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair: Trained) -> None:
