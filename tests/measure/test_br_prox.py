@@ -76,6 +76,8 @@ def test_one_run_has_an_interval_over_decks():
     assert found.over == "decks" and found.iqm.mean == pytest.approx(3 / 8)
     # the mean of the first column has a standard error of 2 / sqrt(100), a 16th of it here
     assert found.iqm.std_error == pytest.approx(0.2 / 16, rel=0.05)
+    above = br_prox(scores, np.array([1.0, 1.0]))  # of every deck drawn again, too
+    assert above.iqm.mean == 1 and above.iqm.bounds == [1, 1] and above.clipped == 1
     with pytest.raises(ValueError, match="expected returns"):
         br_prox(scores, np.ones(3))
 
