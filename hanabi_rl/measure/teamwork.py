@@ -92,9 +92,9 @@ def predict_rating(metric: str, value: float, pool: Pool) -> Prediction | None:
 
 def _held(change: Interval) -> Interval:
     """The difference of two ratings, no further than one end of the scale is from the other."""
-    low, high = siu2025.RATING_RANGE
-    mean, *bounds = np.clip([change.mean, *change.bounds], low - high, high - low).tolist()
-    return Interval(mean, *bounds, change.std_error)
+    length = siu2025.RATING_RANGE[1] - siu2025.RATING_RANGE[0]
+    mean, low, high = np.clip([change.mean, *change.bounds], -length, length).tolist()
+    return Interval(mean, low, high, change.std_error)
 
 
 def study_values(metric: str, pool: Pool) -> np.ndarray:

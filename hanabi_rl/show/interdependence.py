@@ -27,7 +27,7 @@ def interdependence_table(
         f"{figures['games']:,} games of {rules.num_players} players, {figures['turns']:,} turns, "
         f"{figures['hints']:,} hints. Intervals are 95%, over games.",
         "A link says what rested on what, not what was meant: luck counts. Read it beside "
-        "bot:random's.",
+        "bot:random's. Counts of links grow with the score: compare teams by those for each point.",
     ]
     return "\n".join(lines)
 

@@ -130,7 +130,7 @@ def _small_sample_lines() -> str:
     ]
     return (
         f"* a small sample: {'; '.join(wanted)} on. Of fewer they are off by more than their "
-        "interval (IC too high, ARD too low); play more --games."
+        "interval (IC too high, ARD too low)."
     )
 
 
