@@ -85,6 +85,14 @@ def test_links_for_a_point_do_not_grow_with_the_score():
     assert not MEASURES["constructive_per_point"].of(part).defined
 
 
+def test_links_of_lost_games_are_left_out_where_it_is_said():
+    record = Record(random_games(SMALL, 60))
+    links, kept = (MEASURES[n].of(record).numerator for n in ("constructive", "constructive_kept"))
+    lost = record.games.lives == 0
+    assert links[lost].sum() > 0 < links[~lost].sum()
+    np.testing.assert_array_equal(kept, np.where(lost, 0, links))
+
+
 def test_a_hint_that_repeats_is_no_help_and_one_of_the_other_kind_is():
     deck = deck_of("B2 B3 G4 W4 Y3 R1 Y2 Y1 G3 W2")
     moves = [10, 5 + 4, 10, 5]  # red, seat 1 plays W2 (a misplay), red again, seat 1 plays R1
