@@ -174,6 +174,10 @@ def test_experts_are_those_who_play_well_with_themselves(runs, tmp_path, capsys)
         assert [partner["selfplay_return"] for partner in found] == list(own.values())
         strong = [value > np.median(list(own.values())) for value in own.values()]
         assert [partner["expert"] for partner in found] == strong and any(strong)
+        (method,) = json.loads(out)[unit]["methods"].values()
+        by_partner = np.array(method["mean_by_partner"])
+        for part, which in (("expert", np.array(strong)), ("moderate", ~np.array(strong))):
+            assert method[part]["mean"] == pytest.approx(by_partner[which].mean())
         assert f"{found[0]['selfplay_return']:.2f}" in err and "self-play" in err
 
 
