@@ -79,8 +79,9 @@ class PPOConfig(TrainingConfig):
     true_score_from: float = 1.0
     """The share of training from which the return is the true score."""
     teaming_weight: float = 0.0
-    """Points that a card scores in the training return, beside its own, where a hint had named its
-    colour or rank; all through training."""
+    """Points in the training return for each constructive link (Biswas et al.): a card that scores
+    brings as much again for its colour if a hint had named it, and for its rank; all through
+    training."""
     g1_weight: float = 0.0
     """Points in the training return for a discard of a card known to be playable (less than 0 to
     discourage it), ..."""

@@ -300,7 +300,7 @@ class PPO:
         )
 
     def teaming(self, rollout: Rollout) -> jax.Array:
-        """What each move scored with another's help, float32 [T, N] (see `teaming_reward`)."""
+        """The constructive links that each move ends, float32 [T, N] (see `teaming_reward`)."""
         return jax.vmap(teaming_reward)(
             rollout.state, self.moves(rollout), rollout.transition.points
         )

@@ -114,9 +114,12 @@ def true_share(progress: jax.Array, shaped_until: float, true_score_from: float)
 
 
 def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> jax.Array:
-    """What a move scores with another's help: Biswas et al.'s reward for constructive
-    interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward into Training"), of
-    information in Hanabi.
+    """The constructive links that end with a move (`measure/links.py`): Biswas et al.'s reward for
+    constructive interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward into
+    Training"), of information in Hanabi.
+
+    A card that scores ends one link with each hint that told something of it, and those are the
+    first that named its colour and the first that named its rank.
 
     Args:
         state: N games before the move.
@@ -124,15 +127,15 @@ def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> 
         points_after: int32 [N], cards on the fireworks after it.
 
     Returns:
-        float32 [N], 1 where the move scored a card whose colour or rank a hint had named, however
-        many hints had, else 0.
+        float32 [N], of a move that scored a card: 1 if hints had named its colour or its rank, 2 if
+        both, however many hints had; else 0.
     """
     rules, move = state.rules, decode(state.rules, action)
     of_color = of_seat(state.maybe_colors, state.player) >> (rules.num_colors * rules.hand_size)
     of_rank = of_seat(state.maybe_ranks, state.player) >> (rules.num_ranks * rules.hand_size)
-    named = ((of_color | of_rank) >> move.slot) & 1 != 0
+    told = ((of_color >> move.slot) & 1) + ((of_rank >> move.slot) & 1)
     scored = points_after > points(rules, state)
-    return (move.is_play & named & scored).astype(jnp.float32)
+    return jnp.where(move.is_play & scored, told, 0).astype(jnp.float32)
 
 
 def dominated_moves(state: State, action: jax.Array) -> jax.Array:
