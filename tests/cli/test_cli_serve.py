@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.postgres import cluster, programs
+from support.serving import agree
 
 from hanabi_rl.cli import main
 from hanabi_rl.serve.store import Store
@@ -38,9 +39,11 @@ def test_a_candidate_from_its_entry_to_its_last_key(
     key = store.key(text)
     assert key is not None
     assert [row.num_players for row in store.rows(key)] == [2] * 8 + [3] * 18
+    agree(store, {2: ("bot:simple",), 3: ("bot:iggi", "bot:value")})
     grant = store.claim(key)
     store.finish(grant, 0, [0], 3, 3)
     listed = run(capsys, "keys", "list", *at)
+    assert "games of 3 players are played with bot:iggi, bot:value\n" in listed
     assert text not in listed and f"{key.hint}...  1 done, 0 active, 25 todo" in listed
     test = run(capsys, "keys", "create", "mine", "--kind", "test", *at).strip()
     opened = store.key(test)

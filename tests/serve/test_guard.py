@@ -22,8 +22,9 @@ from support.serving import serve_app
 from websockets.exceptions import ConnectionClosed
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.candidate import MAX_MESSAGE, MAX_WRONG
+from hanabi_rl.serve.candidate import MAX_MESSAGE
 from hanabi_rl.serve.challenge import make_challenge
+from hanabi_rl.serve.connection import MAX_WRONG
 from hanabi_rl.serve.guard import Guard, NetworkLimits, Rate
 from hanabi_rl.serve.store import Store
 
