@@ -19,11 +19,12 @@ from support.serving import agree
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.play.line_ups import line_ups
-from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.database import Session, StoreUnavailableError
 from hanabi_rl.serve.grants import Grant, Key, Limits, StaleLeaseError, Written
 from hanabi_rl.serve.keys import hash_key, hint_of, make_key, redact
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
+from hanabi_rl.serve.standings import standings
 from hanabi_rl.serve.store import Store
 
 
@@ -258,6 +259,126 @@ def test_a_game_left_too_often_or_too_long_is_forfeited(
     assert store.claim(key).game_id != game.game_id
     rows = [row for row in store.rows(key) if row.status == "done"]
     assert [row.score for row in rows] == [0] and not list(store.finished(key))
+
+
+def test_a_game_left_open_is_forfeited_though_its_key_never_asks_again(
+    open_store: Open, clock: Clock
+) -> None:
+    """So that the entry appears: with a key that has expired, and one that was revoked."""
+    store = open_store(worker="a")
+    store.release_all()
+    key = new_key(store, {2: 4})
+    text = store.add_key("mine", "eval", {2: 4})
+    revoked = store.key(text)
+    assert revoked is not None
+    for each in (key, revoked):
+        for _ in range(3):
+            play(store, store.claim(each))
+        clock.now += Limits().key_s - 3600 if each == key else 0
+        store.release(store.claim(each), charged=True)
+    store.revoke(hint_of(text))
+    clock.now += Limits().game_s - 1
+    store.beat()
+    assert [row["games"] for row in standings(store)] == []
+    clock.now += 2
+    store.beat()
+    assert store.key(text) is None
+    for each in (key, revoked):
+        assert sorted(row.score for row in store.rows(each) if row.score is not None) == [0, 7, 7, 7]
+    assert [(row["games"], row["mean"]) for row in standings(store)] == [(4, 5.25)] * 2
+
+
+def test_a_game_that_is_being_played_is_not_forfeited(open_store: Open, clock: Clock) -> None:
+    store = open_store(worker="a")
+    store.release_all()
+    grant = store.claim(new_key(store, {2: 4}))
+    clock.now += 2 * Limits().game_s
+    store.beat()
+    play(store, grant)
+
+
+def test_a_game_of_a_server_that_never_comes_back_is_forfeited_too(
+    open_store: Open, clock: Clock
+) -> None:
+    gone, lives = open_store(worker="gone"), open_store(worker="lives")
+    for server in (gone, lives):
+        server.release_all()
+    key = new_key(gone, {2: 4})
+    gone.claim(key)
+    clock.now += 31
+    lives.beat()  # the other one is gone since now
+    clock.now += Limits().game_s - 1
+    lives.beat()
+    assert lives.rows(key)[0].status == "active"  # it had the whole time again
+    clock.now += 2
+    lives.beat()
+    row = lives.rows(key)[0]
+    assert (row.status, row.score, row.interruptions) == ("done", 0, 0)
+
+
+def test_what_the_server_did_is_no_interruption_and_the_time_begins_anew(
+    open_store: Open, clock: Clock
+) -> None:
+    store = open_store(Limits(interruptions=2), worker="a")
+    store.release_all()
+    key = new_key(store, {2: 4})
+    for _ in range(5):
+        game = store.claim(key)
+        clock.now += Limits().game_s - 1
+        store.release(game, charged=False)
+        store.beat()
+    clock.now += Limits().game_s - 1
+    assert store.claim(key).game_id == game.game_id
+    assert store.rows(key)[0].interruptions == 0
+
+
+def test_no_game_waits_while_no_server_runs(open_store: Open, clock: Clock) -> None:
+    """Its player could not play: neither after a restart, nor where another server was the first to
+    come back."""
+    first, second = open_store(worker="a"), open_store(worker="b")
+    for server in (first, second):
+        server.release_all()
+    key = new_key(first, {2: 4})
+    first.release(first.claim(key), charged=True)
+    clock.now += Limits().game_s / 2
+    for server in (first, second):
+        server.beat()
+    clock.now += 10 * Limits().game_s
+    for worker in ("a", "b"):
+        again = open_store(worker=worker)
+        again.release_all()
+        again.beat()
+    clock.now += Limits().game_s / 2 - 1
+    again.beat()
+    assert again.rows(key)[0].status == "active"
+    clock.now += 2
+    again.beat()
+    assert again.rows(key)[0].status == "done"
+
+
+def test_no_game_waits_while_the_database_is_away(
+    open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(worker="a")
+    store.release_all()
+    key = new_key(store, {2: 4})
+    store.release(store.claim(key), charged=True)
+
+    def away(db: Session) -> None:
+        raise StoreUnavailableError("the database: away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_beat", away)
+        with pytest.raises(StoreUnavailableError):
+            store.beat()
+    clock.now += 2 * Limits().game_s
+    store.beat()
+    clock.now += Limits().game_s - 1
+    store.beat()
+    assert store.rows(key)[0].status == "active"
+    clock.now += 2
+    store.beat()
+    assert store.rows(key)[0].status == "done"
 
 
 def test_a_server_that_starts_frees_what_it_held_when_it_was_killed(open_store: Open) -> None:
