@@ -162,6 +162,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.bind((host, port))
     except OSError as error:
+        listening.close()
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise OSError(f"--host: expected an address of this machine, got {host}") from error
         raise OSError(f"port {port} of this machine is taken ({error}): try --port 0") from error

@@ -217,8 +217,7 @@ def _answers(
     agents: Mapping[int, Sequence[str]],
     asked: Sequence[tuple[Team, Game]],
 ) -> list[Answer | Exception]:
-    """An answer for each, in their order; to one that nobody here can play, what is wrong with it.
-    """
+    """An answer for each, in their order, or what is wrong with it."""
     found: dict[int, Answer | Exception] = {}
     known: dict[int, list[tuple[int, Game, tuple[int, ...]]]] = {}
     for i, (team, game) in enumerate(asked):

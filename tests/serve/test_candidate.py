@@ -28,7 +28,7 @@ from support.protocol import (
     play_out,
     play_test,
 )
-from support.serving import agree, serve_app
+from support.serving import serve_app
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import act

@@ -136,7 +136,10 @@ def test_no_error_of_the_server_is_charged(
         with pytest.raises(ServerSaysError, match=FAILED):
             play_out(play_next(served.address, served.text))
         served.free()
-    assert [(row.status, row.interruptions) for row in served.rows()] == [("active", 0), ("todo", 0)]
+    assert [(row.status, row.interruptions) for row in served.rows()] == [
+        ("active", 0),
+        ("todo", 0),
+    ]
     served.partners.error = None
     for _ in range(2):
         play_out(play_next(served.address, served.text))

@@ -90,7 +90,7 @@ def test_two_commands_that_do_not_fit_are_refused_whichever_comes_second(store: 
         agree(store, {2: ("a", "b", "c"), 3: ("a",)})
     with pytest.raises(
         ValueError,
-        match=r"--proxies-3p: expected a proxy for the 6 games of 3 players of hk_eval_.*, got none",
+        match=r"-3p: expected a proxy for the 6 games of 3 players of hk_eval_.*, got none",
     ):
         agree(store, {2: ("a",)})
     assert store.proxies() == {}  # nothing of what was refused is kept

@@ -187,7 +187,10 @@ def test_web_workers_share_a_port_and_start_again(place: Path | str, tmp_path: P
     try:
         wait_until(lambda: len(workers()) == 2)
         open_games = [play_next(address, text) for _ in range(6)]
-        assert set(leased(store)) <= workers() and len({one.info["game_id"] for one in open_games}) == 6
+        assert (
+            set(leased(store)) <= workers()
+            and len({one.info["game_id"] for one in open_games}) == 6
+        )
         for one in open_games:
             play_out(one)
         (killed, _) = (int(name.rpartition("/")[2]) for name in sorted(workers()))

@@ -284,7 +284,12 @@ def test_a_game_left_open_is_forfeited_though_its_key_never_asks_again(
     store.beat()
     assert store.key(text) is None
     for each in (key, revoked):
-        assert sorted(row.score for row in store.rows(each) if row.score is not None) == [0, 7, 7, 7]
+        assert sorted(row.score for row in store.rows(each) if row.score is not None) == [
+            0,
+            7,
+            7,
+            7,
+        ]
     assert [(row["games"], row["mean"]) for row in standings(store)] == [(4, 5.25)] * 2
 
 
