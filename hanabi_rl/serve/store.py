@@ -424,9 +424,9 @@ class Store:
     ) -> int:
         """Those that end by no doing of their player are no interruption, and the player has
         `Limits.game_s` anew. Returns how many there were."""
-        change, given = "interruptions = interruptions + 1", ()
+        change, given = "interruptions = interruptions + 1", list[float]()
         if not charged:
-            change, given = "grace_s = ? - granted_at", (self.clock(),)
+            change, given = "grace_s = ? - granted_at", [self.clock()]
         return db.execute(
             f"UPDATE games SET leased = 0, {change} WHERE id IN ("
             f"SELECT id FROM games WHERE leased = 1 AND {which}{self._words['unlocked']})",
