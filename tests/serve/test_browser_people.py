@@ -40,7 +40,7 @@ SEEN = """() => {
 
 
 def asked(page):
-    return page.locator("#asked").inner_text()
+    return page.locator(".choice p").inner_text()
 
 
 def told_first(play):
@@ -144,7 +144,7 @@ def test_a_key_held_down_deals_one_game(make_play, open_page, by_button):
             page.locator("#new button").focus()
         for _ in range(4):
             page.keyboard.down("Enter" if by_button else "n")
-        page.wait_for_timeout(100)
+            page.wait_for_timeout(40)
         assert len(sent) == 1
 
 
@@ -158,6 +158,9 @@ def test_what_slides_and_scrolls_keeps_its_keys(make_play, open_page):
         page.locator("[data-key=slider]").focus()
         press(page, ["ArrowLeft"])
         assert "Move 14 of 15" in page.locator("#actions").inner_text()
+        press(page, ["End", "ArrowRight"])  # at its end a slider stays; the page would make a move
+        page.wait_for_timeout(200)
+        assert "Move 15 of 15" in page.locator("#actions").inner_text()
         press(page, ["a"])  # no key of a slider's
         assert page.locator("[data-key=auto]").get_attribute("aria-pressed") == "true"
         press(page, ["a"])
@@ -167,6 +170,24 @@ def test_what_slides_and_scrolls_keeps_its_keys(make_play, open_page):
         until(page, "document.querySelector('[role=log]').scrollTop > 0")
         press(page, ["Space"])
         assert page.locator(".replay p").inner_text() == shown
+
+
+def test_a_choice_does_not_move_the_page_and_the_list_of_keys_does(make_play, open_page):
+    with serve(make_play(Rules())) as address:
+        page = open_page(address, (640, 400))
+        assert my_turn(page)
+        told = page.locator("button.hint.rank").first
+        told.evaluate(
+            "(button) => scrollBy(0, button.getBoundingClientRect().bottom + 2"
+            " - document.querySelector('footer').getBoundingClientRect().top)"
+        )
+        before = page.evaluate("scrollY")
+        told.click()
+        assert asked(page).startswith("Tell Bob") and page.evaluate("scrollY") == before
+        summary = "document.querySelector('summary').getBoundingClientRect()"
+        assert page.evaluate(f"{summary}.top > innerHeight")
+        press(page, ["?"])
+        until(page, f"{summary}.top < innerHeight / 2")
 
 
 def test_moves_are_typed_on_other_keyboards(make_play, open_page):
@@ -315,21 +336,23 @@ def test_what_has_the_focus_is_seen_at_any_zoom(make_play, open_page, size, over
         assert not scrolls_sideways(page)
 
 
+@pytest.mark.parametrize("watch", [False, True], ids=["play", "watch"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_text_is_as_large_as_the_browser_is_set_to(make_play, browser, size):
+def test_text_is_as_large_as_the_browser_is_set_to(make_play, browser, size, watch):
     large = browser.browser_type.launch(
         executable_path=CHROMIUM, args=[*ARGUMENTS, "--blink-settings=defaultFontSize=32"]
     )
-    with serve(make_play(Rules())) as address:
+    cut = "[...document.querySelectorAll('.card, .pile, button')]"
+    cut += ".filter((part) => part.scrollWidth > part.clientWidth + 1).length"
+    with serve(make_play(Rules(), watch=watch)) as address:
         page = large.new_page(viewport={"width": size[0], "height": size[1]})
         page.goto(address)
         page.wait_for_selector(".board")
-        assert my_turn(page)
-        press(page, ["p", "1"])
+        if not watch:
+            assert my_turn(page)
+            press(page, ["p", "1"])
         page.evaluate("document.querySelector('details.more').open = true")
         assert page.evaluate("getComputedStyle(document.body).fontSize") == "32px"
         assert not scrolls_sideways(page)
-        cut = "[...document.querySelectorAll('.card, .pile, button')]"
-        cut += ".filter((part) => part.scrollWidth > part.clientWidth + 1).length"
         assert page.evaluate(cut) == 0
         large.close()
