@@ -81,6 +81,9 @@ class _Trainer:
     """The state of a run between epochs; what an epoch learns is the subclasses' own."""
 
     epochs_done: int
+    best_selfplay: tuple[float, float] | None = None  # mean score, then validation accuracy
+    best_accuracy: float | None = None
+    least_loss: float | None = None
 
     def __init__(
         self,
@@ -93,10 +96,6 @@ class _Trainer:
     ) -> None:
         self.session, self.config, self.learner = session, config, learner
         self.validation = validation
-        # mean score, then validation accuracy
-        self.best_selfplay: tuple[float, float] | None = None
-        self.best_accuracy: float | None = None
-        self.least_loss: float | None = None
         position: dict[str, Any] | None = None
         if session.restored is not None:
             state = session.restored.state
