@@ -60,4 +60,3 @@ def _matrix(sweep: Sweep) -> str:
         )
     write_matrix(matrix, sweep.folder)
     return matrix_table(matrix)
-

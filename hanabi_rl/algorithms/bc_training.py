@@ -1,4 +1,4 @@
-"""The training of a clone: epochs, validation, self-play, the policies that are kept, checkpoints."""
+"""The training of a clone: epochs, validation, self-play, what is kept, checkpoints."""
 
 import dataclasses
 import math

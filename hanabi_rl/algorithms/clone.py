@@ -71,7 +71,8 @@ def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
             chosen = source / KEPT_BY[config.bc_select]
             if not chosen.exists() and is_clone(source):
                 raise ValueError(
-                    f"--bc-select {config.bc_select}: expected {chosen}, which {source} has not kept"
+                    f"--bc-select {config.bc_select}: expected {chosen}, which {source} has not "
+                    "kept"
                 )
             policy = load_policy(chosen if chosen.exists() else source)
             if not isinstance(policy, NetworkPolicy):

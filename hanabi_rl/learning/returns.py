@@ -11,7 +11,6 @@ from hanabi_rl.env.actions import decode
 from hanabi_rl.env.legal import of_seat
 from hanabi_rl.env.rules import State, next_cards, points
 
-
 Difference = Callable[[jax.Array, jax.Array, jax.Array, float], jax.Array]
 """(reward, the critic's next estimate (0 after the game's end), its estimate, gamma) -> the
 temporal difference."""

@@ -15,13 +15,13 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     """Our preset of each column, in the folder of presets of every algorithm that it describes."""
     network: dict[str, Any]
-    bc: dict[str, Any] = {}
-    ippo: dict[str, Any] = {}
-    br_bc: dict[str, Any] = {}
+    bc: dict[str, Any]
+    ippo: dict[str, Any]
+    br_bc: dict[str, Any] | None = None
 
     def column(self, part: str, name: str) -> dict[str, Any]:
         """The rows of a part, row -> value, in the column `name`."""
-        place, rows = self.columns.index(name), getattr(self, part)
+        place, rows = self.columns.index(name), getattr(self, part) or {}
         return {
             row: value[place] if isinstance(value, PerColumn) else value
             for row, value in rows.items()
@@ -159,6 +159,7 @@ TABLE_15 = Table(
 TABLE_16 = Table(
     ("2p", "3p"),
     network={"Num Players": _each(2, 3), "Activation": "RELU", "MLP": (512, 512)},
+    bc={},
     ippo=_PPO
     | _ENVIRONMENTS
     | {"Learning Rate": 5e-4, "Entropy Coefficient": 0.01, "Total Timesteps": 1e10},

@@ -50,12 +50,13 @@ def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -
     if clone is not None:
         lines += [
             "",
-            "Table 13, its validation columns: on the games that the clone was validated on [95% over "
-            "games] (the paper's",
-            "validation figures in brackets; for test games of your own: hanabi-rl predict)",
+            "Table 13, its validation columns: on the games that the clone was validated on [95% "
+            "over games]",
+            "(the paper's validation figures in brackets; for test games: hanabi-rl predict)",
         ]
         lines.append(
-            f"{'KL weight':<12}{'val accuracy':>30}{'val loss per timestep':>34}{'per decision':>15}"
+            f"{'KL weight':<12}{'val accuracy':>30}{'val loss per timestep':>34}"
+            f"{'per decision':>15}"
         )
         for weight, runs in _by_weight(results).items():
             row = paper.ABLATION.get(weight)

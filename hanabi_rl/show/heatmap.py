@@ -45,7 +45,9 @@ def plot_matrix(
         color = "white" if mean < _DARK_BELOW * max_score else "black"
         text, middle = f"{mean:.1f}", medians[row, column]
         axes.text(column, row, text, ha="center", va="bottom", color=color, fontsize=size)
-        axes.text(column, row, f"({middle:g})", ha="center", va="top", color=color, fontsize=size - 2)
+        axes.text(
+            column, row, f"({middle:g})", ha="center", va="top", color=color, fontsize=size - 2
+        )
     angled = longest >= _ANGLED_FROM
     turn: dict[str, Any] = (
         {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if angled else {}

@@ -173,7 +173,9 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
         found = validation_games(HDRIPPOConfig(bc_policy=str(clone)), nowhere)
         assert found is not None
         np.testing.assert_array_equal(found.actions, theirs.actions)
-    given = HDRIPPOConfig(bc_policy="bot:x", bc=BCTraining(val=tuple(files["data"])), game=theirs.rules)
+    given = HDRIPPOConfig(
+        bc_policy="bot:x", bc=BCTraining(val=tuple(files["data"])), game=theirs.rules
+    )
     found = validation_games(given, nowhere)
     assert found is not None and len(found) == 40
     with pytest.raises(ValueError, match="--bc.val: expected games of .*num_colors=5.*, got .*=2"):
@@ -193,7 +195,9 @@ def test_a_clone_that_a_run_has_not_kept_is_not_another_one(tmp_path: Path, bc_r
     shutil.copytree(bc_run[0], tmp_path / "bc")
     shutil.rmtree(tmp_path / "bc" / "policy-loss")
     config = HDRIPPOConfig(bc_policy=str(tmp_path / "bc"), bc_select="loss")
-    with pytest.raises(ValueError, match="--bc-select loss: expected .*policy-loss, which .*bc has"):
+    with pytest.raises(
+        ValueError, match="--bc-select loss: expected .*policy-loss, which .*bc has"
+    ):
         reference_policy(config, tmp_path / "run")
     kept = reference_policy(dataclasses.replace(config, bc_policy=str(bc_run[0])), tmp_path / "r")
     assert kept.identity() == load_policy(bc_run[0] / "policy-loss").identity()

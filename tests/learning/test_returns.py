@@ -91,9 +91,7 @@ def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:
     ours, theirs = make_ppo(), make_ppo(difference="as-published")
     rollout = small_rollout(ours, small)
     last = jnp.zeros(rollout.value.shape[1:])
-    right, wrong = (
-        np.asarray(ppo.returns(rollout, last, ()).advantage) for ppo in (ours, theirs)
-    )
+    right, wrong = (np.asarray(ppo.returns(rollout, last, ()).advantage) for ppo in (ours, theirs))
     # nothing is expected after the last timestep: what is added there is gamma itself
     gamma = np.full_like(right[-1], ours.config.gamma)
     np.testing.assert_allclose(wrong[-1] - right[-1], gamma, atol=1e-5)

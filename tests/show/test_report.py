@@ -96,7 +96,17 @@ def test_the_validation_table_is_the_papers_table_3() -> None:
     policy = Prediction(np.array([3.0, 5.0]), np.array([14.0, 18.0]), decisions, timesteps)
     found = Likeness(policy, clone)
     title, *lines = likeness_table(found, "HDR-IPPO").splitlines()
-    assert title.split() == "2 validation games accuracy nats per timestep per decision".split()
+    assert title.split() == [
+        "2",
+        "validation",
+        "games",
+        "accuracy",
+        "nats",
+        "per",
+        "timestep",
+        "per",
+        "decision",
+    ]
     first = [(line[:24].strip(), *line[24:].replace("[", "").split()) for line in lines]
     shown = [(name, values[0], values[3], values[-1]) for name, *values in first]
     assert shown == [
