@@ -80,9 +80,8 @@ def leaderboard(
     if grouped and val is None:
         raise ValueError("--group: expected --val, recorded games to choose a seed by, got none")
     human = None if data is None else load_games(data)
-    rows = candidates(
-        labels, [policy_of[agent] for agent in agents], grouped, val and load_games(val)
-    )
+    chosen_by = None if val is None else load_games(val)
+    rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
     entries: dict[str, LeaderboardEntry] = {}
     for row in rows:
         prediction = None if human is None else predict(row.policy, human)

@@ -304,14 +304,12 @@ def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> di
 def chosen_seed(seeds: Sequence[int], summaries: list[dict[str, Any]], key: str) -> str:
     """Which of several seeds predicts the validation games best (AH2AC2 section 5.2), as a line;
     empty where one has no such figure."""
-    losses = [summary.get(key) for summary in summaries]
     if not _in_all(summaries, {key: ""}):
         return ""
-    best = min(range(len(seeds)), key=lambda i: losses[i])
-    return (
-        f"Of the least validation cross-entropy, {losses[best]:.4g} nats per timestep: seed "
-        f"{seeds[best]}"
+    loss, seed = min(
+        (float(summary[key]), seed) for seed, summary in zip(seeds, summaries, strict=True)
     )
+    return f"Of the least validation cross-entropy, {loss:.4g} nats per timestep: seed {seed}"
 
 
 def mean_and_error(values: Sequence[float]) -> str:
