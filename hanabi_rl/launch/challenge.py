@@ -151,10 +151,12 @@ def _check_table(
             f"--decks: expected a game for each of the {least} line-ups at least, got "
             f"{challenge.decks}"
         )
-    names = challenge.proxies or challenge.partner.split("+")
+    twice = len(challenge.proxies) > len(proxies)  # one name
     for place, proxy in enumerate(proxies):
-        if any(same(proxy, other) for other in proxies[:place]):
-            raise ValueError(f"--proxies: expected agents that differ, got {' '.join(names)}")
+        twice |= any(same(proxy, other) for other in proxies[:place])
+    if twice:
+        names = challenge.proxies or challenge.partner.split("+")
+        raise ValueError(f"--proxies: expected agents that differ, got {' '.join(names)}")
     for name, policy in given.items():
         if all(same(policy, proxy) for proxy in proxies):
             raise ValueError(f"--agents: expected others than the proxy itself, got {name}")
