@@ -77,7 +77,8 @@ def training(config: BestResponseConfig, clone: None) -> Training:
     lineups = draw_lineup(
         config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
     )
-    alone = config.only_movers and config.partner_share == 1.0
+    always_all = config.partner_share == 1.0 and config.lineup != "some-or-none"
+    alone = config.only_movers and always_all
     own_share = 1.0 / config.game.num_players if alone else 1.0
     ppo = PPO(config, config.network, draw_episode=lineups, own_share=own_share)
     together = partners[0] if len(partners) == 1 else stack_policies(partners)

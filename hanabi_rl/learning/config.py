@@ -55,6 +55,9 @@ class PPOConfig(TrainingConfig):
     """linear: falls to 0 over the run, constant within an update."""
     gamma: float = 0.99
     gae_lambda: float = 0.95
+    difference: Literal["discounted", "as-published"] = "discounted"
+    """as-published: reward + gamma + next estimate, where reward + gamma * next estimate is meant:
+    the slip of AH2AC2's HDR-IPPO trainer (docs/ah2ac2.md)."""
     clip_eps: float = 0.2
     clip_value: bool = True
     """Whether the critic, too, is held within `clip_eps` (points) of its former estimate."""

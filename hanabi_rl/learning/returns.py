@@ -1,6 +1,8 @@
 """What is learnt from: the training return, and advantage estimates, written for one sequence and
 batched at the edge with vmap."""
 
+from collections.abc import Callable
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,33 @@ import jax.numpy as jnp
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.legal import of_seat
 from hanabi_rl.env.rules import State, next_cards, points
+
+Difference = Callable[[jax.Array, jax.Array, jax.Array, float], jax.Array]
+"""(reward, the critic's next estimate (0 after the game's end), its estimate, gamma) -> the
+temporal difference."""
+
+
+def temporal_difference(
+    reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float
+) -> jax.Array:
+    """reward + gamma * next estimate - estimate."""
+    return reward + gamma * following - value
+
+
+def published_difference(
+    reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float
+) -> jax.Array:
+    """reward + gamma + next estimate - estimate: what AH2AC2's HDR-IPPO trainer computes, a slip
+    that its other trainers do not have. Every timestep is worth gamma, and nothing is
+    discounted but by the trace."""
+    return reward + gamma + following - value
+
+
+DIFFERENCES: dict[str, Difference] = {
+    "discounted": temporal_difference,
+    "as-published": published_difference,
+}
+"""By `PPOConfig.difference`."""
 
 
 def gae(
@@ -17,6 +46,7 @@ def gae(
     last_value: jax.Array,
     gamma: float,
     gae_lambda: float,
+    difference: Difference = temporal_difference,
 ) -> tuple[jax.Array, jax.Array]:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16) over one chunk of one seat's
     experience.
@@ -31,6 +61,7 @@ def gae(
         last_value: float32 [], the estimate after the last action.
         gamma: discount per environment timestep.
         gae_lambda: the trace decay.
+        difference: of two estimates, see `Difference`.
 
     Returns:
         (advantage, target), each float32 [T]; the target of the critic is advantage + value.
@@ -39,7 +70,7 @@ def gae(
     chex.assert_rank([reward, last_value], [1, 0])
     not_done = 1.0 - done.astype(value.dtype)
     next_value = jnp.append(value[1:], last_value)
-    delta = reward + gamma * next_value * not_done - value
+    delta = difference(reward, next_value * not_done, value, gamma)
 
     def step(advantage: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         delta_t, not_done_t = x

@@ -43,6 +43,18 @@ FIELDS = {
 }
 
 
+def test_partners_moves_are_left_out_only_where_they_are_as_many_in_every_game() -> None:
+    """Of some-or-none one game of three players has one partner and the next has two."""
+    three = FIELDS | {"game": TINY_3P, "partners": ("bot:flawed",), "only_movers": True}
+    shares = {
+        lineup: training(
+            BestResponseConfig(**three, partner_share=1.0, lineup=lineup), None
+        ).ppo.own_share
+        for lineup in ("independent", "all-or-none", "some-or-none")
+    }
+    assert shares == {"independent": 1 / 3, "all-or-none": 1 / 3, "some-or-none": 1.0}
+
+
 @pytest.mark.slow
 def test_the_best_response_to_a_bot_plays_better_with_it_than_chance_and_the_bot_itself(
     tmp_path: Path,
