@@ -136,7 +136,8 @@ def play_games(context: Any, address: str, games: int, times: list[float]) -> li
 
 def packed(address: str) -> int:
     """Bytes of all that a browser loads for a table."""
-    paths = ("", "static/main.js", "static/view.js", "static/table.css", "static/icon.svg")
+    names = ("main.js", "keys.js", "settings.js", "view.js", "table.css", "icon.svg")
+    paths = ("", *(f"static/{name}" for name in names))
     total = 0
     for path in paths:
         with urllib.request.urlopen(address + path) as answer:

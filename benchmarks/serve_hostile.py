@@ -32,7 +32,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.hostile import hostile
 
-from hanabi_rl.serve.candidate import MAX_WRONG
+from hanabi_rl.serve.connection import MAX_WRONG
 from hanabi_rl.serve.store import Store
 
 SILENT = 60  # connections that never ask for anything, made again when they are ended

@@ -154,18 +154,27 @@ async def killing(server: Server, what: str, kills: int, games: int, heard: Hear
 
 
 def wrong(store: Store, key: str, games: int, heard: Heard) -> dict[str, int]:
-    """How many games were lost, heard of twice, scored otherwise or dealt otherwise."""
+    """How many interruptions were charged to the candidate, who made none, and how many games were
+    lost, heard of twice, scored otherwise or dealt otherwise."""
     opened = store.key(key)
     assert opened is not None
     kept = list(store.finished(opened))
     scores = {grant.game_id: score for grant, score in kept}
     decks = [deck_of(store.secret, opened.key_id, Rules(), i) for i in range(games)]
     return {
+        "charged": sum(row.interruptions for row in store.rows(opened)),
         "lost": games - len(kept) + sum(game not in scores for game, _ in heard.ends),
         "twice": len(heard.ends) - len({game for game, _ in heard.ends}),
         "scored_otherwise": sum(scores.get(game) != score for game, score in heard.ends),
         "dealt_otherwise": sum(g.deck != deck for (g, _), deck in zip(kept, decks, strict=False)),
     }
+
+
+def interrupted(store: Store) -> int:
+    """How often a game was granted again."""
+    with store.database.transaction("read") as db:
+        (found,) = db.execute("SELECT SUM(lease - 1) FROM games WHERE lease > 0").fetchone()
+    return int(found)
 
 
 async def trial(state: Path, chosen: argparse.Namespace) -> dict[str, Any]:
@@ -193,7 +202,7 @@ async def trial(state: Path, chosen: argparse.Namespace) -> dict[str, Any]:
         "games": chosen.games,
         "wrong": wrong(store, key, chosen.games, heard),
         "heard_to_the_end": len(heard.ends),
-        "interruptions": sum(row.interruptions for row in store.rows(opened)),
+        "interrupted": interrupted(store),
         "connections_lost": heard.broken,
         "longest_move_s": heard.longest_s,
         "refusals": sorted(heard.refusals),

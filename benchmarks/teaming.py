@@ -1,12 +1,13 @@
-"""What a bonus for scored cards that somebody had hinted does: reads a sweep over `teaming_weight`.
+"""What a bonus for constructive links does: reads a sweep over `teaming_weight`.
 
     python train/sweep.py --algorithm ippo --preset small --grid 'teaming_weight=[0.0, 0.3]' \
         --seeds 0 1 2 3 4 --run-dir DIR
     python benchmarks/teaming.py --sweep DIR --plot docs/teaming.png --json
 
 A line a weight: greedy self-play of every run's policy on the report's decks, the mean and its 95%
-interval over seeds, and of the score the difference to the first weight (Welch). The plot has the
-score of the training games, and the bonus where there is one (runs of weight 0 do not log it).
+interval over seeds, and of the score and the links the difference to the first weight (Welch). The
+plot has the score of the training games, and the links where they are paid (runs of weight 0 do not
+log them).
 """
 
 import sys
@@ -18,7 +19,13 @@ import numpy as np
 from scipy import stats
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.measure.interdependence import constructive, hinted_points, not_helpful
+from hanabi_rl.measure.interdependence import (
+    constructive,
+    constructive_per_point,
+    hinted_points,
+    nonconstructive,
+    not_helpful,
+)
 from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -27,9 +34,12 @@ from hanabi_rl.show.palette import COLORS, DASHES
 
 LINKS = {
     "constructive": constructive,
+    "constructive_per_point": constructive_per_point,
+    "nonconstructive": nonconstructive,
     "not_helpful": not_helpful,
     "hinted_points": hinted_points,
 }
+_COMPARED = ("score", "constructive", "constructive_per_point")
 _SMOOTH = 15  # updates that a point of a curve is the mean of
 
 
@@ -52,12 +62,12 @@ def figures_of(run: Path, games: int) -> dict[str, float]:
     return {"score": played.summary.mean.mean, **links}
 
 
-def difference(values: list[float], base: list[float]) -> common.Record:
+def difference(name: str, values: list[float], base: list[float]) -> common.Record:
     """Of two means over seeds, with Welch's interval."""
     result = stats.ttest_ind(values, base, equal_var=False).confidence_interval()
     return {
-        "score_difference": round(float(np.mean(values) - np.mean(base)), 3),
-        "score_difference_ci95": [round(float(bound), 3) for bound in (result.low, result.high)],
+        f"{name}_difference": round(float(np.mean(values) - np.mean(base)), 3),
+        f"{name}_difference_ci95": [round(float(bound), 3) for bound in (result.low, result.high)],
     }
 
 
@@ -83,7 +93,7 @@ def draw(runs: dict[float, list[Path]], path: Path) -> None:
         axis.grid(alpha=0.3)
         axis.legend()
     axes[0].set_title("true score of training games")
-    axes[1].set_title("hinted cards that score, a training game")
+    axes[1].set_title("constructive links, a training game")
     figure.savefig(path, dpi=110)
 
 
@@ -99,8 +109,9 @@ def measure(sweep: str = "runs/sweep-ippo-small", games: int = 1000, plot: str =
         for name in rows[0]:
             over = mean_interval(np.array([row[name] for row in rows]))
             line |= {name: round(over.mean, 3), f"{name}_ci95": np.round(over.bounds, 3).tolist()}
-        scores = [row["score"] for row in rows]
-        line |= {} if weight == base else difference(scores, [row["score"] for row in found[base]])
+        for name in _COMPARED if weight != base else ():
+            both = ([row[name] for row in of] for of in (rows, found[base]))
+            line |= difference(name, *both)
         record[f"teaming_weight={weight:g}"] = line
     if plot:
         draw(runs, Path(plot))

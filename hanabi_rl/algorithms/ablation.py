@@ -6,20 +6,15 @@ from pathlib import Path
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.base import Sweep
-from hanabi_rl.algorithms.bc import training_games
-from hanabi_rl.algorithms.bc_training import BCConfig
-from hanabi_rl.algorithms.clone import REFERENCE, WithClone
+from hanabi_rl.algorithms.clone import REFERENCE, validation_games
 from hanabi_rl.algorithms.loop import reported_policy
-from hanabi_rl.data.games import Games
 from hanabi_rl.measure.cells import CellCache
 from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.measure.prediction import predict
-from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.folder import LATEST_POLICY
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
 from hanabi_rl.show.matrix import matrix_table, write_matrix
-from hanabi_rl.storage.files import read_json
 
 
 def report_ablation(sweep: Sweep) -> str | None:
@@ -31,7 +26,7 @@ def report_ablation(sweep: Sweep) -> str | None:
 
 
 def _tables(sweep: Sweep) -> str:
-    held_out = held_out_games(sweep.base)
+    held_out = validation_games(sweep.base, sweep.folder)
     results = []
     for config, summary in zip(sweep.configs, sweep.summaries, strict=True):
         run = Path(config.run_dir)
@@ -65,14 +60,3 @@ def _matrix(sweep: Sweep) -> str:
         )
     write_matrix(matrix, sweep.folder)
     return matrix_table(matrix)
-
-
-def held_out_games(config: WithClone) -> Games | None:
-    """The games that the clone was validated on; None where --bc-policy names something else than a
-    run of bc."""
-    run = Path(config.bc_policy or "")
-    path = run / "config.json"
-    if not path.exists() or read_json(path).get("algorithm") != "bc":
-        return None
-    clone = saved_config(BCConfig, run, algorithm="bc")
-    return training_games(clone, clone.game, clone.seed)[1]

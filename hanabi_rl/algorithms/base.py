@@ -51,6 +51,9 @@ class Algorithm(NamedTuple):
     """A config's run; returns its summary."""
     shown: Mapping[str, str]
     """Summary key -> column of a table over runs."""
+    predicts: str = "val_loss_per_timestep"
+    """The summary's cross-entropy on validation games, by which seeds are compared, where it has
+    any."""
     pooled: Callable[..., str] | None = None
     """(config, run folders of its seeds) -> what is printed of them together."""
     game: Callable[..., Rules] = configured_game

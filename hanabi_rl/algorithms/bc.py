@@ -1,5 +1,5 @@
-"""The behavioural-cloning run: games in, two policies out (best self-play, best validation
-accuracy)."""
+"""The behavioural-cloning run: games in, three policies out (best self-play, best validation
+accuracy, least validation cross-entropy)."""
 
 import sys
 from pathlib import Path
@@ -20,12 +20,13 @@ from hanabi_rl.measure.prediction import Prediction, predict
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
 from hanabi_rl.play.demos import demo_games
 from hanabi_rl.runs.config import with_game
-from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE, write_summary
+from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, write_summary
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
 
 VALIDATION_SHARE = 0.1
+KEPT = {BEST_POLICY: "best self-play", MOST_ACCURATE: "best accuracy", LEAST_LOSS: "least loss"}
 
 
 def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
@@ -83,7 +84,7 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
 
 
 def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]:
-    """Measures both kept policies, prints the table, and writes `summary.json`."""
+    """Measures the kept policies, prints the table, and writes `summary.json`."""
     summary: dict[str, Any] = {
         "num_players": validation.rules.num_players,
         "preset": config.preset,
@@ -91,9 +92,11 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
     }
     rows = []
     measured: dict[str, tuple[SelfPlayResult, Prediction]] = {}
-    for name, folder in (("best self-play", BEST_POLICY), ("best accuracy", MOST_ACCURATE)):
+    for folder, name in KEPT.items():
+        if folder == LEAST_LOSS and not (run_dir / folder).exists():
+            continue  # runs have not always kept it
         policy = load_policy(run_dir / folder)
-        if (identity := policy.identity()) not in measured:  # both are often one epoch's
+        if (identity := policy.identity()) not in measured:  # they are often one epoch's
             measured[identity] = (
                 evaluate_selfplay(policy, config.report_games, config.seed),
                 predict(policy, validation),
@@ -157,9 +160,11 @@ ALGORITHM = Algorithm(
     shown={
         "policy_accuracy_val_accuracy": "val accuracy",
         "policy_accuracy_val_loss": "val loss",
+        "policy_loss_val_loss": "least loss",
         "policy_selfplay_mean": "self-play",
         "policy_selfplay_points_mean": "points",
     },
+    predicts="policy_val_loss_per_timestep",
     pooled=pooled_validation,
     game=data_rules,
 )

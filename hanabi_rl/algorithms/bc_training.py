@@ -1,5 +1,4 @@
-"""The training of a clone: epochs, validation, self-play, the two policies that are kept,
-checkpoints."""
+"""The training of a clone: epochs, validation, self-play, what is kept, checkpoints."""
 
 import dataclasses
 import math
@@ -19,7 +18,7 @@ from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE
+from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
 from hanabi_rl.runs.session import Session, open_session
 from hanabi_rl.runs.tracking import Progress, read_metrics
 from hanabi_rl.show.plots import plot_bc
@@ -82,6 +81,9 @@ class _Trainer:
     """The state of a run between epochs; what an epoch learns is the subclasses' own."""
 
     epochs_done: int
+    best_selfplay: tuple[float, float] | None = None  # mean score, then validation accuracy
+    best_accuracy: float | None = None
+    least_loss: float | None = None
 
     def __init__(
         self,
@@ -94,15 +96,13 @@ class _Trainer:
     ) -> None:
         self.session, self.config, self.learner = session, config, learner
         self.validation = validation
-        # mean score, then validation accuracy
-        self.best_selfplay: tuple[float, float] | None = None
-        self.best_accuracy: float | None = None
         position: dict[str, Any] | None = None
         if session.restored is not None:
             state = session.restored.state
             position = dict(session.restored.host_state or {})
             self.best_selfplay = position["best_selfplay"] and tuple(position["best_selfplay"])
             self.best_accuracy = position["best_accuracy"]
+            self.least_loss = position.get("least_loss")  # runs have not always kept it
         self.state = parallel.replicate(state)
         self.start(source, position)
 
@@ -130,10 +130,10 @@ class _Trainer:
         best policies."""
         policy, epoch = parallel.fetch(self.learner.policy(self.state)), self.epochs_done
         prediction = predict(policy, self.validation)
-        accuracy = prediction.accuracy().mean
+        accuracy, loss = prediction.accuracy().mean, prediction.cross_entropy().mean
         measured = {
             "val_accuracy": accuracy,
-            "val_loss": prediction.cross_entropy().mean,
+            "val_loss": loss,
             "val_loss_per_timestep": prediction.cross_entropy_per_timestep().mean,
             "learning_rate": float(self.learner.learning_rate(self.state.step)),
         }
@@ -142,6 +142,9 @@ class _Trainer:
         ):
             self.best_accuracy = accuracy
             self.keep(policy, MOST_ACCURATE, accuracy)
+        if math.isfinite(loss) and (self.least_loss is None or loss < self.least_loss):
+            self.least_loss = loss
+            self.keep(policy, LEAST_LOSS, loss)
         if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:
             summary = evaluate_selfplay(
                 policy, self.config.selfplay_games, self.config.seed, purpose="selection"
@@ -162,6 +165,7 @@ class _Trainer:
         position = self.position() | {
             "best_selfplay": self.best_selfplay,
             "best_accuracy": self.best_accuracy,
+            "least_loss": self.least_loss,
         }
         self.session.save(int(self.state.step), self.state, host_state=position, metrics=metrics)
         self.session.stop_if_asked()

@@ -1,9 +1,11 @@
 """Behaviour-preferring partners and their responses: many pairs, each with preferences of its own
 (ZSC-Eval, Wang et al., arXiv 2310.05208, Algorithm 1 lines 1 to 3).
 
-One seat of every game receives `u r + w . phi`, the others the true reward (`learning/pairs.py`);
-all pairs share one compilation. A pair is kept as it ended, and as it was where it scored nearest
-to half of that: its mid-skill checkpoint. `candidates.json` is what `hanabi-rl partners` reads.
+One seat of every game receives the true reward, the others `u r + w . phi` (`learning/pairs.py`);
+of two players that is one of each, of more the biased learner's copies hold all seats but one, as
+partners do wherever they are met. All pairs share one compilation. A pair is kept as it ended, and
+as it was where it scored nearest to half of that: its mid-skill checkpoint. `candidates.json` is
+what `hanabi-rl partners` reads.
 """
 
 from __future__ import annotations
@@ -96,18 +98,24 @@ class Snapshot(NamedTuple):
 
 
 def make_pair(config: BehaviourPreferringConfig) -> Pair:
-    """In every game one random seat is the biased learner's and the others are the response's."""
-    lineup = draw_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0))
+    """In every game one random seat is the response's and all others are the biased learner's: as
+    partners are measured, and as best responses to them are trained."""
+    one_seat = draw_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0))
+
+    def alone(key: jax.Array, timesteps: jax.Array) -> Episode:
+        learns = one_seat(key, timesteps).learns
+        assert learns is not None, "a line-up says who holds which seat"
+        return Episode(learns=jnp.roll(learns, 1))  # of two the second: the biased draws its own
 
     def others(key: jax.Array, timesteps: jax.Array) -> Episode:
-        learns = lineup(key, timesteps).learns
+        learns = alone(key, timesteps).learns
         assert learns is not None, "a line-up says who holds which seat"
         return Episode(learns=~learns)
 
     one = 1.0 / config.game.num_players
     return Pair(
-        biased=PPO(config, config.network, draw_episode=lineup, own_share=one),
-        response=PPO(config, config.network, draw_episode=others, own_share=1.0 - one),
+        biased=PPO(config, config.network, draw_episode=others, own_share=1.0 - one),
+        response=PPO(config, config.network, draw_episode=alone, own_share=one),
     )
 
 

@@ -7,6 +7,7 @@ its beginning, half-way and end, it is the second stage of Fictitious Co-Play (F
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from hanabi_rl.algorithms.lineups import (
     draw_lineup,
     load_partner,
     partner_metrics,
+    with_rematches,
 )
 from hanabi_rl.algorithms.loop import Training, run_ppo
 from hanabi_rl.env.game import Rules
@@ -70,19 +72,31 @@ def partner_rules(config: BestResponseConfig) -> Rules:
     return parallel.on_first_host(rules)
 
 
+def own_share(config: BestResponseConfig) -> float:
+    """The share of decisions that are the learner's, as many as a block of environments ever has:
+    where games differ in it, three deviations above the mean."""
+    if config.lineup == "some-or-none" and config.game.num_players > 2:
+        return 1.0
+    others, met = 1.0 - 1.0 / config.game.num_players, config.partner_share
+    games = config.num_envs / config.num_blocks
+    spread = others * math.sqrt(met * (1.0 - met) / games)
+    return min(1.0, 1.0 - met * others + 3.0 * spread)
+
+
 def training(config: BestResponseConfig, clone: None) -> Training:
     """The partners take their share of the seats; the best policy with them is kept."""
     del clone
     partners = [load_partner(name, config.game) for name in spread_names(config.partners)]
-    lineups = draw_lineup(
-        config.game.num_players,
-        lambda timesteps: jnp.float32(config.partner_share),
-        config.lineup,
+    lineups = with_rematches(
+        draw_lineup(
+            config.game.num_players,
+            lambda timesteps: jnp.float32(config.partner_share),
+            config.lineup,
+        ),
         config.rematch,
     )
-    others = (config.game.num_players - 1) / config.game.num_players
-    own_share = 1.0 - config.partner_share * others
-    ppo = PPO(config, config.network, draw_episode=lineups, own_share=own_share)
+    own = own_share(config)
+    ppo = PPO(config, config.network, draw_episode=lineups, own_share=own)
     together = partners[0] if len(partners) == 1 else stack_policies(partners)
     if config.priority and isinstance(together, Partners):
         if len(together.sizes) > 1:
@@ -94,7 +108,7 @@ def training(config: BestResponseConfig, clone: None) -> Training:
             config,
             config.network,
             draw_episode=lineups,
-            own_share=own_share,
+            own_share=own,
             lanes=len(partners),
             beta=config.priority,
         )

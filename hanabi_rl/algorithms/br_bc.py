@@ -41,7 +41,8 @@ class BRBCConfig(WithClone, WithPartners, IPPOConfig):
     anneal_start: Steps = 1_000_000_000
     """Environment timesteps of pure self-play."""
     anneal_end: Steps = 6_000_000_000
-    """Environment timesteps after which one seat alone is the learner's in every game."""
+    """Environment timesteps after which no game is self-play: the clone has every other seat, or
+    what `lineup` says."""
     report_policy: Literal["best", "final"] = "final"
     """Which policy is reported: the best with the clone (`policy/`), or the last
     (`policy-latest/`)."""
@@ -64,8 +65,8 @@ def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:
 def mixed_lineups(
     players: int, start: int, end: int, lineup: Lineup = "independent"
 ) -> DrawEpisode:
-    """Each seat beside the learner's is the clone's with the probability a of `annealing`: with two
-    players one random seat."""
+    """The clone takes seats beside the learner's as `lineup` says, with the chance a of
+    `annealing`: with two players one random seat."""
     return draw_lineup(players, lambda timesteps: annealing(timesteps, start, end), lineup)
 
 
@@ -125,6 +126,9 @@ ALGORITHM = Algorithm(
         "bc_selfplay_mean": "BC self-play",
         "selfplay_mean": "BR-BC self-play",
         "crossplay_with_bc_mean": "with BC",
+        "val_accuracy": "val accuracy",
+        "val_loss_per_timestep": "val loss",
+        "val_loss_per_timestep_difference": "to BC",
     },
     game=clone_rules,
     in_sweeps={"report_policy": "final"},

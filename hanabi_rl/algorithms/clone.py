@@ -1,6 +1,7 @@
 """The cloned policy that a learner starts from, is regularised towards, or plays with."""
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -10,12 +11,16 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import SharedRun
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.data.files import load_games
+from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
-from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE
+from hanabi_rl.runs.config import RunConfig, saved_config
+from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
+from hanabi_rl.storage.files import read_json
 
+KEPT_BY = {"accuracy": MOST_ACCURATE, "selfplay": BEST_POLICY, "loss": LEAST_LOSS}
+"""`bc_select` -> the folder of a BC run."""
 REFERENCE = "bc-policy"  # the clone, kept in the run so that it is complete in itself
 
 
@@ -25,8 +30,9 @@ class WithClone(RunConfig):
 
     bc_policy: str | None = None
     """A BC run, policy folder or ah2ac2:FILE. None: train one first."""
-    bc_select: Literal["accuracy", "selfplay"] = "accuracy"
-    """Which of the BC run's two policies: best validation accuracy or best self-play."""
+    bc_select: Literal["accuracy", "selfplay", "loss"] = "accuracy"
+    """Which of the BC run's policies: best validation accuracy, best self-play or least validation
+    cross-entropy."""
     bc: BCTraining = dataclasses.field(default_factory=BCTraining)
 
 
@@ -62,7 +68,12 @@ def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
 
     def keep() -> NetworkPolicy:
         if not kept.exists():
-            chosen = source / (MOST_ACCURATE if config.bc_select == "accuracy" else BEST_POLICY)
+            chosen = source / KEPT_BY[config.bc_select]
+            if not chosen.exists() and is_clone(source):
+                raise ValueError(
+                    f"--bc-select {config.bc_select}: expected {chosen}, which {source} has not "
+                    "kept"
+                )
             policy = load_policy(chosen if chosen.exists() else source)
             if not isinstance(policy, NetworkPolicy):
                 raise ValueError(
@@ -77,6 +88,40 @@ def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
         return reference
 
     return parallel.on_first_host(keep)
+
+
+def is_clone(folder: Path) -> bool:
+    """Whether a folder holds a run of bc."""
+    path = folder / "config.json"
+    return path.exists() and read_json(path).get("algorithm") == "bc"
+
+
+def validation_games(config: WithClone, run_dir: Path) -> Games | None:
+    """The games that tell how a policy predicts: those of `bc.val`, else those that the clone (one
+    of a run's policies, too) was validated on. None where neither is known, or, said on stderr,
+    where the clone's are no more to be had.
+
+    Raises:
+        ValueError: those of `bc.val` cannot be read, or are of another game.
+    """
+    from hanabi_rl.algorithms.bc import training_games  # a run imports no other algorithm
+    from hanabi_rl.algorithms.bc_training import BCConfig
+
+    if config.bc.val:
+        games = join_games([load_games(path) for path in config.bc.val])
+        if games.rules != config.game:
+            raise ValueError(f"--bc.val: expected games of {config.game}, got {games.rules}")
+        return games
+    source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
+    run_of = next(filter(is_clone, (source, source.parent)), None)
+    if run_of is None:
+        return None
+    clone = saved_config(BCConfig, run_of, algorithm="bc")
+    try:
+        return training_games(clone, clone.game, clone.seed)[1]
+    except (OSError, ValueError) as error:
+        print(f"No validation figures: the games of {run_of} are gone: {error}", file=sys.stderr)
+        return None
 
 
 def bc_config(config: WithClone, run_dir: Path) -> RunConfig:

@@ -16,7 +16,7 @@ from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.runs.config import RunConfig
 
-Lineup = Literal["independent", "all-or-none"]
+Lineup = Literal["independent", "some-or-none", "all-or-none"]
 WITH_ALL = "crossplay_with_partners_mean"
 
 
@@ -30,8 +30,8 @@ class WithPartners(RunConfig):
     its share of the environments, and `policy/` is the best on average with all of them. A best
     response also takes bots, and all members of a family in one word: `bot:rules?seed=0..9`."""
     lineup: Lineup = "independent"
-    """Three players and more: whether a partner takes each other seat by itself, or all of them
-    together (AH2AC2)."""
+    """Three players and more: whether a partner takes each other seat by itself, or none is taken
+    and else one, two or more with equal chances (AH2AC2's paper), or all of them (its code)."""
     rematch: float = 0.0
     """The chance that a game is followed by another one with the same partners, the seats rotated:
     what a network with a profile knows of them stays."""
@@ -66,32 +66,50 @@ def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
 
 
 def draw_lineup(
-    players: int,
-    share: Callable[[jax.Array], jax.Array],
-    lineup: Lineup = "independent",
-    rematch: float = 0.0,
+    players: int, share: Callable[[jax.Array], jax.Array], lineup: Lineup = "independent"
 ) -> DrawEpisode:
-    """Who holds which seat: one random seat is always the learner's, each other one a partner's
-    with the probability `share(environment timesteps)`.
-
-    With `all-or-none` (as AH2AC2's code) the other seats are all a partner's with that probability,
-    else none is. With the chance `rematch` the line-up stays for another game, the seats rotated.
+    """Who holds which seat: one random seat is always the learner's. With the chance
+    `share(environment timesteps)` each other one is a partner's by itself (`independent`: of three
+    players none at (1 - share)^2), or else with that chance in all 1 to P - 1 of them are, every
+    number alike (`some-or-none`: AH2AC2 A.3, where the amount of self-play falls linearly and
+    one partner or two are drawn), or all of them (`all-or-none`: as AH2AC2's code).
     """
+
+    def taken(key: jax.Array, share: jax.Array) -> jax.Array:
+        """How many of the other seats are partners', drawn together."""
+        some_key, number_key = jax.random.split(key)
+        least = 1 if lineup == "some-or-none" else players - 1
+        number = jax.random.randint(number_key, (), least, players)
+        return jnp.where(jax.random.uniform(some_key) < share, number, 0)
 
     def draw(key: jax.Array, timesteps: jax.Array) -> Episode:
         seat_key, partner_key = jax.random.split(key)
-        always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
-        draws = jax.random.uniform(partner_key, (players if lineup == "independent" else 1,))
-        lineup_drawn = Episode(learns=always | (draws >= share(timesteps)))
-        if rematch == 0.0:
-            return lineup_drawn
-        again_key, shift_key = jax.random.split(jax.random.fold_in(key, 1))
-        return lineup_drawn.replace(
-            again=jax.random.bernoulli(again_key, rematch),
-            shift=jax.random.randint(shift_key, (), 0, players),
-        )
+        share_now = share(timesteps)
+        if lineup == "independent":
+            always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
+            draws = jax.random.uniform(partner_key, (players,))
+            return Episode(learns=always | (draws >= share_now))
+        order = jax.random.permutation(seat_key, players)  # the last of it is always the learner's
+        return Episode(learns=order >= taken(partner_key, share_now))
 
     return draw
+
+
+def with_rematches(draw: DrawEpisode, chance: float) -> DrawEpisode:
+    """`draw`, but with the `chance` the line-up of the game before stays, its seats rotated."""
+    if chance == 0.0:
+        return draw
+
+    def drawn(key: jax.Array, timesteps: jax.Array) -> Episode:
+        again_key, shift_key = jax.random.split(jax.random.fold_in(key, 1))
+        episode = draw(key, timesteps)
+        assert episode.learns is not None, "a line-up says who holds which seat"
+        return episode.replace(
+            again=jax.random.bernoulli(again_key, chance),
+            shift=jax.random.randint(shift_key, (), 0, episode.learns.shape[0]),
+        )
+
+    return drawn
 
 
 def with_partners(

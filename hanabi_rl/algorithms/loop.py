@@ -14,7 +14,13 @@ import jax
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
-from hanabi_rl.algorithms.clone import WithClone, clone_rules, clone_title, reference_policy
+from hanabi_rl.algorithms.clone import (
+    WithClone,
+    clone_rules,
+    clone_title,
+    reference_policy,
+    validation_games,
+)
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import join_games
 from hanabi_rl.env.starts import Starts, starts_of
@@ -23,12 +29,14 @@ from hanabi_rl.learning.config import PPOConfig, check_positive
 from hanabi_rl.learning.partners import Partners, at_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
+from hanabi_rl.measure.beside_clone import likeness
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
 from hanabi_rl.runs.folder import BEST_POLICY, EVALUATED, LATEST_POLICY, write_summary
 from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import Progress, announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
+from hanabi_rl.show.report import likeness_figures, likeness_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,17 +146,23 @@ def run_ppo(
         config = with_game(config, clone_rules(config), "the clone")
     starts = recorded_starts(config)  # what is wrong with them is said before a clone is trained
     with open_run_dir(algorithm, config, config.game.num_players) as run_dir:
-        clone = None
+        clone = validation = None
         if isinstance(config, WithClone):
             announce_stage(1, stages, clone_title(config))
-            clone = reference_policy(config, run_dir)
+            clone, given = reference_policy(config, run_dir), config
+            validation = parallel.on_first_host(lambda: validation_games(given, run_dir))
         plan = training(config, clone)
         announce_stage(stages - 1, stages, plan.stage)
         wall_s = train_ppo(config, run_dir, plan, starts)
         announce_stage(stages, stages, f"Measuring over {config.report_games:,} games")
 
         def measure() -> dict[str, Any]:
-            figures = report(config, reported_policy(config, run_dir), clone)
+            policy = reported_policy(config, run_dir)
+            figures = report(config, policy, clone)
+            if clone is not None and validation is not None:
+                found = likeness(policy, clone, validation)
+                print(f"\n{likeness_table(found, plan.title)}")
+                figures |= likeness_figures(found)
             summary = figures | training_figures(config, wall_s)
             write_summary(run_dir, summary)
             return summary

@@ -59,6 +59,18 @@ def group_agents(
             else agent.removeprefix("bot:")
         )
         groups.append(algorithm or "unnamed")
+    for name, members in read_groups(chosen, agents, labels).items():
+        for index in members:
+            groups[index] = name
+    return groups
+
+
+def read_groups(
+    chosen: Sequence[str], agents: Sequence[str], labels: Sequence[str]
+) -> dict[str, list[int]]:
+    """`--group NAME=AGENT,AGENT ...` -> name -> places of its agents, which are named as they were
+    given or by their labels. Raises ValueError for anything else."""
+    groups: dict[str, list[int]] = {}
     for text in chosen:
         name, _, members = text.partition("=")
         if not name or not members:
@@ -72,8 +84,7 @@ def group_agents(
                     f"--group {text}: expected one of the agents {', '.join(labels)}, got "
                     f"{member!r}"
                 )
-            for index in found:
-                groups[index] = name
+            groups.setdefault(name, []).extend(found)
     return groups
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.measure.partners import Partner, PartnerSet, Returns
+    from hanabi_rl.measure.partners import Alone, Partner, PartnerSet, Returns
     from hanabi_rl.show.br_prox import Comparison
 
 
@@ -33,7 +33,8 @@ def br_prox(
     """Print how near agents come to the best responses of some partners: BR-Prox (ZSC-Eval).
 
     Every agent plays the same decks with every partner at every seat. J_BR is what the file says of
-    each partner, else what its best response gets on these decks.
+    each partner, else what its best response gets on these decks. Moderate and expert partners are
+    told apart by what they score with copies of themselves.
 
     Args:
         agents: any (bot:NAME, agent:NAME, a run's folder, ...); several of one group are one
@@ -49,7 +50,7 @@ def br_prox(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.measure.partners import play_partners, read_partners
+    from hanabi_rl.measure.partners import play_alone, play_partners, read_partners
     from hanabi_rl.runs.tracking import Progress
     from hanabi_rl.show.br_prox import br_prox_figures, br_prox_table, plot_br_prox
     from hanabi_rl.show.matrix import short_labels
@@ -76,6 +77,7 @@ def br_prox(
     best_responses = dict(zip(unknown, loaded[len(agents) + len(others) :], strict=True))
     groups = group_agents(agents, short_labels(agents), policies, group)
     best = _best_returns(chosen.partners, beside, best_responses, setting)
+    alone = play_alone(beside, setting)
     with Progress("br-prox", total=len(policies) * len(beside), unit="pairs") as progress:
         returns = play_partners(policies, beside, setting, progress.update)
 
@@ -85,7 +87,7 @@ def br_prox(
     if len(unknown) < len(others) and (chosen.games, chosen.seed) != (games, seed):
         print(f"J_BR is the file's: {chosen.games} decks, seed {chosen.seed}", file=sys.stderr)
     for unit in ("scores", "points") if points else ("scores",):
-        compared = _compare(unit, others, best, returns, groups, seed)
+        compared = _compare(unit, others, best, alone, returns, groups, seed)
         parts = compared.parts()
         figures[unit] = br_prox_figures(compared, parts)
         print(f"\n{br_prox_table(compared, parts)}", file=sys.stderr if json else sys.stdout)
@@ -140,6 +142,7 @@ def _compare(
     unit: str,
     partners: Sequence[str],
     best: dict[str, np.ndarray],
+    alone: Alone,
     returns: Returns,
     groups: Sequence[str],
     seed: int,
@@ -151,4 +154,5 @@ def _compare(
 
     of_agents, which = getattr(returns, unit), np.array(groups)
     methods = {name: of_agents[which == name] for name in dict.fromkeys(groups)}
-    return Comparison(unit, short_labels(partners), best[unit], methods, seed)
+    selfplay = getattr(alone, unit).mean(axis=1)
+    return Comparison(unit, short_labels(partners), best[unit], selfplay, methods, seed)

@@ -20,6 +20,8 @@ def challenge(
     held_out: int = 200,
     decks: int = 1000,
     seed: int = 0,
+    proxies: tuple[str, ...] = (),
+    agents: tuple[str, ...] = (),
     out: Path | None = None,
     json: Flag = False,
 ) -> None:
@@ -35,8 +37,10 @@ def challenge(
         total_steps: environment steps of each method that plays.
         kl_weight: of HDR-IPPO.
         held_out: games to predict.
-        decks: on which each method plays with the partner, in every seating.
+        decks: games that each method plays with the proxies, one a deck, spread over the line-ups.
         seed: of the runs and the decks.
+        proxies: whom the methods play with instead of the partner (of A+B: both), any agents.
+        agents: any others to play beside the methods, such as obl:FILE or a run of Other-Play.
         out: where the runs and challenge.json go; default
             runs/challenge-PARTNER-PLAYERSp-LEVEL-GAMES-sSEED.
         json: print one line of JSON on stdout and the table on stderr.
@@ -50,7 +54,7 @@ def challenge(
     chosen = Challenge(
         name, games, held_out, players, methods or METHODS,
         level,  # type: ignore[arg-type]  # the network says what it expects
-        total_steps, kl_weight, decks, seed,
+        total_steps, kl_weight, decks, seed, proxies, agents,
     )  # fmt: skip
     folder = (
         out or Path("runs") / f"challenge-{plain_name(name)}-{players}p-{level}-{games}-s{seed}"

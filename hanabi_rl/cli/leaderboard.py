@@ -6,13 +6,26 @@ import json as json_format
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.cli.agents import Flag, load_agents
+from hanabi_rl.cli.agents import Flag, Groups, load_agents, read_groups
 
 if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.data.games import Games
     from hanabi_rl.env.game import Rules
     from hanabi_rl.measure.leaderboard import LeaderboardEntry
+
+
+class Candidate(NamedTuple):
+    """A row of the table: an agent, or the chosen one of several seeds."""
+
+    label: str
+    policy: Policy
+    seeds: dict[str, float]
+    """Label -> nats per timestep on the validation games, where seeds are compared."""
+    chosen: str
+    """The label of the agent that plays."""
 
 
 def leaderboard(
@@ -21,12 +34,14 @@ def leaderboard(
     players: int | None = None,
     games: int = 1000,
     seed: int = 0,
+    group: Groups = (),
+    val: Path | None = None,
     data: Path | None = None,
     out: Path | None = None,
     json: Flag = False,
 ) -> None:
-    """Play each agent among the proxies in every mixed line-up and print AH2AC2's leaderboard (its
-    Table 4).
+    """Play each agent among the proxies in every mixed line-up, and the proxies with themselves,
+    and print AH2AC2's leaderboard (its Table 4): mean and median over the games, and cross-entropy.
 
     Args:
         proxies: the human-like partners, named as the agents.
@@ -34,12 +49,15 @@ def leaderboard(
         players: 2 to 5; needed for bots alone (default 2).
         games: how many for each agent, each on a deck of its own, spread evenly over the line-ups.
         seed: of the decks.
-        data: recorded human games to predict, for the cross-entropy.
+        group: which agents are seeds of one method: of them the one with the least cross-entropy on
+            --val plays, under the method's name.
+        val: recorded games to choose seeds by.
+        data: other recorded human games to predict, for the cross-entropy that is shown.
         out: a folder for leaderboard.json.
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.data.files import load_games
-    from hanabi_rl.measure.leaderboard import play_leaderboard
+    from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies, same
     from hanabi_rl.measure.prediction import predict
     from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import to_json, write_json
@@ -53,65 +71,144 @@ def leaderboard(
         [policy_of[proxy] for proxy in proxies],
         [label_of[proxy] for proxy in proxies],
     )
+    for place, partner in enumerate(partners):
+        if any(same(partner, other) for other in partners[:place]):
+            raise ValueError(f"--proxies: expected agents that differ, got {names[place]} twice")
+    agents = tuple(dict.fromkeys(agents))
+    labels = [label_of[agent] for agent in agents]
+    grouped = read_groups(group, agents, labels)
+    if grouped and val is None:
+        raise ValueError("--group: expected --val, recorded games to choose a seed by, got none")
     human = None if data is None else load_games(data)
+    chosen_by = None if val is None else load_games(val)
+    rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
     entries: dict[str, LeaderboardEntry] = {}
-    for agent in agents:
-        prediction = None if human is None else predict(policy_of[agent], human)
-        entries[label_of[agent]] = play_leaderboard(
-            policy_of[agent], partners, games, seed, prediction
-        )
-        print(f"{label_of[agent]}: {games:,} games played", file=sys.stderr)
+    for row in rows:
+        prediction = None if human is None else predict(row.policy, human)
+        entries[row.label] = play_leaderboard(row.policy, partners, games, seed, prediction)
+        print(f"{row.label}: {games:,} games played", file=sys.stderr)
+    guesses = [] if human is None else [predict(partner, human) for partner in partners]
+    own = play_proxies(partners, games, seed, guesses)
     record = {
         "players": partners[0].rules.num_players,
         "seed": seed,
         "data": data,
+        "val": val,
         "proxies": [
             {"label": name, "hash": policy.identity()}
             for name, policy in zip(names, partners, strict=True)
         ],
-        "agents": [{"agent": label, **entry.as_dict(names)} for label, entry in entries.items()],
+        "agents": [
+            {"agent": row.label, **_seeds(row), **entries[row.label].as_dict(names)} for row in rows
+        ],
+        "proxies_with_themselves": own.as_dict(names),
     }
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "leaderboard.json", record)
-    text = _text(entries, names, partners[0].rules, games)
+    text = _text(entries, names, partners[0].rules, games, own, rows)
     print(text, file=sys.stderr if json else sys.stdout)
     if json:
         print(json_format.dumps(to_json(record)))
 
 
+def candidates(
+    labels: Sequence[str],
+    policies: Sequence[Policy],
+    groups: Mapping[str, Sequence[int]],
+    val: Games | None,
+) -> list[Candidate]:
+    """The rows: every agent that is no seed of a group, and of each group the seed that predicts
+    `val` best, at the place of its first one.
+
+    Raises:
+        ValueError: an agent in two groups or twice in one, two seeds that are one policy, or a
+            group called as an agent beside it.
+    """
+    from hanabi_rl.measure.leaderboard import best_seed, same
+    from hanabi_rl.measure.prediction import predict
+
+    rows: dict[int, Candidate] = {}
+    taken: dict[int, str] = {}
+    for name, members in groups.items():
+        for member in members:
+            if member in taken:
+                raise ValueError(
+                    f"--group {name}: expected every agent once, got {labels[member]} again"
+                )
+            taken[member] = name
+        for place, member in enumerate(members):
+            twin = next((m for m in members[:place] if same(policies[m], policies[member])), None)
+            if twin is not None:
+                raise ValueError(
+                    f"--group {name}: expected seeds that differ, got one policy as "
+                    f"{labels[twin]} and {labels[member]}"
+                )
+        assert val is not None, "checked by the command"
+        read = [predict(policies[member], val) for member in members]
+        best = members[best_seed(read)]
+        losses = [prediction.cross_entropy_per_timestep().mean for prediction in read]
+        seeds = {labels[member]: loss for member, loss in zip(members, losses, strict=True)}
+        rows[members[0]] = Candidate(name, policies[best], seeds, labels[best])
+    for place, (label, policy) in enumerate(zip(labels, policies, strict=True)):
+        if place not in taken:
+            if label in groups:
+                raise ValueError(f"--group {label}: expected another name than that of an agent")
+            rows[place] = Candidate(label, policy, {}, label)
+    return [rows[place] for place in sorted(rows)]
+
+
+def _seeds(row: Candidate) -> dict[str, Any]:
+    """The JSON of how a seed was chosen; nothing where none was."""
+    if not row.seeds:
+        return {}
+    return {"chosen": row.chosen, "val_cross_entropy_per_timestep": row.seeds}
+
+
 def _text(
-    entries: Mapping[str, LeaderboardEntry], proxies: Sequence[str], rules: Rules, games: int
+    entries: Mapping[str, LeaderboardEntry],
+    proxies: Sequence[str],
+    rules: Rules,
+    games: int,
+    own: LeaderboardEntry | None = None,
+    rows: Sequence[Candidate] = (),
 ) -> str:
     from hanabi_rl.papers.ah2ac2 import LEADERBOARD
     from hanabi_rl.play.line_ups import seat_names
 
     players = rules.num_players
     published = LEADERBOARD.get(players, ()) if rules.is_standard else ()
-    width = max(map(len, [*entries, *(row.method for row in published)]))
+    itself = "the proxies themselves" if len(proxies) > 1 else "the proxy itself"
+    width = max(map(len, [*entries, itself, *(row.method for row in published)]))
     lines = [
         f"{players} players, {games:,} games with {', '.join(proxies)}",
         f"{'':<{width}}  {'mean':<21} {'median':<17} cross-entropy per timestep",
     ]
-    for label, entry in sorted(entries.items(), key=lambda item: -item[1].summary.mean.mean):
-        entropy = (
-            "-"
-            if entry.prediction is None
-            else f"{entry.prediction.cross_entropy_per_timestep():.3f}"
-        )
-        lines.append(
-            f"{label:<{width}}  {f'{entry.summary.mean:.2f}':<21} {f'{entry.median:.1f}':<17} "
-            f"{entropy}"
-        )
+    ranked = sorted(entries.items(), key=lambda item: -item[1].summary.mean.mean)
+    lines += [_line(label, entry, width) for label, entry in ranked]
+    if own is not None:
+        lines.append(_line(itself, own, width))
     if published:
         lines.append("published (AH2AC2, Table 4; the authors' proxies and games)")
         lines += [
             f"{r.method:<{width}}  {r.mean:<21.2f} {r.median:<17.0f} {r.cross_entropy:.2f}"
             for r in published
         ]
+    for row in rows:
+        if row.seeds:
+            losses = ", ".join(f"{label} {loss:.4f}" for label, loss in row.seeds.items())
+            lines += ["", f"{row.label}: {row.chosen} of seeds with nats per timestep {losses}"]
     for label, entry in entries.items():
         lines += ["", f"{label}: mean of each line-up"]
         for seats, mean in zip(entry.line_ups, entry.line_up_means(), strict=True):
             lines.append(f"  {mean.mean:6.2f}  {', '.join(seat_names(seats, proxies))}")
     lines.append("95% intervals over games.")
     return "\n".join(lines)
+
+
+def _line(label: str, entry: LeaderboardEntry, width: int) -> str:
+    entropy = "-"
+    if entry.prediction is not None:
+        entropy = f"{entry.prediction.cross_entropy_per_timestep():.3f}"
+    mean, median = f"{entry.summary.mean:.2f}", f"{entry.median:.1f}"
+    return f"{label:<{width}}  {mean:<21} {median:<17} {entropy}"

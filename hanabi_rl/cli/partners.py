@@ -95,7 +95,7 @@ def train_partners(
         candidates: candidates.json of a run of behaviour_preferring.
         count: partners to choose; as many mid-skill ones join them.
         out: the folder of the runs and of `partners.json`.
-        preset: of best_response, a name or a file.
+        preset: of best_response, a name or a file; how many players, the candidates say.
         total_steps: environment steps of each best response; default the preset's.
         by: the events of the best responses, or of the partners themselves.
         games: decks a seat.

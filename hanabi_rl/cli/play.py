@@ -4,6 +4,7 @@ watch."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import os
 import socket
@@ -152,12 +153,18 @@ def _run_page(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises OSError where the port is taken."""
+    """A socket that listens. Raises ValueError for a port that is none, OSError where it is taken,
+    or `host` is no address of this machine."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"--port: expected 0 to {2**16 - 1}, got {port}")
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
     except OSError as error:
+        listening.close()
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise OSError(f"--host: expected an address of this machine, got {host}") from error
         raise OSError(f"port {port} of this machine is taken ({error}): try --port 0") from error
     listening.listen()
     return listening

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import socket
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -56,49 +57,59 @@ def serve(
         limits: what one network address may do, in each web process.
     """
     check_extra()
+    _check(slots, web_workers, tls_cert, tls_key)
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    from hanabi_rl.serve.candidate import MAX_MESSAGE
+    from hanabi_rl.serve.candidate import MAX_MESSAGE, agents_of
     from hanabi_rl.serve.challenge import open_challenge
     from hanabi_rl.serve.deadlines import GuardedConfig
     from hanabi_rl.serve.held_out import read_all
+    from hanabi_rl.serve.inference import Inference
     from hanabi_rl.serve.prediction import MAX_MESSAGE as MAX_PREDICTION
+    from hanabi_rl.serve.proxies import identified
 
-    proxies = {2: proxies_2p, 3: proxies_3p}
-    proxies = {players: names for players, names in proxies.items() if names}
+    proxies = {players: names for players, names in ((2, proxies_2p), (3, proxies_3p)) if names}
+    agents = agents_of(proxies)
+    agents |= {players: agents.get(players, []) for players in read_all(prediction)}
     listening = listen(host, port)
     bound = listening.getsockname()[1]
-    with _store(state, store):
-        pass  # what is wrong with it is said here, and its tables are made
-    read_all(prediction)  # and what is wrong with these
-    name = f"{socket.gethostname()}:{bound}"
+    name, many = f"{socket.gethostname()}:{bound}", web_workers > 1
     place, secret = _where(state, store)
-    many = web_workers > 1
-    scheme = "http" if tls_cert is None else "https"
-    print(
-        f"The challenge is at {scheme}://{host}:{bound}/ once its agents are "
-        f"compiled (Ctrl-C stops; everything is in {state if store is None else 'the database'})",
-        flush=True,
-    )
-    config = GuardedConfig(
-        functools.partial(open_challenge, place, secret, name, many, proxies, slots, prediction),
-        limits,
-        workers=web_workers,
-        log_level="warning",
-        access_log=False,  # addresses hold keys
-        h11_max_incomplete_event_size=limits.head_bytes,
-        ws_max_size=MAX_PREDICTION if prediction else MAX_MESSAGE,
-        ws_ping_timeout=120.0,  # candidates compile for tens of seconds
-        timeout_graceful_shutdown=5,
-        ssl_certfile=tls_cert,
-        ssl_keyfile=tls_key,
-    )
-    with contextlib.suppress(KeyboardInterrupt):
-        if web_workers == 1:
-            uvicorn.Server(config).run(sockets=[listening])
-        else:  # starts again what dies
+    inference = Inference(agents, slots)
+    with contextlib.suppress(KeyboardInterrupt), listening, contextlib.closing(inference):
+        # what is wrong with an agent, or with what the store holds for them, is said here
+        agreeable = identified(proxies, inference.load())
+        with _store(state, store) as kept:
+            kept.agree(agreeable)
+        print(
+            f"The challenge is at {'http' if tls_cert is None else 'https'}://{host}:{bound}/ once "
+            "its agents are compiled (Ctrl-C stops; everything is in "
+            f"{state if store is None else 'the database'})",
+            flush=True,
+        )
+        inference.compile()
+        if many:
+            inference.close()  # each process has its own, and finds what was compiled
+        config = GuardedConfig(
+            functools.partial(
+                open_challenge, place, secret, name, many, inference, proxies, prediction
+            ),
+            limits,
+            workers=web_workers,
+            log_level="warning",
+            access_log=False,  # addresses hold keys
+            h11_max_incomplete_event_size=limits.head_bytes,
+            ws_max_size=MAX_PREDICTION if prediction else MAX_MESSAGE,
+            ws_ping_timeout=120.0,  # candidates compile for tens of seconds
+            timeout_graceful_shutdown=5,
+            ssl_certfile=tls_cert,
+            ssl_keyfile=tls_key,
+        )
+        if many:  # starts again what dies
             Multiprocess(config, [listening]).run()
+        else:
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def add_entry(
@@ -161,7 +172,7 @@ def revoke_key(
 
 
 def list_keys(state: Path = STATE, store: str | None = None) -> None:
-    """List the entries, their evaluation keys and how far they are.
+    """List whom games are played with, the entries, their evaluation keys and how far they are.
 
     Args:
         state: the folder of the store.
@@ -171,6 +182,9 @@ def list_keys(state: Path = STATE, store: str | None = None) -> None:
     from hanabi_rl.serve.standings import progress
 
     with _store(state, store) as kept:
+        for players, proxies in kept.proxies().items():
+            names = ", ".join(proxy.name for proxy in proxies)
+            print(f"games of {players} players are played with {names}")
         for entry in kept.entries():
             print(entry["name"])
             for key in entry["keys"]:
@@ -184,6 +198,24 @@ def list_keys(state: Path = STATE, store: str | None = None) -> None:
 
 ENTRY_COMMANDS = {"add": add_entry}
 KEY_COMMANDS = {"create": create_key, "list": list_keys, "revoke": revoke_key}
+
+
+def _check(slots: int, web_workers: int, tls_cert: Path | None, tls_key: Path | None) -> None:
+    """Raises ValueError, which names the flag."""
+    for flag, value in (("--slots", slots), ("--web-workers", web_workers)):
+        if value < 1:
+            raise ValueError(f"{flag}: expected 1 or more, got {value}")
+    if tls_cert is None and tls_key is None:
+        return
+    if tls_cert is None or tls_key is None:
+        raise ValueError("expected --tls-cert and --tls-key, got one of them")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls_cert, tls_key)
+    except OSError as error:
+        raise ValueError(
+            f"--tls-cert {tls_cert} --tls-key {tls_key}: expected a certificate and its key in "
+            f"PEM files, got: {error}"
+        ) from error
 
 
 def _store(state: Path, address: str | None) -> contextlib.closing[Store]:

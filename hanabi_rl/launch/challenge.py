@@ -2,30 +2,32 @@
 
 AH2AC2 (section 4) gives 1,000 games of people whom nobody can play with at home. Here the people
 are any agent: its games are generated, each method trains on them, and plays with the very agent
-that made them. The partner takes part in no training; it only makes the games.
+that made them, or with other proxies, as on AH2AC2's leaderboard (`measure/leaderboard.py`). The
+partner takes part in no training; it only makes the games.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.bc import check_level
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.measure.crossplay import evaluate_lineup, summary_of
+from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies, same
 from hanabi_rl.measure.prediction import predict
-from hanabi_rl.measure.selfplay import ScoreSummary, evaluate_selfplay
+from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import Level, StructuredConfig
 from hanabi_rl.play.demos import demo_games, demonstrators
-from hanabi_rl.play.episodes import group_identical
+from hanabi_rl.play.line_ups import line_ups
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -39,7 +41,7 @@ class Challenge:
     """One challenge: whose games, how many, and what each method may spend."""
 
     partner: str = "convention"
-    """A bot, any agent, or A+B for mixed tables."""
+    """A bot, any agent, or A+B for mixed tables: whose games there are."""
     games: int = 1000
     held_out: int = 200
     """Games to predict, on decks of their own."""
@@ -51,8 +53,12 @@ class Challenge:
     """Environment steps of each method that plays."""
     kl_weight: float = 0.1
     decks: int = 1000
-    """On which each method plays with the partner, in every seating."""
+    """Games that each method plays with the proxies, one a deck, spread over the line-ups."""
     seed: int = 0
+    proxies: tuple[str, ...] = ()
+    """Whom the methods play with; none: the partner, of A+B both."""
+    agents: tuple[str, ...] = ()
+    """Any agents that play beside the methods: rows without training."""
 
     def __post_init__(self) -> None:
         for name in ("games", "held_out", "total_steps", "decks"):
@@ -77,13 +83,22 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     """
     rules = Rules(num_players=challenge.players)
     demonstrators(rules, challenge.partner)  # there is one, before anything is written
+    proxies = proxies_of(challenge, rules)
+    given = {name: load_policy(name, rules) for name in challenge.agents}
+    _check_table(challenge, list(proxies.values()), given)
     _claim(challenge, folder)
     train = demo_games(rules, challenge.partner, challenge.games, _TRAINING)
     held_out = demo_games(rules, challenge.partner, challenge.held_out, _HELD_OUT)
     save_games(folder / "games.safetensors", train)
     record = dataclasses.asdict(challenge) | {
-        "partner_with_itself": _figures(_beside(challenge, rules, None)),
-        "methods": [_method(name, challenge, folder, held_out) for name in _in_order(challenge)],
+        "partner_with_itself": _with_themselves(challenge, proxies, held_out),
+        "methods": [
+            _method(name, challenge, folder, held_out, proxies) for name in _in_order(challenge)
+        ],
+        "agents": [
+            {"method": name, **_measured(policy, challenge, held_out, proxies)}
+            for name, policy in given.items()
+        ],
     }
     write_json(folder / "challenge.json", record)
     return record
@@ -102,7 +117,8 @@ def _claim(challenge: Challenge, folder: Path) -> None:
     if path.exists():
         theirs = read_json(path)
         differs = [key for key, value in mine.items() if theirs.get(key) != _json(value)]
-        differs = [key for key in differs if key != "methods"]  # more of them may be added
+        # more of them may be added
+        differs = [key for key in differs if key not in ("methods", "agents")]
         if differs:
             raise ValueError(
                 f"{folder} holds a challenge with another {differs[0]}: expected "
@@ -116,48 +132,79 @@ def _json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _method(name: str, challenge: Challenge, folder: Path, held_out: Games) -> dict[str, Any]:
+def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:
+    """Whom the methods play with, by name. Raises ValueError for what is no such agent."""
+    if challenge.proxies:
+        return {name: load_policy(name, rules) for name in challenge.proxies}
+    seats = demonstrators(rules, challenge.partner)
+    names = challenge.partner.split("+")
+    return dict(zip(names, seats, strict=False))  # seats in excess of names repeat them
+
+
+def _check_table(
+    challenge: Challenge, proxies: Sequence[Policy], given: Mapping[str, Policy]
+) -> None:
+    """Raises ValueError for what could not be played when everything is trained."""
+    least = len(line_ups(challenge.players, len(proxies)))
+    if challenge.decks < least:
+        raise ValueError(
+            f"--decks: expected a game for each of the {least} line-ups at least, got "
+            f"{challenge.decks}"
+        )
+    twice = len(challenge.proxies) > len(proxies)  # one name
+    for place, proxy in enumerate(proxies):
+        twice |= any(same(proxy, other) for other in proxies[:place])
+    if twice:
+        names = challenge.proxies or challenge.partner.split("+")
+        raise ValueError(f"--proxies: expected agents that differ, got {' '.join(names)}")
+    for name, policy in given.items():
+        if all(same(policy, proxy) for proxy in proxies):
+            raise ValueError(f"--agents: expected others than the proxy itself, got {name}")
+
+
+def _method(
+    name: str,
+    challenge: Challenge,
+    folder: Path,
+    held_out: Games,
+    proxies: dict[str, Policy],
+) -> dict[str, Any]:
     print(f"\n== {name}", file=sys.stderr)
     config = _config(name, challenge, folder)
     summary = run_once(name, config)
-    policy = load_policy(config.run_dir or "")
-    print(f"{name}: playing with {challenge.partner}", file=sys.stderr)
-    selfplay = evaluate_selfplay(policy, challenge.decks, challenge.seed).summary
+    print(f"{name}: playing with {', '.join(proxies)}", file=sys.stderr)
     return {
         "method": name,
         "run_dir": config.run_dir,
         "steps": summary.get("env_steps", 0),
         "wall_s": summary.get("wall_s"),
-        "selfplay": {"mean": selfplay.mean.mean, "ci95": selfplay.mean.bounds},
-        "with_partner": _figures(_beside(challenge, held_out.rules, policy)),
-        **predict(policy, held_out).as_dict(),
+        **_measured(load_policy(config.run_dir or ""), challenge, held_out, proxies),
     }
 
 
-def _beside(challenge: Challenge, rules: Rules, policy: Any) -> ScoreSummary:
-    """`policy` at one seat (None: nobody), the partner at the others, every seating. Of a table of
-    several agents it takes the place of each in turn, on the same decks."""
-    partners = demonstrators(rules, challenge.partner)
-    if policy is None:
-        return evaluate_lineup(partners, challenge.decks, challenge.seed).summary
-    _, seats = group_identical(partners)
-    records = [
-        record
-        for place, *_ in seats
-        for record in evaluate_lineup(
-            (policy, *partners[:place], *partners[place + 1 :]), challenge.decks, challenge.seed
-        ).records
-    ]
-    return summary_of(records, rules.max_score)
-
-
-def _figures(summary: ScoreSummary) -> dict[str, Any]:
+def _measured(
+    policy: Policy, challenge: Challenge, held_out: Games, proxies: dict[str, Policy]
+) -> dict[str, Any]:
+    """What a row says of a policy."""
+    read = predict(policy, held_out)
+    selfplay = evaluate_selfplay(policy, challenge.decks, challenge.seed).summary
+    entry = play_leaderboard(
+        policy, list(proxies.values()), challenge.decks, challenge.seed, prediction=read
+    )
     return {
-        "mean": summary.mean.mean,
-        "ci95": summary.mean.bounds,
-        "zero_share": summary.zero_share,
-        "games": summary.num_games,
+        "selfplay": {"mean": selfplay.mean.mean, "ci95": selfplay.mean.bounds},
+        "with_partner": entry.as_dict(list(proxies)),
+        **read.as_dict(),
     }
+
+
+def _with_themselves(
+    challenge: Challenge, proxies: dict[str, Policy], held_out: Games
+) -> dict[str, Any]:
+    """The proxies' own row: the mean over each with itself."""
+    read = [predict(policy, held_out) for policy in proxies.values()]
+    policies = list(proxies.values())
+    return play_proxies(policies, challenge.decks, challenge.seed, read).as_dict(list(proxies))
 
 
 def cloning_epochs(games: int) -> int:
@@ -196,28 +243,36 @@ def _config(name: str, challenge: Challenge, folder: Path) -> RunConfig:
 
 
 def challenge_table(record: dict[str, Any]) -> str:
-    """The leaderboard: with the partner, with itself, and how well it predicts the partner."""
-    own = record["partner_with_itself"]
+    """The leaderboard (AH2AC2's Table 4: mean, median and cross-entropy per timestep), with
+    self-play, and how well each predicts the partner."""
+    own, proxies = record["partner_with_itself"], record["proxies"] or record["partner"].split("+")
+    rows = [*record["methods"], *record["agents"]]
+    width = 2 + max(len(name) for name in ("the proxies", *(row["method"] for row in rows)))
     lines = [
         f"{record['games']:,} games of {record['partner']}, {record['players']} players, networks "
-        f"shown {record['level']}, {record['total_steps']:,} steps, {record['decks']:,} decks in "
-        f"every seating, seed {record['seed']}",
-        f"{'':<12}{'with the partner':<24}{'zero':>7}{'self-play':>12}{'accuracy':>12}{'nats':>8}"
-        f"{'wall':>9}",
+        f"shown {record['level']}, {record['total_steps']:,} steps; {record['decks']:,} games with "
+        f"{', '.join(proxies)} over every line-up, seed {record['seed']}",
+        f"{'':<{width}}{'with the proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"
+        f"{'accuracy':>10}{'nats':>8}{'per timestep':>14}{'wall':>9}",
     ]
-    ranked: Sequence[dict[str, Any]] = sorted(
-        record["methods"], key=lambda row: -row["with_partner"]["mean"]
-    )
+    ranked: Sequence[dict[str, Any]] = sorted(rows, key=lambda row: -row["with_partner"]["mean"])
     for row in ranked:
-        beside = row["with_partner"]
-        low, high = beside["ci95"]
-        score = f"{beside['mean']:.2f} [{low:.2f}, {high:.2f}]"
-        wall = "" if row["wall_s"] is None else f"{row['wall_s']:.0f} s"
+        wall = row.get("wall_s")
         lines.append(
-            f"{row['method']:<12}{score:<24}{beside['zero_share']:>7.1%}"
-            f"{row['selfplay']['mean']:>12.2f}{row['accuracy']:>12.3f}{row['nats']:>8.3f}{wall:>9}"
+            f"{row['method']:<{width}}{_beside(row['with_partner'])}{row['selfplay']['mean']:>11.2f}"
+            f"{row['accuracy']:>10.3f}{row['nats']:>8.3f}"
+            f"{row['with_partner']['cross_entropy_per_timestep']:>14.3f}"
+            f"{'' if wall is None else f'{wall:.0f} s':>9}"
         )
+    name = "the proxy" if len(proxies) == 1 else "the proxies"
     lines.append(
-        f"{'the partner':<12}{own['mean']:.2f} [{own['ci95'][0]:.2f}, {own['ci95'][1]:.2f}]"
+        f"{name:<{width}}{_beside(own)}{own['mean']:>11.2f}{'':>18}"
+        f"{own['cross_entropy_per_timestep']:>14.3f}"
     )
     return "\n".join(lines)
+
+
+def _beside(entry: dict[str, Any]) -> str:
+    low, high = entry["ci95"]
+    score = f"{entry['mean']:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{score:<24}{entry['median']:>7.1f}{entry['zero_share']:>7.1%}"

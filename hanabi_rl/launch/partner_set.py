@@ -40,7 +40,7 @@ def train_set(
     Args:
         candidates: names each candidate's `best_response` and `mid_skill`.
         count: how many are chosen; as many mid-skill ones join them.
-        config: of the best responses.
+        config: of the best responses; of its game the candidates say for how many players.
         setting: of the games that choose, and of those, on other decks, that measure what was
             chosen.
         by: whose events count.
@@ -61,6 +61,8 @@ def train_set(
     rules = load_agents([found[0].agent])[0].rules
     chosen = chosen_set(found, count, by, setting, rules)
     write_partners(folder / SELECTED, chosen)
+    players = chosen.players or config.game.num_players
+    config = dataclasses.replace(config, game=config.game.replace(num_players=players))
 
     whole = []
     for partner in chosen.partners:

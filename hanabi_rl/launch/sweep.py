@@ -151,6 +151,8 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     summaries = run_all(algorithm.name, configs)
     if len(summaries) > 1:
         print(seed_table(config.seeds, summaries, algorithm.shown))
+        if text := chosen_seed(config.seeds, summaries, algorithm.predicts):
+            print(text)
         if algorithm.pooled is not None:
             print(algorithm.pooled(config, [Path(summary["run_dir"]) for summary in summaries]))
 
@@ -259,8 +261,9 @@ def table(
     summaries: list[dict[str, Any]],
     shown: Mapping[str, str],
 ) -> str:
-    """One line a place of the grid: the mean over its seeds and, with several, its standard
-    error."""
+    """One line a place of the grid: the mean over its seeds and, with several, its standard error;
+    a column that not all runs have (validation figures) is left out."""
+    shown = _in_all(summaries, shown)
     width = max(len(point.name) for point in points) + 2
     column = max(len(title) for title in ("12.345 ± 0.56", *shown.values())) + 2
     lines = ["".ljust(width) + "".join(title.rjust(column) for title in shown.values())]
@@ -274,7 +277,8 @@ def table(
 def seed_table(
     seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: Mapping[str, str]
 ) -> str:
-    """One line a seed, then the mean and its standard error over seeds."""
+    """One line a seed, then the mean and its standard error over seeds; columns as in `table`."""
+    shown = _in_all(summaries, shown)
     columns = {title: [float(s[key]) for s in summaries] for key, title in shown.items()}
     width = max(len(t) for t in columns) + 2
     lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in columns)]
@@ -286,6 +290,26 @@ def seed_table(
     lines.append("mean".ljust(8) + "".join(f"{over.mean:{width}.4g}" for over in over_seeds))
     lines.append("s.e.".ljust(8) + "".join(f"{over.std_error:{width}.2g}" for over in over_seeds))
     return "\n".join(lines)
+
+
+def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> dict[str, str]:
+    """The columns that every summary has a number for."""
+    return {
+        key: title
+        for key, title in shown.items()
+        if all(summary.get(key) is not None for summary in summaries)
+    }
+
+
+def chosen_seed(seeds: Sequence[int], summaries: list[dict[str, Any]], key: str) -> str:
+    """Which of several seeds predicts the validation games best (AH2AC2 section 5.2), as a line;
+    empty where one has no such figure."""
+    if not _in_all(summaries, {key: ""}):
+        return ""
+    loss, seed = min(
+        (float(summary[key]), seed) for seed, summary in zip(seeds, summaries, strict=True)
+    )
+    return f"Of the least validation cross-entropy, {loss:.4g} nats per timestep: seed {seed}"
 
 
 def mean_and_error(values: Sequence[float]) -> str:

@@ -36,7 +36,7 @@ or all of it."""
 @dataclasses.dataclass(frozen=True)
 class BCTraining:
     """Behavioural cloning (AH2AC2 A.3); the defaults are the 1,000-game two-player baseline of
-    Table 14."""
+    Table 14, but for the weight decay."""
 
     data: tuple[str, ...] = ()
     """Game files to clone (.safetensors, hanab.live .json/.jsonl). None: games of our own

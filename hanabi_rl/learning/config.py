@@ -55,6 +55,9 @@ class PPOConfig(TrainingConfig):
     """linear: falls to 0 over the run, constant within an update."""
     gamma: float = 0.99
     gae_lambda: float = 0.95
+    difference: Literal["discounted", "as-published"] = "discounted"
+    """as-published: reward + gamma + next estimate, where reward + gamma * next estimate is meant:
+    the slip of AH2AC2's HDR-IPPO trainer (docs/ah2ac2.md)."""
     clip_eps: float = 0.2
     clip_value: bool = True
     """Whether the critic, too, is held within `clip_eps` (points) of its former estimate."""
@@ -79,8 +82,9 @@ class PPOConfig(TrainingConfig):
     true_score_from: float = 1.0
     """The share of training from which the return is the true score."""
     teaming_weight: float = 0.0
-    """Points that a card scores in the training return, beside its own, where a hint had named its
-    colour or rank; all through training."""
+    """Points in the training return for each constructive link (Biswas et al.): a card that scores
+    brings as much again for its colour if a hint had named it, and for its rank; all through
+    training."""
     g1_weight: float = 0.0
     """Points in the training return for a discard of a card known to be playable (less than 0 to
     discourage it), ..."""

@@ -1,6 +1,6 @@
 """Two learners that are each other's partner: one that prefers behaviours, and its response.
 
-The pair approximates an equilibrium of the game in which one seat receives `u r + w . phi` and the
+The pair approximates an equilibrium of the game in which some seats receive `u r + w . phi` and the
 others r (ZSC-Eval, Wang et al., arXiv 2310.05208, Algorithm 1 lines 1 to 3). Each has a network, an
 optimiser and environments of its own, in which the other plays as it stands: independent PPO,
 twice the plain update and nothing beside it.

@@ -11,6 +11,7 @@ defined on the global batch (`minibatches.py`), so the number of devices does no
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,7 @@ from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.preferences import Preference, preferred
 from hanabi_rl.learning.returns import (
+    DIFFERENCES,
     dominated_moves,
     gae,
     teaming_reward,
@@ -300,7 +302,7 @@ class PPO:
         )
 
     def teaming(self, rollout: Rollout) -> jax.Array:
-        """What each move scored with another's help, float32 [T, N] (see `teaming_reward`)."""
+        """The constructive links that each move ends, float32 [T, N] (see `teaming_reward`)."""
         return jax.vmap(teaming_reward)(
             rollout.state, self.moves(rollout), rollout.transition.points
         )
@@ -336,7 +338,8 @@ class PPO:
     ) -> Experience:
         """Advantages and targets: every row receives the team's reward, float32 [T, N] (None: the
         true score's)."""
-        estimate = jax.vmap(gae, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
+        of_one = functools.partial(gae, difference=DIFFERENCES[self.config.difference])
+        estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
         estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # rows
         reward = rollout.transition.reward if reward is None else reward
         gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value

@@ -1,6 +1,8 @@
 """What is learnt from: the training return, and advantage estimates, written for one sequence and
 batched at the edge with vmap."""
 
+from collections.abc import Callable
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,33 @@ import jax.numpy as jnp
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.legal import of_seat
 from hanabi_rl.env.rules import State, next_cards, points
+
+Difference = Callable[[jax.Array, jax.Array, jax.Array, float], jax.Array]
+"""(reward, the critic's next estimate (0 after the game's end), its estimate, gamma) -> the
+temporal difference."""
+
+
+def temporal_difference(
+    reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float
+) -> jax.Array:
+    """reward + gamma * next estimate - estimate."""
+    return reward + gamma * following - value
+
+
+def published_difference(
+    reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float
+) -> jax.Array:
+    """reward + gamma + next estimate - estimate: what AH2AC2's HDR-IPPO trainer computes, a slip
+    that its other trainers do not have. Every timestep is worth gamma, and nothing is
+    discounted but by the trace."""
+    return reward + gamma + following - value
+
+
+DIFFERENCES: dict[str, Difference] = {
+    "discounted": temporal_difference,
+    "as-published": published_difference,
+}
+"""By `PPOConfig.difference`."""
 
 
 def gae(
@@ -17,6 +46,7 @@ def gae(
     last_value: jax.Array,
     gamma: float,
     gae_lambda: float,
+    difference: Difference = temporal_difference,
 ) -> tuple[jax.Array, jax.Array]:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16) over one chunk of one seat's
     experience.
@@ -31,6 +61,7 @@ def gae(
         last_value: float32 [], the estimate after the last action.
         gamma: discount per environment timestep.
         gae_lambda: the trace decay.
+        difference: of two estimates, see `Difference`.
 
     Returns:
         (advantage, target), each float32 [T]; the target of the critic is advantage + value.
@@ -39,7 +70,7 @@ def gae(
     chex.assert_rank([reward, last_value], [1, 0])
     not_done = 1.0 - done.astype(value.dtype)
     next_value = jnp.append(value[1:], last_value)
-    delta = reward + gamma * next_value * not_done - value
+    delta = difference(reward, next_value * not_done, value, gamma)
 
     def step(advantage: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         delta_t, not_done_t = x
@@ -114,9 +145,12 @@ def true_share(progress: jax.Array, shaped_until: float, true_score_from: float)
 
 
 def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> jax.Array:
-    """What a move scores with another's help: Biswas et al.'s reward for constructive
-    interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward into Training"), of
-    information in Hanabi.
+    """The constructive links that end with a move (`measure/links.py`): Biswas et al.'s reward for
+    constructive interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward into
+    Training"), of information in Hanabi.
+
+    A card that scores ends one link with each hint that told something of it, and those are the
+    first that named its colour and the first that named its rank.
 
     Args:
         state: N games before the move.
@@ -124,15 +158,15 @@ def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> 
         points_after: int32 [N], cards on the fireworks after it.
 
     Returns:
-        float32 [N], 1 where the move scored a card whose colour or rank a hint had named, however
-        many hints had, else 0.
+        float32 [N], of a move that scored a card: 1 if hints had named its colour or its rank, 2 if
+        both, however many hints had; else 0.
     """
     rules, move = state.rules, decode(state.rules, action)
     of_color = of_seat(state.maybe_colors, state.player) >> (rules.num_colors * rules.hand_size)
     of_rank = of_seat(state.maybe_ranks, state.player) >> (rules.num_ranks * rules.hand_size)
-    named = ((of_color | of_rank) >> move.slot) & 1 != 0
+    told = ((of_color >> move.slot) & 1) + ((of_rank >> move.slot) & 1)
     scored = points_after > points(rules, state)
-    return (move.is_play & named & scored).astype(jnp.float32)
+    return jnp.where(move.is_play & scored, told, 0).astype(jnp.float32)
 
 
 def dominated_moves(state: State, action: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""A policy and the clone that it was regularised towards, measured beside each other."""
+"""A policy and the clone that it began from or learnt beside, measured beside each other."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from hanabi_rl.measure.crossplay import CrossPlayResult, evaluate_pair
-from hanabi_rl.measure.prediction import Divergence, kl_between
+from hanabi_rl.measure.prediction import Divergence, Prediction, kl_between, predict
+from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.data.games import Games
 
 MIN_GAMES = 1000  # what a figure with `*_ci95` in a summary promises
 KL_GAMES = 1000
@@ -44,3 +46,25 @@ def make_report(bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0
         crossplay=evaluate_pair(policy, bc, num_games, seed),
         kl=kl_between(bc, policy, KL_GAMES, seed),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Likeness:
+    """How a policy and its clone predict the same recorded games (AH2AC2's Tables 3, 5, 6 and
+    13)."""
+
+    policy: Prediction
+    clone: Prediction
+
+    def accuracy_difference(self) -> Ratio:
+        """The policy's accuracy less the clone's."""
+        return Ratio(self.policy.correct - self.clone.correct, self.policy.decisions)
+
+    def loss_difference(self) -> Ratio:
+        """The policy's nats per seat and timestep less the clone's."""
+        return Ratio(self.policy.nll - self.clone.nll, self.policy.seat_timesteps)
+
+
+def likeness(policy: Policy, clone: Policy, games: Games) -> Likeness:
+    """Both read the games. Raises ValueError for games of other rules."""
+    return Likeness(predict(policy, games), predict(clone, games))

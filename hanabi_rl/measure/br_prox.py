@@ -104,11 +104,13 @@ def br_prox(returns: np.ndarray, best: np.ndarray, seed: int = 0) -> BRProx:
 Part = Literal["all", "moderate", "expert"]
 
 
-def by_strength(returns: np.ndarray, best: np.ndarray, seed: int = 0) -> dict[Part, BRProx]:
-    """BR-Prox with all partners, with the moderate and with the expert ones (section 5.2); without
+def by_strength(
+    returns: np.ndarray, best: np.ndarray, selfplay: np.ndarray, seed: int = 0
+) -> dict[Part, BRProx]:
+    """BR-Prox with all partners, with the moderate and with the expert ones (`experts`); without
     the last where all are alike. `returns` float[R, M, S, N] of R runs with M partners at S seats
-    on N decks, `best` float[M, S]."""
-    strong = experts(best)
+    on N decks, `best` float[M, S], `selfplay` float[M]."""
+    strong = experts(selfplay)
     parts: dict[Part, np.ndarray] = {
         "all": np.ones_like(strong),
         "moderate": ~strong,
@@ -122,8 +124,8 @@ def by_strength(returns: np.ndarray, best: np.ndarray, seed: int = 0) -> dict[Pa
     }
 
 
-def experts(best: np.ndarray) -> np.ndarray:
-    """bool[M]: the partners whose best responses return more than the median of them; the others
-    are moderate. `best` float[M, seats]."""
-    means = best.mean(axis=1)
-    return means > np.median(means)
+def experts(selfplay: np.ndarray) -> np.ndarray:
+    """bool[M]: the partners that with copies of themselves return more than the median of them; the
+    others are moderate (section 5.2: J(pi) of the partner alone, whatever its best response gets).
+    `selfplay` float[M], each partner's mean return in self-play."""
+    return selfplay > np.median(selfplay)

@@ -156,6 +156,18 @@ def constructive_kept(record: Record) -> Ratio:
     return _a_game(record.links, kept)
 
 
+def constructive_per_point(record: Record) -> Ratio:
+    """Constructive links for each point of the receivers: what does not grow with the score."""
+    return _share(record.links.outcome("constructive"), record.links.points)
+
+
+def nonconstructive(record: Record) -> Ratio:
+    """Int_non-cons: the information links that are not constructive, whatever the card came to."""
+    links = record.links
+    kept = [name != "constructive" and name != "unused" for name in OUTCOMES]
+    return _a_game(links, links.outcomes[..., kept])
+
+
 def misplays(record: Record) -> Ratio:
     """Information links whose card was played and did not fit."""
     return _a_game(record.links, record.links.outcome("misplay"))

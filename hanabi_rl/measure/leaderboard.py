@@ -1,10 +1,11 @@
 """AH2AC2's protocol: a candidate among human proxies, in every line-up with at least one of each
-(section 4.2)."""
+and none that is self-play (A.6), of several seeds the one that predicts validation games best
+(section 5.2); and its Table 4's row of the proxies themselves."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise, summary_dict
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
-from hanabi_rl.play.line_ups import CANDIDATE, LineUp, line_ups, seat_names
+from hanabi_rl.play.line_ups import CANDIDATE, LineUp, alone_line_ups, line_ups, seat_names
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -82,28 +83,88 @@ def play_leaderboard(
     prediction: Prediction | None = None,
 ) -> LeaderboardEntry:
     """Greedy games of `candidate` with `proxies`, spread evenly (plus or minus one) over all
-    line-ups.
+    line-ups; where it is one of the proxies, over those that are not its self-play.
 
     Every game has a deck of its own, the same for every candidate. Line-ups of the same players are
-    played together. Raises ValueError for no proxy or fewer games than line-ups.
+    played together. Raises ValueError for no proxy, fewer games than line-ups, or no other proxy
+    than the candidate itself.
     """
-    rules = candidate.rules
     if not proxies:
         raise ValueError("expected at least one proxy, got none")
-    seats_of = line_ups(rules.num_players, len(proxies))
-    if num_games < len(seats_of):
+    every = line_ups(candidate.rules.num_players, len(proxies))
+    if num_games < len(every):
         raise ValueError(
-            f"expected a game for each of the {len(seats_of)} line-ups at least, got {num_games}"
+            f"expected a game for each of the {len(every)} line-ups at least, got {num_games}"
         )
+    itself = {CANDIDATE, *(i for i, proxy in enumerate(proxies) if same(proxy, candidate))}
+    seats_of = tuple(seats for seats in every if not itself.issuperset(seats))
+    if not seats_of:
+        raise ValueError(
+            "expected a proxy that is not the candidate itself: their games are its self-play, "
+            "which `hanabi-rl evaluate` measures"
+        )
+    policies = {CANDIDATE: candidate, **dict(enumerate(proxies))}
+    return _play(policies, seats_of, num_games, seed, prediction)
+
+
+def play_proxies(
+    proxies: Sequence[Policy],
+    num_games: int = 1000,
+    seed: int = 0,
+    predictions: Sequence[Prediction] = (),
+) -> LeaderboardEntry:
+    """The proxies' own row: each with itself in as many of the games (plus or minus one), and the
+    mean of how they predict. With two players it is how Table 4's 22.76 follows from the self-play
+    of its two proxies, 22.55 and 22.97 (Table 2).
+
+    Raises ValueError for no proxy or fewer games than proxies.
+    """
+    if not 1 <= len(proxies) <= num_games:
+        raise ValueError(
+            f"expected a game for each of the proxies, got {num_games} for {len(proxies)}"
+        )
+    pooled = None
+    if predictions:  # of the same games, so that this is the mean
+        pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*predictions, strict=True)))
+    seats_of = alone_line_ups(proxies[0].rules.num_players, len(proxies))
+    return _play(dict(enumerate(proxies)), seats_of, num_games, seed, pooled)
+
+
+def best_seed(predictions: Sequence[Prediction]) -> int:
+    """Which of several seeds has the least cross-entropy on validation games (AH2AC2 section
+    5.2)."""
+    losses = [prediction.cross_entropy_per_timestep().mean for prediction in predictions]
+    return int(np.argmin(losses))
+
+
+def same(first: Policy, second: Policy) -> bool:
+    """Whether two policies are one, by what they are."""
+    return first is second or first.identity() == second.identity()
+
+
+def _play(
+    policies: Mapping[int, Policy],
+    seats_of: tuple[LineUp, ...],
+    num_games: int,
+    seed: int,
+    prediction: Prediction | None,
+) -> LeaderboardEntry:
+    rules = next(iter(policies.values())).rules
     decks = evaluation_decks(rules, num_games, seed)
     line_up = np.arange(num_games) % len(seats_of)
     seats = np.array(seats_of)[line_up]
     score, points = np.zeros(num_games, np.int32), np.zeros(num_games, np.int32)
     for team in dict.fromkeys(tuple(sorted(who)) for who in seats_of):
         games = np.flatnonzero((np.sort(seats, axis=1) == team).all(axis=1))
-        policies = tuple(candidate if who == CANDIDATE else proxies[who] for who in team)
         # Position i of the sorted team sits where the i-th of the sorted seats is.
         seating = np.argsort(seats[games], axis=1, kind="stable")
-        records = play_games(policies, rules, decks[games], seed, seating=seating, key_index=games)
+        records = play_games(
+            tuple(policies[who] for who in team),
+            rules,
+            decks[games],
+            seed,
+            seating=seating,
+            key_index=games,
+        )
         score[games], points[games] = records.scores, records.points
     return LeaderboardEntry(score, points, line_up, seats_of, rules.max_score, prediction)

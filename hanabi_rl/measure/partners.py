@@ -18,6 +18,7 @@ import numpy as np
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.diversity import Selection, diversity, normalise, select
 from hanabi_rl.measure.events import event_counts
+from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.records import from_dict, to_dict
 
@@ -252,6 +253,24 @@ def chosen_set(
         p_div=determinants["p-div"],
         candidates=len(kept),
         partners=tuple(kept[member] for member in chosen.members),
+    )
+
+
+class Alone(NamedTuple):
+    """M partners, each with copies of itself, on N decks."""
+
+    scores: np.ndarray  # int32[M, N]
+    points: np.ndarray  # int32[M, N]
+
+
+def play_alone(partners: Sequence[Policy], setting: Setting) -> Alone:
+    """Every partner's self-play on the decks that agents meet it on: how strong it is by itself."""
+    played = [
+        evaluate_selfplay(policy, setting.games, setting.seed, sample=setting.sample).records
+        for policy in partners
+    ]
+    return Alone(
+        np.stack([games.scores for games in played]), np.stack([games.points for games in played])
     )
 
 

@@ -25,8 +25,15 @@ from hanabi_rl.measure.teamwork import POOLS, Pool, Prediction, predict_rating
 Figures = Mapping[str, Any]
 """As `objective_figures` has them."""
 SHOWN: tuple[Measure, ...] = (MEASURES["points"], *measures_of("objective"))
-ENOUGH_PAIRS = 20_000
-"""Of moves in a row: with fewer the correction of instantaneous coordination is too coarse."""
+ENOUGH = {  # figure -> (what it is counted from, how many of them it wants)
+    "coordination": ("pairs", 20_000),
+    "response_entropy": ("pairs", 20_000),
+    "context_independence": ("turns", 2_000),
+    "action_entropy": ("turns", 2_000),
+}
+"""Figures that estimate probabilities from the moves they are then a mean over. Of fewer moves they
+are biased, which no interval shows: `bot:random`'s instantaneous coordination, 0.007 of 23,500
+pairs of moves, is 0.15 of 550 though it is corrected, and its ARD-entropy 5.95 is 5.55."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +57,17 @@ class Profile:
         """With partners where there are any, as in Table 3, else alone."""
         return self.with_partners or self.alone
 
+    @property
+    def small(self) -> list[str]:
+        """Which of `shown` are of small samples, with any partner."""
+        counted = list(self.pairs.values()) or [self.alone]
+        return [name for name in ENOUGH if any(name in small_sample(of) for of in counted)]
+
+
+def small_sample(figures: Figures) -> list[str]:
+    """The figures that are of too few moves (`ENOUGH`)."""
+    return [name for name, (counted, enough) in ENOUGH.items() if figures[counted] < enough]
+
 
 class Rating(NamedTuple):
     """What one metric predicts, from all ratings and from those of all but RandomBot."""
@@ -57,6 +75,7 @@ class Rating(NamedTuple):
     metric: str  # a key of `siu2025.TABLE_5`
     measure: str  # which figure stands for it
     value: float
+    small: bool  # the value is of a small sample
     by_pool: dict[Pool, Prediction]
 
 
@@ -122,5 +141,5 @@ def ratings(profile: Profile) -> list[Rating]:
         if value is not None:
             of = {pool: predict_rating(metric, value, pool) for pool in POOLS}
             known = {pool: prediction for pool, prediction in of.items() if prediction is not None}
-            found.append(Rating(metric, name, value, known))
+            found.append(Rating(metric, name, value, name in profile.small, known))
     return found

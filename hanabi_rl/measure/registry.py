@@ -169,9 +169,24 @@ _ALL = (
         interdependence.constructive_kept,
     ),
     Measure(
+        "constructive_per_point",
+        "interdependence",
+        "  for each point of the receivers",
+        "links a point",
+        interdependence.constructive_per_point,
+    ),
+    Measure(
+        "nonconstructive",
+        "interdependence",
+        "non-constructive links: the four below",
+        "links a game",
+        interdependence.nonconstructive,
+        BISWAS,
+    ),
+    Measure(
         "misplays",
         "interdependence",
-        "hinted card misplayed",
+        "  hinted card misplayed",
         "links a game",
         interdependence.misplays,
         BISWAS,
@@ -179,7 +194,7 @@ _ALL = (
     Measure(
         "useful_discards",
         "interdependence",
-        "hinted card discarded, still useful",
+        "  hinted card discarded, still useful",
         "links a game",
         interdependence.useful_discards,
         BISWAS,
@@ -187,7 +202,7 @@ _ALL = (
     Measure(
         "useless_discards",
         "interdependence",
-        "hinted card discarded, useless (tidying up)",
+        "  hinted card discarded, useless (tidying up)",
         "links a game",
         interdependence.useless_discards,
         BISWAS,
@@ -195,7 +210,7 @@ _ALL = (
     Measure(
         "loops",
         "interdependence",
-        "hinted card scored, the hint told nothing new",
+        "  hinted card scored, the hint told nothing new",
         "links a game",
         interdependence.loops,
         BISWAS,

@@ -35,10 +35,18 @@ class Parabola(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """How far from the mean rating of the study's agents a metric puts one."""
+    """How far from the mean rating of the study's agents a metric puts one, in rating points.
+
+    Both are held to what the scale allows: two ratings are at most its length apart, and since the
+    mean is not printed no more can be said. Their intervals are the regression's own.
+    """
 
     change: Interval
-    """Rating points; the interval is that of the slope."""
+    """What people give on average; the interval is that of the line at this value."""
+    person: Interval
+    """What one person gives; the interval is that of a single rating (prediction interval)."""
+    held: bool
+    """The line itself leads beyond the scale: it says nothing but that it does not hold there."""
     r: float
     significant: bool
     """By the paper's own threshold."""
@@ -51,8 +59,9 @@ class Prediction(NamedTuple):
 
 def predict_rating(metric: str, value: float, pool: Pool) -> Prediction | None:
     """The rating that one line of Table 5 predicts for a partner, relative to the mean of the
-    study's agents (each once). One metric at a time: the metrics go together, the lines may not be
-    summed.
+    study's agents (each once), and how far off one person's may be: least squares, with the spread
+    of the metric over ratings taken to be that over agents, as no other is printed. One metric at a
+    time: the metrics go together, the lines may not be summed.
 
     `metric` is a key of `siu2025.TABLE_5`. None where nothing that predicts is printed: no such
     line, the parabola of IC, or a number of ratings that cannot be told (intra-XP).
@@ -62,16 +71,30 @@ def predict_rating(metric: str, value: float, pool: Pool) -> Prediction | None:
         return None
     known = study_values(metric, pool)
     ratings = siu2025.RATINGS if pool == "everyone" else siu2025.RATINGS_WITHOUT_RANDOM
-    distance = value - float(known.mean())
-    error = abs(distance * line.slope) * np.sqrt((1 - line.r**2) / (line.r**2 * (ratings - 2)))
+    distance, spread = value - float(known.mean()), float(known.std())
+    # of the slope; that of the residuals is `spread * sqrt(ratings)` times as much
+    error = abs(line.slope) * np.sqrt((1 - line.r**2) / (line.r**2 * (ratings - 2)))
+    change = line.slope * distance
+    of_line = float(error * np.hypot(spread, distance))
+    of_person = float(error * np.hypot(spread * np.sqrt(ratings + 1), distance))
+    low, high = siu2025.RATING_RANGE
     return Prediction(
-        student_interval(line.slope * distance, float(error), ratings - 2),
+        _held(student_interval(change, of_line, ratings - 2)),
+        _held(student_interval(change, of_person, ratings - 2)),
+        abs(change) > high - low,
         line.r,
         line.p < siu2025.SIGNIFICANT,
         float(known.min()),
         float(known.max()),
         bool(known.min() <= value <= known.max()),
     )
+
+
+def _held(change: Interval) -> Interval:
+    """The difference of two ratings, no further than one end of the scale is from the other."""
+    length = siu2025.RATING_RANGE[1] - siu2025.RATING_RANGE[0]
+    mean, low, high = np.clip([change.mean, *change.bounds], -length, length).tolist()
+    return Interval(mean, low, high, change.std_error)
 
 
 def study_values(metric: str, pool: Pool) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Who sits where when candidates meet proxies (AH2AC2 section 4.2). No JAX."""
+"""Who sits where when candidates meet proxies (AH2AC2 A.6: all seating configurations and all
+combinations of agents and positions, candidates at several seats too, self-play excepted). No
+JAX."""
 
 from __future__ import annotations
 
@@ -19,6 +21,11 @@ def line_ups(num_players: int, num_proxies: int) -> tuple[LineUp, ...]:
     seatings = itertools.product((CANDIDATE, *range(num_proxies)), repeat=num_players)
     mixed = [seats for seats in seatings if 0 < seats.count(CANDIDATE) < num_players]
     return tuple(sorted(mixed, key=lambda seats: seats.count(CANDIDATE)))
+
+
+def alone_line_ups(num_players: int, num_proxies: int) -> tuple[LineUp, ...]:
+    """Every proxy with itself."""
+    return tuple((proxy,) * num_players for proxy in range(num_proxies))
 
 
 def seat_names(seats: LineUp, proxies: Sequence[str]) -> list[str]:

@@ -25,8 +25,10 @@ from hanabi_rl.storage.files import read_json, to_json, write_json
 
 FORMAT_VERSION = 1
 LOCK = ".lock"
-BEST_POLICY, LATEST_POLICY, MOST_ACCURATE = "policy", "policy-latest", "policy-accuracy"
-"""Folders of a run's policies: of the best score, the last, of the best validation accuracy."""
+BEST_POLICY, LATEST_POLICY = "policy", "policy-latest"
+"""Folders of a run's policies: of the best score, and the last."""
+MOST_ACCURATE, LEAST_LOSS = "policy-accuracy", "policy-loss"
+"""A clone's of the best validation accuracy, and of the least validation cross-entropy."""
 EVALUATED = "policies"
 """Where `keep_evaluated` keeps every policy that was evaluated, by its environment steps."""
 _WRITTEN_BY_RUNS = (

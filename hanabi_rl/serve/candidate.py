@@ -8,10 +8,8 @@ gets the interrupted game again, from its first frame.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
-import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,13 +17,14 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.line_ups import CANDIDATE, LineUp
+from hanabi_rl.serve.connection import AWAY, MAX_WRONG, Connection
 from hanabi_rl.serve.database import StoreUnavailableError
-from hanabi_rl.serve.grants import Grant, Key, Row, StaleLeaseError, Written
+from hanabi_rl.serve.grants import Grant, Key, Row, Written
 from hanabi_rl.serve.guard import Guard, address_of
 from hanabi_rl.serve.inference import Team
 from hanabi_rl.serve.keys import Kind
@@ -35,12 +34,7 @@ from hanabi_rl.serve.store import Store
 from hanabi_rl.serve.together import Together
 
 RANDOM = "bot:random"
-GREETING = {"server": "hanabi-rl"}
 MAX_MESSAGE = 4096  # bytes of one message of a candidate
-MAX_WRONG = 10  # messages that are no moves, before a connection is closed
-AWAY = "the server cannot reach its store for now; the game is kept: connect again in a minute"
-MOVE_S = 300.0  # a candidate may take so long for a move
-_NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
 
 def agents_of(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
@@ -123,68 +117,47 @@ class Arena:
         return _info(rows, bool(rows) and all(row.status == "done" for row in rows))
 
     async def play_next(self, socket: WebSocket) -> None:
-        """`WS /play-next?submission_key=`: the next game of a key."""
-        await socket.accept()
-        await send(socket, GREETING)
-        grant = None
+        """`WS /play-next?submission_key=`: the next game of a key. Whatever ends it here before its
+        end, a candidate's own doing alone is charged to it."""
+        candidate, grant = Connection(socket, self.guard, "the game is kept"), None
         try:
-            key = await self.key(socket, socket.query_params.get("submission_key", ""), "eval")
-            grant = await self._ledger.claims.ask(key)
-            await self._play(socket, self._seated(grant), is_test=False)
-        except (RefusedError, StaleLeaseError) as error:
-            await end(socket, str(error))
-        except StoreUnavailableError:
-            await end(socket, AWAY)
+            async with candidate.conducted():
+                await candidate.greet()
+                key = await self.key(socket, socket.query_params.get("submission_key", ""), "eval")
+                grant = await self._ledger.claims.ask(key)
+                await self._play(candidate, self._seated(grant), is_test=False)
         finally:
             if grant is not None:
-                await asyncio.to_thread(self.store.release, grant)
+                await asyncio.to_thread(self.store.release, grant, charged=candidate.left)
 
     async def play_test(self, socket: WebSocket) -> None:
         """`WS /play-random-agent`: a game with partners that play at random; it is not kept."""
-        await socket.accept()
-        await send(socket, GREETING)
-        try:
+        candidate = Connection(socket, self.guard, "test games are not kept")
+        async with candidate.conducted():
+            await candidate.greet()
             given = socket.query_params
             await self.key(socket, given.get("test_submission_key", ""), "test")
             seats = self._test_seats(
                 given.get("num_players", ""), given.getlist("candidate_positions")
             )
-            await self._play(socket, self._test(*seats), is_test=True)
-        except RefusedError as error:
-            await end(socket, str(error))
-        except StoreUnavailableError:
-            await end(socket, AWAY)
+            await self._play(candidate, self._test(*seats), is_test=True)
 
-    async def _play(self, socket: WebSocket, seating: Seating, *, is_test: bool) -> None:
+    async def _play(self, candidate: Connection, seating: Seating, *, is_test: bool) -> None:
         self.playing += 1
         try:
-            await send(socket, await seating.frame() | {"info": _first_info(seating, is_test)})
+            await candidate.send(await seating.frame() | {"info": _first_info(seating, is_test)})
             wrong = 0
             while not seating.done:
-                problem = await _step(socket, seating)
+                problem = await _step(candidate, seating)
                 if problem is not None:
                     wrong += 1
-                    await send(socket, {"error_details": problem})
+                    await candidate.send({"error_details": problem})
                     if wrong == MAX_WRONG:
-                        await socket.close(1008, "too many messages that are no moves")
-                        return
+                        await candidate.show_out("too many messages that are no moves")
                     continue
                 score = {"done": seating.done, "score": seating.score}
-                await send(socket, await seating.frame() | score)
-            await socket.close()
-        except WebSocketDisconnect:
-            pass  # the candidate is gone; the game stays
-        except StoreUnavailableError as error:
-            logging.getLogger(__name__).error("a game broke off: %s", error)
-            await end(socket, AWAY)
-        except StaleLeaseError:
-            raise
-        except RuntimeError:
-            if socket.client_state is WebSocketState.CONNECTED:
-                logging.getLogger(__name__).exception("a game broke off")
-                await end(socket, "the server failed; the game is kept: connect again")
-        except TimeoutError:
-            await end(socket, f"no action came for {MOVE_S:.0f} s; the game is kept")
+                await candidate.send(await seating.frame() | score)
+            await candidate.close()
         finally:
             self.playing -= 1
 
@@ -247,9 +220,9 @@ class Arena:
         return number, seats
 
 
-async def _step(socket: WebSocket, seating: Seating) -> str | None:
+async def _step(candidate: Connection, seating: Seating) -> str | None:
     """Takes one message; returns what is wrong with it."""
-    message = await receive(socket)
+    message = await candidate.receive("action")
     try:
         actions = orjson.loads(message)
     except orjson.JSONDecodeError:
@@ -285,25 +258,3 @@ def _info_of(row: Row) -> dict[str, Any]:
         "num_players": row.num_players,
         "candidate_controlling": agents_at(candidate_seats(row.line_up)),
     }
-
-
-async def receive(socket: WebSocket) -> str | bytes:
-    """The next message. Raises WebSocketDisconnect; TimeoutError after `MOVE_S`."""
-    async with asyncio.timeout(MOVE_S):
-        message = await socket.receive()
-    if message["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect(message.get("code", 1006))
-    content: str | bytes = message.get("text") or message.get("bytes") or b""
-    return content
-
-
-async def end(socket: WebSocket, text: str) -> None:
-    """Says why, and closes; no matter if nobody is there any more."""
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        await send(socket, {"error_details": text})
-        await socket.close()
-
-
-async def send(socket: WebSocket, content: dict[str, Any]) -> None:
-    """JSON; NumPy arrays are lists."""
-    await socket.send_text(orjson.dumps(content, option=_NUMPY).decode())

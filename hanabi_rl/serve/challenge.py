@@ -19,13 +19,14 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from hanabi_rl.serve.candidate import Arena, agents_of
+from hanabi_rl.serve.candidate import Arena
 from hanabi_rl.serve.database import StoreUnavailableError
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.held_out import HeldOut, read_all
 from hanabi_rl.serve.inference import Inference
 from hanabi_rl.serve.prediction import Predictor
 from hanabi_rl.serve.prediction_store import Predictions
+from hanabi_rl.serve.proxies import identified
 from hanabi_rl.serve.standings import as_csv, standings
 from hanabi_rl.serve.store import Store
 from hanabi_rl.serve.web import HERE, WithHeaders
@@ -38,18 +39,18 @@ def open_challenge(
     secret: Path,
     name: str,
     one_of_many: bool,
+    inference: Inference,
     proxies: Mapping[int, Sequence[str]],
-    slots: int,
     predicted: Sequence[Path],
     guard: Guard,
 ) -> Starlette:
     """The application of one web process of the server `name`, with an inference process of its
-    own. What it needs is plain, so that it can be made where the process starts."""
+    own. What it needs is plain (`inference` too, where it is not loaded), so that it can be made
+    where the process starts."""
     worker = f"{name}/{os.getpid()}" if one_of_many else name
     store = Store(place, secret=secret, worker=worker)
-    held_out, agents = read_all(predicted), agents_of(proxies)
-    agents |= {players: agents.get(players, []) for players in held_out}
-    return make_challenge(store, Inference(agents, slots), proxies, guard, held_out)
+    agreed = store.agree(identified(proxies, inference.load()))
+    return make_challenge(store, inference, agreed, guard, read_all(predicted))
 
 
 def make_challenge(
@@ -60,7 +61,7 @@ def make_challenge(
     held_out: Mapping[int, HeldOut] | None = None,
 ) -> Starlette:
     """The published client's three endpoints, that of predictions (of the games `held_out`), the
-    leaderboard, and what a supervisor asks.
+    leaderboard, and what a supervisor asks. `proxies`: as `store.agree` returns them.
 
     The leases of a former life end, and the agents are compiled, before anything is answered.
     `readyz` fails while the store does not answer.
@@ -119,7 +120,7 @@ def make_challenge(
         yield
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
-        await inference.close()
+        await inference.end()
 
     return Starlette(
         routes=[

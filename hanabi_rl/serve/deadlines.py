@@ -97,6 +97,10 @@ def protocols(guard: Guard) -> tuple[type[H11Protocol], type[WebSocketsSansIOPro
                 self.deadline = None
 
     class WebSocket(Reader, WebSocketsSansIOProtocol):
+        def shutdown(self) -> None:
+            guard.stopping = True
+            super().shutdown()
+
         # it takes a connection over from `Http`, whose `connection_lost` is not called then
         def connection_lost(self, exc: Exception | None) -> None:
             guard.leave(address_of(self.client))

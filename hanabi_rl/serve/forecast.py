@@ -91,7 +91,8 @@ def _numbers(given: Any, legal: np.ndarray, where: str, nothing: float) -> np.nd
         raise RefusedError(f"{where}: expected {len(legal)} numbers, one an action, got {got}")
     for action, value in enumerate(given):
         if value is not None and type(value) not in (int, float):
-            raise RefusedError(f"{where}, action {action}: expected a number, got {value!r:.40}")
+            got = type(value).__name__ if isinstance(value, list | dict) else repr(value)
+            raise RefusedError(f"{where}, action {action}: expected a number, got {got:.40}")
     return np.array([nothing if value is None else value for value in given], np.float64)
 
 

@@ -77,6 +77,7 @@ class Guard:
 
     def __init__(self, limits: NetworkLimits | None = None) -> None:
         self.limits = limits or NetworkLimits()
+        self.stopping = False  # connections that end now are ended by the server
         self.connections: collections.Counter[str] = collections.Counter()
         self._openings = Rate(self.limits.address_openings)
         self._wrong_keys = Rate(self.limits.address_wrong_keys)

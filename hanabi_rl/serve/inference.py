@@ -26,8 +26,13 @@ Team = tuple[str, ...]
 """The agents at the seats that no candidate holds, in the order of the seats."""
 
 
-class StartError(RuntimeError):
-    """The process ended before it was ready: an agent could not be loaded."""
+Identities = dict[int, dict[str, str]]
+"""players -> agent -> its identity."""
+
+
+class StartError(ValueError):
+    """The process ended before it was ready: an agent could not be loaded. In words for who named
+    it."""
 
 
 class Inference:
@@ -41,20 +46,45 @@ class Inference:
         self._games = Together[tuple[Team, Game], Answer](self._ask)
         self._process: Any = None
         self._pipe: Connection | None = None
+        self._identities: Identities | None = None
+        self._compiled = False
         self.starts = 0
 
+    def load(self) -> Identities:
+        """Starts the process, where there is none: who its agents are, once all are loaded.
+
+        Raises:
+            StartError: one that cannot be loaded, or was loaded before and is another one by now.
+        """
+        if self._process is None:
+            self._start_process()
+            found: Identities = self._hear()
+            if self._identities not in (None, found):
+                self.close()
+                raise StartError(_changed(self._identities or {}, found))
+            self._identities = found
+        return self._identities or {}
+
+    def compile(self) -> None:
+        """Returns once every team can be asked, in a process that was loaded or is now. Raises
+        StartError."""
+        self.load()
+        if not self._compiled:
+            self._hear()
+            self._compiled = True
+
     async def start(self) -> None:
-        """Returns once every team is compiled. Raises StartError."""
-        await asyncio.to_thread(self._start)
+        """See `compile`."""
+        await asyncio.to_thread(self.compile)
 
     async def think(self, team: Team, game: Game) -> Answer:
         """What is to be seen of a game, and what the partner does whose turn it is."""
         return await self._games.ask((team, game))
 
-    async def close(self) -> None:
+    async def end(self) -> None:
         """Ends the process; what still waits is cancelled."""
         await self._games.close()
-        await asyncio.to_thread(self._stop)
+        await asyncio.to_thread(self.close)
 
     @property
     def pid(self) -> int | None:
@@ -67,20 +97,31 @@ class Inference:
                 return await asyncio.to_thread(self._exchange, games)
             except (EOFError, OSError):
                 logging.getLogger(__name__).warning("the inference process ended: another starts")
-                await asyncio.to_thread(self._stop)
+                await asyncio.to_thread(self.close)
                 try:
-                    await asyncio.to_thread(self._start)
+                    await self.start()
                 except StartError as error:  # killed again; its agents were loaded once
                     logging.getLogger(__name__).error("it did not: %s", error)
                     await asyncio.sleep(RETRY_S)
 
+    def close(self) -> None:
+        """Ends the process; another one may be started."""
+        if self._pipe is not None:
+            self._pipe.close()
+        if self._process is not None:
+            self._process.join(2)
+            self._process.kill()
+            self._process.join()
+        self._process, self._pipe, self._compiled = None, None, False
+
     def _exchange(self, games: list[tuple[Team, Game]]) -> list[Answer | Exception]:
-        assert self._pipe is not None, "started first"
+        if self._pipe is None:
+            raise EOFError("no process")
         self._pipe.send(games)
         answers: list[Answer | Exception] = self._pipe.recv()
         return answers
 
-    def _start(self) -> None:
+    def _start_process(self) -> None:
         # spawned, not forked: JAX's threads do not survive a fork, nor do the sockets of ours
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
@@ -90,39 +131,74 @@ class Inference:
         self._process.start()
         theirs.close()
         self.starts += 1
-        try:
-            ready = self._pipe.recv()
-        except EOFError:
-            ready = "the inference process ended while it started"
-        if ready is not None:
-            self._stop()
-            raise StartError(ready)
 
-    def _stop(self) -> None:
-        if self._pipe is not None:
-            self._pipe.close()
-        if self._process is not None:
-            self._process.join(2)
-            self._process.kill()
-            self._process.join()
+    def _hear(self) -> Any:
+        """What the process says as it starts. Raises StartError."""
+        assert self._pipe is not None, "started before"
+        try:
+            said = self._pipe.recv()
+        except (EOFError, OSError):
+            said = StartError("the inference process ended while it started")
+        if isinstance(said, StartError):
+            self.close()
+            raise said
+        return said
+
+
+def _changed(before: Identities, found: Identities) -> str:
+    """Which agents are others now."""
+    names = [
+        name
+        for players, agents in found.items()
+        for name, identity in agents.items()
+        if before.get(players, {}).get(name) != identity
+    ]
+    return f"{', '.join(dict.fromkeys(names))}: another agent than when the server started"
 
 
 def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> None:
-    """The process: says None when all is compiled (or what is wrong), then answers to its end."""
+    """The process: says who its agents are, None when all is compiled (or a StartError in the place
+    of either), then answers to its end."""
     with contextlib.suppress(KeyboardInterrupt, EOFError, OSError):
         try:
-            runners = _runners(agents, slots)
+            policies = {players: _loaded(players, names) for players, names in agents.items()}
+            pipe.send(
+                {
+                    players: {name: policy.identity() for name, policy in found.items()}
+                    for players, found in policies.items()
+                }
+            )
+            runners = _runners(policies, slots)
         except Exception as error:
-            pipe.send(f"{type(error).__name__}: {error}")
+            pipe.send(StartError(_in_words(error)))
             return
         pipe.send(None)
         while True:
             pipe.send(_answers(runners, agents, pipe.recv()))
 
 
-def _runners(agents: Mapping[int, Sequence[str]], slots: int) -> dict[int, Any]:
-    """players -> a runner of all its agents. They compile at the same time."""
+def _loaded(players: int, names: Sequence[str]) -> dict[str, Any]:
+    """The agents of one number of players. Raises StartError, which names one and its flag."""
     from hanabi_rl.agents.names import load_policy
+
+    found = {}
+    for name in names:
+        try:
+            found[name] = load_policy(name, Rules(num_players=players))
+        except Exception as error:  # whatever a damaged file makes of a reader
+            text = _in_words(error)
+            named = text if name and name in text else f"{name!r}: {text}"
+            raise StartError(f"--proxies-{players}p: {named}") from error
+    return found
+
+
+def _in_words(error: Exception) -> str:
+    expected = isinstance(error, ValueError | OSError) and str(error)
+    return str(error) if expected else f"{type(error).__name__}: {error}"
+
+
+def _runners(policies: Mapping[int, Mapping[str, Any]], slots: int) -> dict[int, Any]:
+    """players -> a runner of all its agents. They compile at the same time."""
     from hanabi_rl.serve.runner import Runner
     from hanabi_rl.serve.ticks import keep_compiled
 
@@ -130,11 +206,10 @@ def _runners(agents: Mapping[int, Sequence[str]], slots: int) -> dict[int, Any]:
 
     def make(players: int) -> Any:
         rules = Rules(num_players=players)
-        policies = [load_policy(name, rules) for name in agents[players]]
-        return Runner(policies, rules, slots, show=True)
+        return Runner(list(policies[players].values()), rules, slots, show=True)
 
     with ThreadPoolExecutor() as pool:
-        return dict(zip(agents, pool.map(make, agents), strict=True))
+        return dict(zip(policies, pool.map(make, policies), strict=True))
 
 
 def _answers(
@@ -142,13 +217,19 @@ def _answers(
     agents: Mapping[int, Sequence[str]],
     asked: Sequence[tuple[Team, Game]],
 ) -> list[Answer | Exception]:
-    """An answer for each, in their order."""
+    """An answer for each, in their order, or what is wrong with it."""
     found: dict[int, Answer | Exception] = {}
-    for players, runner in runners.items():
-        here = [i for i, (_, game) in enumerate(asked) if game.rules.num_players == players]
-        teams = [tuple(map(agents[players].index, asked[i][0])) for i in here]
-        answers = _think(runner, [asked[i][1] for i in here], teams)
-        found |= dict(zip(here, answers, strict=True))
+    known: dict[int, list[tuple[int, Game, tuple[int, ...]]]] = {}
+    for i, (team, game) in enumerate(asked):
+        players = game.rules.num_players
+        if players in runners and set(team) <= set(agents[players]):
+            places = tuple(map(agents[players].index, team))
+            known.setdefault(players, []).append((i, game, places))
+        else:
+            found[i] = RuntimeError(f"no agents for {players} players, {', '.join(team)}")
+    for players, here in known.items():
+        which, games, teams = zip(*here, strict=True)
+        found |= dict(zip(which, _think(runners[players], games, teams), strict=True))
     return [found[i] for i in range(len(asked))]
 
 
@@ -159,6 +240,7 @@ def _think(
     try:
         return list(runner.think(games, teams))
     except Exception as error:
+        runner.forget()  # it may have stopped in the middle of a tick
         if len(games) == 1:
             return [RuntimeError(f"{type(error).__name__}: {error}")]
         each = zip(games, teams, strict=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
-import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -20,12 +19,12 @@ import numpy as np
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket
 
-from hanabi_rl.serve.candidate import AWAY, GREETING, MAX_WRONG, MOVE_S, end, receive, send
-from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.connection import MAX_WRONG, Connection
 from hanabi_rl.serve.forecast import guess_of, log_chances, nats_of
 from hanabi_rl.serve.grants import Key
+from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.held_out import HeldOut, Row
 from hanabi_rl.serve.lifecycle import Game, RefusedError
 from hanabi_rl.serve.partners import Shown
@@ -40,6 +39,8 @@ NOBODY: tuple[str, ...] = ()
 
 class Doorkeeper(Protocol):
     """Who lets a key in: `Arena`."""
+
+    guard: Guard
 
     async def key(self, socket: WebSocket, text: str, kind: Any) -> Key:
         """Raises RefusedError."""
@@ -113,27 +114,14 @@ class Predictor:
 
     async def serve(self, socket: WebSocket) -> None:
         """One connection: from the first batch that is not answered to the end."""
-        await socket.accept()
-        try:
-            await send(socket, GREETING)
+        candidate = Connection(socket, self.door.guard, "what was said stands")
+        async with candidate.conducted():
+            await candidate.greet()
             given = socket.query_params
             key = await self.door.key(socket, given.get("submission_key", ""), "eval")
-            await self._all(socket, key, self._asked(given.get("num_players", "")))
-            await send(socket, {"done": True})
-            await socket.close()
-        except RefusedError as error:
-            await end(socket, str(error))
-        except StoreUnavailableError as error:
-            logging.getLogger(__name__).error("a prediction broke off: %s", error)
-            await end(socket, AWAY)
-        except TimeoutError:
-            await end(socket, f"no prediction came for {MOVE_S:.0f} s; what was said stands")
-        except WebSocketDisconnect:
-            pass  # the candidate is gone; what it said stands
-        except RuntimeError:
-            if socket.client_state is WebSocketState.CONNECTED:
-                logging.getLogger(__name__).exception("a prediction broke off")
-                await end(socket, "the server failed; what was said stands: connect again")
+            await self._all(candidate, key, self._asked(given.get("num_players", "")))
+            await candidate.send({"done": True})
+            await candidate.close()
 
     async def as_json(self, request: Request) -> Response:
         """`GET /predictions.json`."""
@@ -151,7 +139,7 @@ class Predictor:
             raise RefusedError(f"num_players: expected one of {sizes}, got {players!r:.20}")
         return self.held_out[int(players)]
 
-    async def _all(self, socket: WebSocket, key: Key, held_out: HeldOut) -> None:
+    async def _all(self, candidate: Connection, key: Key, held_out: HeldOut) -> None:
         if self._open[key.key_id] >= CONNECTIONS:
             raise RefusedError(
                 f"{CONNECTIONS} other connections of this key are predicting, as many as may be"
@@ -163,13 +151,13 @@ class Predictor:
             for number, batch in enumerate(held_out.batches):
                 if not held_out.decisions(batch) <= said:
                     at = {"batch": number, "batches": len(held_out.batches)}
-                    await self._batch(socket, key, held_out, batch, at, base)
+                    await self._batch(candidate, key, held_out, batch, at, base)
         finally:
             self._open[key.key_id] -= 1
 
     async def _batch(
         self,
-        socket: WebSocket,
+        candidate: Connection,
         key: Key,
         held_out: HeldOut,
         batch: Sequence[Row],
@@ -180,16 +168,16 @@ class Predictor:
         for turn in range(max(int(games.num_actions[game]) for game, _ in batch)):
             frame = await look(self.thinker, held_out, batch, turn, base)
             legal = frame.legal
-            await send(socket, at | frame.content())
+            await candidate.send(at | frame.content())
             while True:
                 try:
-                    logits = log_chances(await _receive(socket), legal)
+                    logits = log_chances(await _receive(candidate), legal)
                     break
                 except RefusedError as error:
                     wrong += 1
                     if wrong == MAX_WRONG:
                         raise
-                    await send(socket, {"error_details": str(error)})
+                    await candidate.send({"error_details": str(error)})
             guesses = []
             for row, (game, seat) in frame.deciding.items():
                 said, action = (logits[row], legal[row]), int(games.actions[game, turn])
@@ -198,8 +186,8 @@ class Predictor:
             await asyncio.to_thread(self.predictions.say, key, held_out.digest, guesses)
 
 
-async def _receive(socket: WebSocket) -> Any:
-    message = await receive(socket)
+async def _receive(candidate: Connection) -> Any:
+    message = await candidate.receive("prediction")
     try:
         return orjson.loads(message)
     except orjson.JSONDecodeError as error:

@@ -108,9 +108,12 @@ class Runner:
         return [answers[i] for i in range(len(asked))]
 
     def forget(self) -> None:
-        """Every slot is free again: as after a kill."""
+        """Every slot is free again: as after a kill, or an error that left a tick half made."""
         self._places.clear()
         self._slots.clear()
+        arrays = jax.tree.leaves((self._state, self._memories))
+        if any(array.is_deleted() for array in arrays):  # they were handed to what failed
+            self._state, self._memories = empty(self._policies, self.rules, self.size)
 
     def _check(self, game: Game, team: Team) -> None:
         players = self.rules.num_players

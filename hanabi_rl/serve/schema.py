@@ -40,7 +40,15 @@ CREATE TABLE predictions (
     PRIMARY KEY (key_id, digest, game, turn)
 ){keyed}
 """
-MIGRATIONS = (_CHALLENGE, _WORKERS, _PREDICTIONS)
+_PROXIES = """
+CREATE TABLE proxies (
+    num_players INTEGER NOT NULL, place INTEGER NOT NULL, name TEXT NOT NULL,
+    identity TEXT NOT NULL, PRIMARY KEY (num_players, place)
+){keyed};
+ALTER TABLE games ADD COLUMN grace_s {real} NOT NULL DEFAULT 0;
+CREATE INDEX games_open ON games (granted_at) WHERE status = 'active'
+"""
+MIGRATIONS = (_CHALLENGE, _WORKERS, _PREDICTIONS, _PROXIES)
 """Number i brings a store of schema i to schema i + 1; one that was released never changes."""
 
 

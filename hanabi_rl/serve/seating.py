@@ -86,7 +86,8 @@ class Seating:
 
         Raises:
             RefusedError: in words for who wrote the candidate; nothing has changed. After any other
-                error the game is over here: where it stands, the journal knows.
+                error (a partner that breaks the rules, say), which is none of the candidate's, the
+                game is over here: where it stands, the journal knows.
         """
         answer, game = self._answer, self.game
         assert answer is not None and game.to_move is not None, (
@@ -98,12 +99,23 @@ class Seating:
         if game.turn < len(self._made):
             made = self._made[game.turn]
             self.diverged += own and action != made
-            self.game, _ = advance(game, Moved(game.to_move, game.turn, made), self._table)
+            self.game = self._advanced(made)
             return
-        after, _ = advance(game, Moved(game.to_move, game.turn, action), self._table)
+        after = self._advanced(action)
         end = (self._table.score, self._table.points) if after.status == "done" else None
         await self._journal.write(game.turn, action, end)
         self.game = after
+
+    def _advanced(self, action: int) -> Game:
+        """The game and its table, one move on. Raises RuntimeError for a move that was checked, or
+        is no candidate's, and that the rules forbid."""
+        game = self.game
+        try:
+            return advance(game, Moved(game.to_move or 0, game.turn, action), self._table)[0]
+        except RefusedError as error:
+            raise RuntimeError(
+                f"game {game.game_id}, turn {game.turn}, {', '.join(self._team)}: {error}"
+            ) from error
 
     def _checked(self, actions: Mapping[str, Any], answer: Answer) -> dict[int, int]:
         names = {f"agent_{seat}": seat for seat in sorted(self.game.people)}
@@ -118,8 +130,9 @@ class Seating:
             action, legal = actions[name], answer.shown.legal[seat]
             if type(action) is not int or not 0 <= action < len(legal):
                 most = len(legal) - 1
+                got = type(action).__name__ if isinstance(action, list | dict) else repr(action)
                 raise RefusedError(
-                    f"{name}: expected a whole number from 0 to {most}, got {action!r:.60}"
+                    f"{name}: expected a whole number from 0 to {most}, got {got:.60}"
                 )
             if not legal[action]:
                 raise RefusedError(f"{name}: action {action} is not legal now")

@@ -85,7 +85,7 @@ def _by_line_up(games: Sequence[Row]) -> list[dict[str, Any]]:
     found = []
     for line_up in sorted({game.line_up for game in games}, reverse=True):
         score = np.array([game.score for game in games if game.line_up == line_up], float)
-        names = [f"proxy {i + 1}" for i in range(max(line_up) + 1)]
+        names = [f"proxy {i + 1}" for i in range(max(line_up, default=-1) + 1)]
         mean = mean_interval(score).mean if len(score) > 1 else float(score[0])
         found.append({"seats": seat_names(line_up, names), "games": len(score), "mean": mean})
     return found

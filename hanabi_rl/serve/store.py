@@ -29,7 +29,8 @@ from hanabi_rl.serve.database import Database, Session, StoreUnavailableError
 from hanabi_rl.serve.grants import Grant, Key, Limits, Row, StaleLeaseError, Written
 from hanabi_rl.serve.keys import Kind, hash_key, hint_of, make_key
 from hanabi_rl.serve.lifecycle import RefusedError
-from hanabi_rl.serve.schedule import deck_of, line_ups_of
+from hanabi_rl.serve.proxies import UNSEATED, Proxies, Proxy, agree, known, seat
+from hanabi_rl.serve.schedule import deck_of
 from hanabi_rl.serve.schema import migrate
 from hanabi_rl.serve.sqlite import Sqlite
 
@@ -64,6 +65,8 @@ class Store:
             secret = place.with_suffix(".secret")
         self.place, self.limits, self.clock, self.worker = place, limits or Limits(), clock, worker
         self._held: set[tuple[int, int]] = set()
+        self._proxies: Proxies = {}  # of this server
+        self._was_away = False
         self._database = _open(place)
         try:
             migrate(self._database)
@@ -94,22 +97,37 @@ class Store:
                 raise ValueError(f"there is an entry named {name!r} already")
             return made[0]
 
-    def add_key(
-        self, entry: str, kind: Kind, games: dict[int, int] | None = None, proxies: int = 2
-    ) -> str:
+    def agree(self, given: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
+        """Names the proxies (players -> those) that this server's games are played with: see
+        `proxies.agree`. Returns their names in the store's order; `claim` grants such games alone.
+
+        Raises:
+            ValueError: what the store holds cannot be played with them.
+        """
+        with self._database.transaction("alone") as db:
+            self._proxies = agree(db, self.secret, given, self.clock())
+        return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
+
+    def proxies(self) -> Proxies:
+        """Those that servers have named: the games of a number of players are played with them."""
+        with self._database.transaction("read") as db:
+            return known(db)
+
+    def add_key(self, entry: str, kind: Kind, games: Mapping[int, int] | None = None) -> str:
         """A new key of an entry, returned this once.
 
         Args:
             entry: its name.
             kind: see `keys.Kind`; a test key has no games of its own.
-            games: players -> official games.
-            proxies: how many partners there are for each number of players.
+            games: players -> official games. Who sits where in them is said now, or, where no
+                server has named its proxies yet, by the first that does.
 
         Raises:
-            ValueError: no such entry, or too few games for all line-ups.
+            ValueError: no such entry, too few games for all line-ups, or of a number of players
+                that servers have named no proxies for.
         """
         key = make_key(kind)
-        with self._database.transaction("durable") as db:
+        with self._database.transaction("alone") as db:
             found = _one(db, "SELECT id FROM entries WHERE name = ?", (entry,))
             if found is None:
                 raise ValueError(f"expected the name of an entry, got {entry!r}")
@@ -119,16 +137,26 @@ class Store:
                 "VALUES (?, ?, ?, ?, ?) RETURNING id",
                 (found[0], kind, hash_key(key), hint_of(key), self.clock() + self.limits.key_s),
             )[0]
+            proxies = known(db)
             for players, number in (games or {}).items():
-                order = line_ups_of(self.secret, key_id, players, proxies, number)
+                if number < 1:
+                    raise ValueError(f"expected 1 game of {players} players or more, got {number}")
+                if proxies and players not in proxies:
+                    raise ValueError(
+                        f"{number:,} games of {players} players: this store's server has proxies "
+                        f"for games of {' and '.join(map(str, proxies))} players alone; start it "
+                        f"with --proxies-{players}p first, or say --games-{players}p 0"
+                    )
                 db.executemany(
                     "INSERT INTO games (id, key_id, num_players, position, line_up) "
                     "VALUES (?, ?, ?, ?, ?)",
                     [
-                        (secrets.randbits(48), key_id, players, position, json.dumps(line_up))
-                        for position, line_up in enumerate(order)
+                        (secrets.randbits(48), key_id, players, position, UNSEATED)
+                        for position in range(number)
                     ],
                 )
+                if proxies:
+                    seat(db, self.secret, key_id, players, len(proxies[players]))
         return key
 
     def revoke(self, hint: str) -> None:
@@ -168,9 +196,10 @@ class Store:
         """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
         claimed: list[Grant | RefusedError] = [RefusedError("not claimed")] * len(keys)
         with self._database.transaction("durable") as db:
+            sizes = self._sizes(db)
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
-                claimed[place] = self._claim(db, key.key_id)
+                claimed[place] = self._claim(db, key.key_id, sizes)
         self._held.update((g.game_id, g.lease) for g in claimed if isinstance(g, Grant))
         return claimed
 
@@ -212,9 +241,9 @@ class Store:
         self._held.difference_update((m.grant.game_id, m.grant.lease) for m in kept if m.end)
         return stale
 
-    def release(self, grant: Grant) -> None:
-        """The connection is gone: the game waits for another one. Where the database does not
-        answer, `beat` does it later."""
+    def release(self, grant: Grant, *, charged: bool) -> None:
+        """The connection is gone: the game waits for another one. `charged`: its player's doing,
+        which is an interruption. Where the database does not answer, `beat` does it later."""
         lease = (grant.game_id, grant.lease)
         if lease not in self._held:
             return  # it has ended already
@@ -223,28 +252,38 @@ class Store:
             contextlib.suppress(StoreUnavailableError),
             self._database.transaction("write") as db,
         ):
-            self._end_leases(db, "id = ? AND lease = ?", lease)
+            self._end_leases(db, "id = ? AND lease = ?", lease, charged=charged)
 
     def release_all(self) -> int:
         """At the start of a server: the leases of its worker's former life end. Returns how many
         there were."""
         with self._database.transaction("write") as db:
-            self._seen(db)
+            self._seen(db, after_outage=True)
             return self._end_leases(db, "worker = ?", (self.worker,))
 
     def beat(self) -> None:
         """Says that this worker lives, which it must do every few seconds: the games of one that
-        was not seen for WORKER_S go to others. Ends its leases that no connection has: the database
-        was gone while they were to be ended, or before their grant was heard of."""
-        before = self.clock() - WORKER_S
-        with self._database.transaction("write") as db:
-            self._seen(db)
-            found = db.execute(
-                "SELECT id, lease FROM games WHERE worker = ? AND leased = 1 AND leased_at < ?",
-                (self.worker, before),
-            ).fetchall()
-            for lease in set(map(tuple, found)) - self._held:
-                self._end_leases(db, "id = ? AND lease = ?", lease)
+        was not seen for WORKER_S wait for others. Ends its leases that no connection has: the
+        database was gone while they were to be ended, or before their grant was heard of. Forfeits
+        the games of any key that have waited for too long."""
+        try:
+            with self._database.transaction("write") as db:
+                self._beat(db)
+        except StoreUnavailableError:
+            self._was_away = True
+            raise
+        self._was_away = False
+
+    def _beat(self, db: Session) -> None:
+        self._seen(db, after_outage=self._was_away)
+        found = db.execute(
+            "SELECT id, lease FROM games WHERE worker = ? AND leased = 1 AND leased_at < ?",
+            (self.worker, self.clock() - WORKER_S),
+        ).fetchall()
+        for lease in set(map(tuple, found)) - self._held:
+            self._end_leases(db, "id = ? AND lease = ?", lease)
+        self._end_leases_of_the_dead(db)
+        self._forfeit(db)
 
     def rows(self, key: Key) -> list[Row]:
         """All games of a key, in their order."""
@@ -294,16 +333,18 @@ class Store:
         with self._database.transaction("read") as db:
             return _moves(db, game_id)
 
-    def _claim(self, db: Session, key_id: int) -> Grant | RefusedError:
+    def _sizes(self, db: Session) -> list[int]:
+        """The numbers of players whose games are played with this server's proxies."""
+        agreed = {players: _identities(proxies) for players, proxies in known(db).items()}
+        own = {players: _identities(proxies) for players, proxies in self._proxies.items()}
+        return [players for players in own if own[players] == agreed.get(players)]
+
+    def _claim(self, db: Session, key_id: int, sizes: Sequence[int]) -> Grant | RefusedError:
         # the claims of a key are made in turns: they are counted
         _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key_id,))
-        self._end_leases(
-            db,
-            "key_id = ? AND status = 'active' AND worker != ? "  # we who ask are not gone
-            "AND worker IN (SELECT name FROM workers WHERE seen_at < ?)",
-            (key_id, self.worker, self.clock() - WORKER_S),
-        )
-        self._forfeit(db, key_id)
+        of_key = (" AND key_id = ?", (key_id,))
+        self._end_leases_of_the_dead(db, *of_key)
+        self._forfeit(db, *of_key)
         leased = _one(
             db,
             "SELECT COUNT(*) FROM games WHERE key_id = ? AND status = 'active' AND leased = 1",
@@ -314,11 +355,14 @@ class Store:
                 f"{leased} games of this key are being played on other connections, as many "
                 "as may be: finish one first"
             )
-        free = "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? AND "
+        free = (
+            "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? AND num_players "
+            f"IN ({', '.join('?' * len(sizes)) or 'NULL'}) AND "
+        )
         interrupted = "status = 'active' AND leased = 0 ORDER BY granted_at, num_players, position"
         new = "status = 'todo' AND leased = 0 ORDER BY num_players, position"
-        found = _one(db, f"{free}{interrupted} LIMIT 1", (key_id,))
-        found = found or _one(db, f"{free}{new} LIMIT 1", (key_id,))
+        found = _one(db, f"{free}{interrupted} LIMIT 1", (key_id, *sizes))
+        found = found or _one(db, f"{free}{new} LIMIT 1", (key_id, *sizes))
         if found is None:
             return RefusedError(_why_none(db, key_id, leased))
         return self._lease(db, key_id, *found)
@@ -354,29 +398,49 @@ class Store:
         )
         return set(map(tuple, found.fetchall()))
 
-    def _forfeit(self, db: Session, key_id: int) -> None:
-        """Ends the games of a key that were left too often or too long ago."""
+    def _forfeit(self, db: Session, which: str = "", values: Sequence[Any] = ()) -> None:
+        """Ends the games (all, or `which`) that were left too often or too long ago."""
+        now = self.clock()
         db.execute(
             "UPDATE games SET status = 'done', score = 0, points = 0, end_reason = 'forfeit', "
-            "finished_at = ? WHERE key_id = ? AND status = 'active' AND leased = 0 "
-            "AND (interruptions >= ? OR granted_at < ?)",
-            (
-                self.clock(),
-                key_id,
-                self.limits.interruptions,
-                self.clock() - self.limits.game_s,
-            ),
+            "finished_at = ? WHERE id IN (SELECT id FROM games WHERE status = 'active' "
+            "AND leased = 0 AND (interruptions >= ? OR granted_at + grace_s < ?)"
+            f"{which}{self._words['unlocked']})",
+            (now, self.limits.interruptions, now - self.limits.game_s, *values),
         )
 
-    def _end_leases(self, db: Session, which: str, values: Sequence[Any]) -> int:
-        """Returns how many there were."""
+    def _end_leases_of_the_dead(
+        self, db: Session, which: str = "", values: Sequence[Any] = ()
+    ) -> None:
+        """Of workers that were not seen for WORKER_S, but for this one, which is here."""
+        self._end_leases(
+            db,
+            "worker != ? AND worker IN (SELECT name FROM workers WHERE seen_at < ?)" + which,
+            (self.worker, self.clock() - WORKER_S, *values),
+        )
+
+    def _end_leases(
+        self, db: Session, which: str, values: Sequence[Any], *, charged: bool = False
+    ) -> int:
+        """Those that end by no doing of their player are no interruption, and the player has
+        `Limits.game_s` anew. Returns how many there were."""
+        change, given = "interruptions = interruptions + 1", list[float]()
+        if not charged:
+            change, given = "grace_s = ? - granted_at", [self.clock()]
         return db.execute(
-            "UPDATE games SET leased = 0, interruptions = interruptions + 1 WHERE id IN ("
+            f"UPDATE games SET leased = 0, {change} WHERE id IN ("
             f"SELECT id FROM games WHERE leased = 1 AND {which}{self._words['unlocked']})",
-            values,
+            (*given, *values),
         ).rowcount
 
-    def _seen(self, db: Session) -> None:
+    def _seen(self, db: Session, *, after_outage: bool) -> None:
+        """This worker lives. Games do not wait for their players while no worker did."""
+        (last,) = _one(db, "SELECT MAX(seen_at) FROM workers")
+        if after_outage and last is not None and self.clock() - last > WORKER_S:
+            db.execute(
+                "UPDATE games SET grace_s = grace_s + ? WHERE status = 'active'",
+                (self.clock() - last,),
+            )
         db.execute(
             "INSERT INTO workers (name, seen_at) VALUES (?, ?) "
             "ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at",
@@ -418,6 +482,10 @@ def _open(place: Path | str) -> Database:
     return Postgres(place)
 
 
+def _identities(proxies: Sequence[Proxy]) -> list[str]:
+    return [proxy.identity for proxy in proxies]
+
+
 def _stale(grant: Grant, held: set[tuple[int, int]]) -> StaleLeaseError | None:
     if (grant.game_id, grant.lease) in held:
         return None
@@ -441,6 +509,14 @@ def _moves(db: Session, game_id: int) -> tuple[int, ...]:
 
 
 def _why_none(db: Session, key_id: int, leased: int) -> str:
+    left = db.execute(
+        "SELECT num_players, COUNT(*) FROM games WHERE key_id = ? AND status != 'done' "
+        "AND leased = 0 GROUP BY num_players ORDER BY num_players",
+        (key_id,),
+    ).fetchall()
+    if left:
+        games = " and ".join(f"{games:,} of {players} players" for players, games in left)
+        return f"no environments left here: the games that remain ({games}) are not this server's"
     total = _one(db, "SELECT COUNT(*) FROM games WHERE key_id = ?", (key_id,))[0]
     if leased:
         return (

@@ -1,12 +1,13 @@
 """A study in the browser: consent, forms, the table of `web.py`, and withdrawal: `make_study`.
 
-A web worker: it imports no JAX. A person is known by the code in a cookie, which is made with the
-consent and not before. Nothing here logs.
+A web worker: it imports no JAX. A person is known by the code in a cookie. None is set before the
+consent, and nobody is taken in whose browser did not bring the consent's back. Nothing here logs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -30,8 +31,13 @@ from hanabi_rl.serve.study_play import StudyPlay
 from hanabi_rl.serve.web import HERE, Lobby, WithHeaders, check_origin
 
 COOKIE = "hanabi_study"
+NO_COOKIE = (
+    "Your browser kept no cookie, so that the study would not know you on its next page. Nothing "
+    "was stored. Allow cookies for this site, and agree once more."
+)
 MAX_FORM = 65536  # bytes
 _MONTHS = 180 * 86400  # seconds that a browser keeps the code
+_MINUTES = 600  # and what stands there from the consent to the code
 
 
 class Pages:
@@ -41,6 +47,8 @@ class Pages:
         self.play, self.folder, self.study = play, play.folder, play.folder.study
         self.lobby, self.guard = Lobby(play, pause), guard
         self._templates = Jinja2Templates(HERE / "templates")
+        version = self.study.consent.version.encode()
+        self._agreed = f"agreed-{hashlib.sha256(version).hexdigest()[:16]}"
 
     async def start(self, request: Request) -> Response:
         """What the study is, and whether one agrees."""
@@ -50,21 +58,27 @@ class Pages:
         return self._page(request, "study_consent.html", complete=complete)
 
     async def agree(self, request: Request) -> Response:
-        """The person agrees to the consent text of this version: from here on things are kept."""
+        """The person agrees to the consent text of this version: `begin` finds that in a cookie."""
         form = await _form(request)
         if self._person(request) is not None or form.get("version") != self.study.consent.version:
             return RedirectResponse("/", 303)
+        return _on_to("/begin", request, self._agreed, _MINUTES)
+
+    async def begin(self, request: Request) -> Response:
+        """From here on things are kept, if the browser keeps the cookie: else nobody would be known
+        on the next page, and every try would take another's place."""
+        if self._person(request) is not None:
+            return RedirectResponse("/next", 303)
+        if request.cookies.get(COOKIE) != self._agreed:
+            return self._page(request, "study_text.html", text=NO_COOKIE)
         try:
             self.guard.check_opening(address_of(request.client))
             _, code = self.folder.join()
         except RefusedError as error:
-            return self._page(request, "study_text.html", text=f"{error}.")
-        response = RedirectResponse("/next", 303)
-        secure = request.url.scheme == "https"
-        response.set_cookie(
-            COOKIE, code, max_age=_MONTHS, httponly=True, samesite="lax", secure=secure
-        )
-        return response
+            response = self._page(request, "study_text.html", text=f"{error}.")
+            response.delete_cookie(COOKIE)
+            return response
+        return _on_to("/next", request, code, _MONTHS)
 
     async def refuse(self, request: Request) -> Response:
         """The person does not agree."""
@@ -231,6 +245,7 @@ def make_study(play: StudyPlay, pause: float = 0.8, guard: Guard | None = None) 
     return Starlette(
         routes=[
             Route("/", pages.start),
+            Route("/begin", pages.begin),
             Route("/no", pages.refuse),
             Route("/next", pages.next),
             Route("/game/{game:int}", pages.table),
@@ -246,6 +261,16 @@ def make_study(play: StudyPlay, pause: float = 0.8, guard: Guard | None = None) 
         middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, minimum_size=500)],
         lifespan=lifespan,
     )
+
+
+def _on_to(path: str, request: Request, cookie: str, seconds: int) -> Response:
+    """The next page, with the cookie that it needs."""
+    response = RedirectResponse(path, 303)
+    secure = request.url.scheme == "https"
+    response.set_cookie(
+        COOKIE, cookie, max_age=seconds, httponly=True, samesite="lax", secure=secure
+    )
+    return response
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -50,23 +50,24 @@ def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -
     if clone is not None:
         lines += [
             "",
-            "Table 13: on held-out games [95% over games] (the paper's figures in brackets)",
+            "Table 13, its validation columns: on the games that the clone was validated on [95% "
+            "over games]",
+            "(the paper's validation figures in brackets; for test games: hanabi-rl predict)",
         ]
         lines.append(
-            f"{'KL weight':<12}{'accuracy':>30}{'loss per timestep':>34}{'loss per decision':>19}"
+            f"{'KL weight':<12}{'val accuracy':>30}{'val loss per timestep':>34}"
+            f"{'per decision':>15}"
         )
         for weight, runs in _by_weight(results).items():
-            lines.append(
-                _prediction_line(
-                    f"{weight:g}", [run.prediction for run in runs], paper.ABLATION.get(weight)
-                )
-            )
-        lines.append(_prediction_line("clone", [clone], None))
+            row = paper.ABLATION.get(weight)
+            read = [run.prediction for run in runs]
+            lines.append(_prediction_line(f"{weight:g}", read, row and row.validation))
+        lines.append(_prediction_line("clone", [clone], paper.ABLATION_CLONE[0]))
     return "\n".join(lines)
 
 
 def _prediction_line(
-    name: str, predictions: Sequence[Prediction | None], published: paper.PaperAblation | None
+    name: str, predictions: Sequence[Prediction | None], published: paper.Predicted | None
 ) -> str:
     """Seeds are pooled game by game, so that the interval is over games."""
     read = [prediction for prediction in predictions if prediction is not None]
@@ -77,7 +78,7 @@ def _prediction_line(
             f"{accuracy} ({published.accuracy:.3f})",
             f"{loss} ({published.loss_per_timestep:.3f})",
         )
-    return f"{name:<12}{accuracy:>30}{loss:>34}{pooled.cross_entropy().mean:>19.3f}"
+    return f"{name:<12}{accuracy:>30}{loss:>34}{pooled.cross_entropy().mean:>15.3f}"
 
 
 def _by_weight(results: Sequence[WeightResult]) -> dict[float, list[WeightResult]]:

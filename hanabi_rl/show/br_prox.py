@@ -25,13 +25,14 @@ class Comparison:
     unit: str
     partners: Sequence[str]
     best: np.ndarray  # float[M, S], J_BR by seat
+    selfplay: np.ndarray  # float[M], of each partner with copies of itself
     methods: Mapping[str, np.ndarray]  # name -> float[R, M, S, N], the returns of its runs
     seed: int = 0
 
     def parts(self) -> dict[str, dict[Part, BRProx]]:
         """Method -> its BR-Prox with all partners and with the moderate and the expert ones."""
         return {
-            name: by_strength(returns, self.best, self.seed)
+            name: by_strength(returns, self.best, self.selfplay, self.seed)
             for name, returns in self.methods.items()
         }
 
@@ -49,11 +50,18 @@ def br_prox_figures(
 ) -> dict[str, Any]:
     """JSON-ready."""
     by_partner = comparison.by_partner()
-    strong = experts(comparison.best)
+    strong = experts(comparison.selfplay)
     return {
         "partners": [
-            {"agent": name, "best_response_return": best, "expert": bool(expert)}
-            for name, best, expert in zip(comparison.partners, comparison.best, strong, strict=True)
+            {
+                "agent": name,
+                "best_response_return": best,
+                "selfplay_return": float(alone),
+                "expert": bool(expert),
+            }
+            for name, best, alone, expert in zip(
+                comparison.partners, comparison.best, comparison.selfplay, strong, strict=True
+            )
         ],
         "methods": {
             name: {part: found.as_dict() for part, found in of_method.items()}
@@ -66,7 +74,7 @@ def br_prox_figures(
 def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRProx]]) -> str:
     """A line a method and kind of partners, and one a partner."""
     width = max(len(name) for name in ("method", *parts))
-    strong = experts(comparison.best)
+    strong = experts(comparison.selfplay)
     counts = {"all": len(strong), "moderate": int((~strong).sum()), "expert": int(strong.sum())}
     lines = [
         f"{'method':<{width}}  {'runs':>4}  {'partners':<12}  {'BR-Prox':<20}  {'mean':>5}  "
@@ -85,6 +93,8 @@ def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRPr
     lines += [
         f"{comparison.unit.capitalize()}. BR-Prox: the mean of the middle half of J / J_BR over "
         "runs, partners and seats, clipped at 1.",
+        "Expert: partners that score more with copies of themselves (self-play) than the median of "
+        "them.",
         "95% intervals resample runs"
         + (
             "." if over == {"runs"} else "; of one run its decks, which says nothing of other ones."
@@ -100,12 +110,12 @@ def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRPr
 
 
 def _partner_lines(comparison: Comparison) -> list[str]:
-    """J_BR and each method's mean ratio, partner by partner."""
-    by_partner, strong = comparison.by_partner(), experts(comparison.best)
+    """Self-play, J_BR and each method's mean ratio, partner by partner."""
+    by_partner, strong = comparison.by_partner(), experts(comparison.selfplay)
     width = max(len(name) for name in ("partner", *comparison.partners))
     columns = [max(len(name), 5) for name in by_partner]
     lines = [
-        f"{'partner':<{width}}  {'':<8}  {'J_BR':>6}"
+        f"{'partner':<{width}}  {'':<8}  {'self-play':>9}  {'J_BR':>6}"
         + "".join(f"  {name:>{size}}" for name, size in zip(by_partner, columns, strict=True))
     ]
     for row, partner in enumerate(comparison.partners):
@@ -113,8 +123,10 @@ def _partner_lines(comparison: Comparison) -> list[str]:
             f"  {by_partner[n][row]:>{s}.3f}" for n, s in zip(by_partner, columns, strict=True)
         )
         strength = "expert" if strong[row] else "moderate"
-        mean = comparison.best[row].mean()
-        lines.append(f"{partner:<{width}}  {strength:<8}  {mean:>6.2f}" + "".join(cells))
+        alone, best = comparison.selfplay[row], comparison.best[row].mean()
+        lines.append(
+            f"{partner:<{width}}  {strength:<8}  {alone:>9.2f}  {best:>6.2f}" + "".join(cells)
+        )
     return lines
 
 

@@ -19,12 +19,13 @@ def plot_matrix(
     labels: Sequence[str],
     path: Path,
     *,
+    medians: np.ndarray,
     title: str,
     max_score: int,
     column_label: str,
 ) -> None:
-    """Draws `means` float[A, A] (row: the single agent) with a colour scale from 0 to
-    `max_score`."""
+    """Draws `means` float[A, A] (row: the single agent) with a colour scale from 0 to `max_score`,
+    and under each the median of its games, `medians` float[A, A]."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -42,7 +43,11 @@ def plot_matrix(
     size = 10 if count <= 8 else 8.5
     for (row, column), mean in np.ndenumerate(means):
         color = "white" if mean < _DARK_BELOW * max_score else "black"
-        axes.text(column, row, f"{mean:.1f}", ha="center", va="center", color=color, fontsize=size)
+        text, middle = f"{mean:.1f}", medians[row, column]
+        axes.text(column, row, text, ha="center", va="bottom", color=color, fontsize=size)
+        axes.text(
+            column, row, f"({middle:g})", ha="center", va="top", color=color, fontsize=size - 2
+        )
     angled = longest >= _ANGLED_FROM
     turn: dict[str, Any] = (
         {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if angled else {}
@@ -58,7 +63,7 @@ def plot_matrix(
     axes.set_yticks(np.arange(count - 1) + 0.5, minor=True)
     axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="minor", length=0)
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, label="mean score")
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, label="mean score (median)")
     bar.outline.set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

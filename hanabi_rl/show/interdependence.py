@@ -27,7 +27,7 @@ def interdependence_table(
         f"{figures['games']:,} games of {rules.num_players} players, {figures['turns']:,} turns, "
         f"{figures['hints']:,} hints. Intervals are 95%, over games.",
         "A link says what rested on what, not what was meant: luck counts. Read it beside "
-        "bot:random's.",
+        "bot:random's. Counts of links grow with the score: compare teams by those for each point.",
     ]
     return "\n".join(lines)
 
@@ -47,18 +47,22 @@ def _pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
     """A line an ordered pair of roles: what the giver's hints led to."""
     header = (
         f"{'giver -> receiver':<20} {'hints':>8} {'a turn':>7} {'not used':>9} {'not next':>9} "
-        f"{'to nothing':>11} {'95% interval':<14} {'constructive':>12} {'points':>7} {'on card':>8}"
+        f"{'to nothing':>11} {'95% interval':<14} {'constructive':>12} {'a point':>8} {'other':>6} "
+        f"{'points':>7} {'on card':>8}"
     )
     return [header, *(_pair_line(pair) for pair in pairs)]
 
 
 def _pair_line(pair: dict[str, Any]) -> str:
     shares = {name: "none" if pair[name] is None else f"{pair[name]:.1%}" for name in _SHARES}
+    links = pair["constructive_per_point"]
+    a_point = "none" if links is None else f"{links:.2f}"
     bounds = pair["not_helpful_ci95"]
     interval = "" if bounds is None else f"[{bounds[0]:.1%}, {bounds[1]:.1%}]"
     return (
         f"{pair['giver'] + ' -> ' + pair['receiver']:<20} {pair['hints']:>8,} "
         f"{shares['triggers']:>7} {shares['not_accepted']:>9} {shares['not_prompt']:>9} "
-        f"{shares['not_helpful']:>11} {interval:<14} {pair['constructive']:>12.2f} "
+        f"{shares['not_helpful']:>11} {interval:<14} {pair['constructive']:>12.2f} {a_point:>8} "
+        f"{pair['nonconstructive']:>6.2f} "
         f"{shares['hinted_points']:>7} {shares['crossing']:>8}"
     )

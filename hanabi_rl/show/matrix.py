@@ -117,9 +117,15 @@ def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
             for agent in matrix.agents
         ],
         "means": matrix.means,
+        "medians": medians(matrix),
         "cells": cell_rows(matrix),
         **grouped(matrix).as_dict(),
     }
+
+
+def medians(matrix: CrossPlayMatrix) -> np.ndarray:
+    """float[A, A]: the median score of each cell, over all seatings of its decks."""
+    return np.array([[cell.median for cell in row] for row in matrix.cells])
 
 
 def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
@@ -132,6 +138,7 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
         matrix.means,
         [agent.label for agent in matrix.agents],
         out / "matrix.png",
+        medians=medians(matrix),
         title=f"Cross-play, {players} players, {decks:,} decks",
         max_score=matrix.rules.max_score,
         column_label="the other seat" if players == 2 else "every other seat",
@@ -139,7 +146,7 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
 
 
 def matrix_table(matrix: CrossPlayMatrix) -> str:
-    """Means with their standard errors' largest, and the figures by group, as text."""
+    """Means with their standard errors' largest, medians, and the figures by group, as text."""
     agents, players = matrix.agents, matrix.rules.num_players
     worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
@@ -149,6 +156,9 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
         f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
         *_table([agent.label for agent in agents], matrix.means),
         f"Standard errors are at most {worst:.2f}.",
+        "",
+        "Medians of the same games",
+        *_table([agent.label for agent in agents], medians(matrix), digits=1),
     ]
     groups = grouped(matrix)
     if len(groups.groups) == len(agents):  # each is its own: the matrix says it all
@@ -177,14 +187,14 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     return "\n".join(lines)
 
 
-def _table(names: Sequence[str], means: np.ndarray) -> list[str]:
+def _table(names: Sequence[str], means: np.ndarray, digits: int = 2) -> list[str]:
     width = max(map(len, names))
     count = len(str(len(names)))
     lines = [
         " " * (width + count + 2) + "".join(f"{number:>7}" for number in range(1, len(names) + 1))
     ]
     for number, (name, row) in enumerate(zip(names, means, strict=True), start=1):
-        cells = "".join(f"{'-' if np.isnan(mean) else f'{mean:.2f}':>7}" for mean in row)
+        cells = "".join(f"{'-' if np.isnan(mean) else f'{mean:.{digits}f}':>7}" for mean in row)
         lines.append(f"{number:>{count}}  {name:<{width}}{cells}")
     return lines
 

@@ -64,7 +64,6 @@ def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
     ]
     if has_published:
         lines.append(
-            "On the right AH2AC2's Table 10, on all of its games; its exact definitions are not "
-            "public."
+            "On the right AH2AC2's Table 10, on all of its games (metrics of Canaan et al. 2020)."
         )
     return "\n".join(lines)

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.profiles import ENOUGH_PAIRS, SHOWN, Figures, Profile, Rating, ratings
+from hanabi_rl.measure.profiles import (
+    ENOUGH,
+    SHOWN,
+    Figures,
+    Profile,
+    Rating,
+    ratings,
+    small_sample,
+)
 from hanabi_rl.measure.teamwork import POOLS, Prediction
 from hanabi_rl.papers import siu2025
 from hanabi_rl.show.parallel import Line, plot_parallel
@@ -52,6 +60,8 @@ def profiles_text(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> 
         parts.append("\n".join(_published_lines(_label_width(profiles))))
     if with_partners:
         parts.append(_pair_table(with_partners))
+    if any(profile.small or small_sample(profile.alone) for profile in profiles):
+        parts.append(_small_sample_lines())
     if is_published_game(rules) and not recorded:
         parts.append(ratings_table(profiles))
     return "\n\n".join(parts)
@@ -61,8 +71,8 @@ def _partner_table(profiles: Sequence[Profile], rules: Rules) -> str:
     width = _label_width(profiles)
     lines = ["With partners: mean ± standard deviation over them", _head(width)]
     for profile in profiles:
-        means = profile.with_partners
-        cells = [_cell(name, means[name], means[f"{name}_sd"]) for name in SHORT]
+        means, small = profile.with_partners, profile.small
+        cells = [_cell(name, means[name], means[f"{name}_sd"], name in small) for name in SHORT]
         lines.append(_line(profile.label, width, cells))
     return "\n".join(lines + (_published_lines(width) if is_published_game(rules) else []))
 
@@ -101,14 +111,27 @@ def _pair_table(profiles: Sequence[Profile]) -> str:
 def _figure_lines(rows: Sequence[tuple[str, Figures]]) -> list[str]:
     width = max(_LEAST_LABEL, *(len(label) for label, _ in rows))
     lines = [_head(width) + f" {'SD points':>9} {'games':>7} {'pairs':>9}"]
-    few = False
     for label, figures in rows:
-        cells = [_cell(name, figures[name], _half(figures[f"{name}_ci95"])) for name in SHORT]
-        too_few = figures["pairs"] < ENOUGH_PAIRS
-        few |= too_few
+        small = small_sample(figures)
+        cells = [
+            _cell(name, figures[name], _half(figures[f"{name}_ci95"]), name in small)
+            for name in SHORT
+        ]
         counts = f" {figures['points_sd']:>9.2f} {figures['games']:>7,} {figures['pairs']:>9,}"
-        lines.append(_line(label, width, cells).ljust(len(_head(width))) + counts + "*" * too_few)
-    return lines + [f"* IC is coarse below {ENOUGH_PAIRS:,} pairs of moves in a row."] * few
+        lines.append(_line(label, width, cells).ljust(len(_head(width))) + counts)
+    return lines
+
+
+def _small_sample_lines() -> str:
+    wanted = [
+        f"{', '.join(SHORT[name] for name, of in ENOUGH.items() if of == want)} from {want[1]:,} "
+        + ("moves in a row" if want[0] == "pairs" else "moves")
+        for want in dict.fromkeys(ENOUGH.values())
+    ]
+    return (
+        f"* a small sample: {'; '.join(wanted)} on. Of fewer they are off by more than their "
+        "interval (IC too high, ARD too low)."
+    )
 
 
 _LEAST_LABEL = 12
@@ -126,11 +149,12 @@ def _line(label: str, width: int, cells: Sequence[str]) -> str:
     return f"{label:<{width}}" + "".join(f" {cell:>{_WIDTH}}" for cell in cells)
 
 
-def _cell(name: str, mean: float | None, spread: float | None) -> str:
+def _cell(name: str, mean: float | None, spread: float | None, small: bool = False) -> str:
     if mean is None:
         return "none"
     digits = _digits(name)
-    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+    around = "" if spread is None else f" ± {spread:.{digits}f}"
+    return f"{mean:.{digits}f}{around}" + "*" * small
 
 
 def _digits(name: str) -> int:
@@ -144,12 +168,14 @@ def _half(bounds: Sequence[float] | None) -> float | None:
 def ratings_table(profiles: Sequence[Profile]) -> str:
     """What each regression of Table 5 predicts for each agent."""
     width = _label_width(profiles)
+    low, high = siu2025.RATING_RANGE
     lines = [
-        f"Teamwork ratings of people ({siu2025.RATING_RANGE[0]} to {siu2025.RATING_RANGE[1]}), as "
-        "each line of Table 5 predicts them: points above or below the mean of the",
-        "study's agents, with the 95% interval of the slope. One line at a time, never summed: the "
-        "metrics go together, and r is 0.03 to 0.46.",
-        f"{'':<{width}} {'from':<22} {'value':>8}   {'all ratings':<26} without RandomBot's",
+        f"Teamwork ratings of people ({low} to {high}), as each line of Table 5 predicts them: "
+        "points above or below the mean of the",
+        "study's agents [95% interval of one person's rating], held to the scale. One line at a "
+        "time, never summed: the metrics go",
+        "together, and r is 0.03 to 0.46.",
+        f"{'':<{width}} {'from':<22} {'value':>8}   {'all ratings':<28} without RandomBot's",
     ]
     predicted = [(profile.label, rating) for profile in profiles for rating in ratings(profile)]
     lines += [_rating_line(label, width, rating) for label, rating in predicted]
@@ -161,6 +187,11 @@ def ratings_table(profiles: Sequence[Profile]) -> str:
     outside = sum(bool(_outside(rating)) for _, rating in predicted)
     if outside:
         lines.append(f"WARNING: {outside} values lie outside the data; there a line is a guess.")
+    if any(found.held for _, rating in predicted for found in rating.by_pool.values()):
+        lines.append(
+            f"off the scale: the line leads more than {high - low} points away, as no rating is; "
+            "it does not hold there."
+        )
     if not all(profile.pairs for profile in profiles):
         lines.append(
             "WARNING: the paper's values are means over partners, those here of self-play."
@@ -170,16 +201,20 @@ def ratings_table(profiles: Sequence[Profile]) -> str:
 
 def _rating_line(label: str, width: int, rating: Rating) -> str:
     name = _RATING_NAMES.get(rating.metric, SHORT[rating.measure])
-    value = _cell(rating.measure, rating.value, None)
+    value = _cell(rating.measure, rating.value, None, rating.small)
     every, without = (_prediction(rating.by_pool.get(pool)) for pool in POOLS)
-    line = f"{label:<{width}} {name:<22} {value:>8}   {every:<26} {without:<26}"
+    line = f"{label:<{width}} {name:<22} {value:>8}   {every:<28} {without:<28}"
     return (line + _outside(rating)).rstrip()
 
 
 def _prediction(found: Prediction | None) -> str:
     if found is None:
         return "-"
-    return f"{found.change:+.1f}" + ("" if found.significant else " n.s.")
+    if found.held:
+        return "off the scale"
+    low, high = found.person.bounds
+    text = f"{found.change.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return text + ("" if found.significant else " n.s.")
 
 
 def _outside(rating: Rating) -> str:
@@ -193,8 +228,8 @@ def _outside(rating: Rating) -> str:
 
 
 def profiles_dict(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> dict[str, Any]:
-    """Everything, JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard
-    deviation."""
+    """Everything, JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
+    `small_sample` names the figures beside it that are of too few moves."""
     published = is_published_game(rules)
     return {
         "format_version": FORMAT_VERSION,
@@ -206,9 +241,11 @@ def profiles_dict(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> 
         "rows": [
             {
                 "label": profile.label,
-                "recorded" if recorded else "selfplay": profile.alone,
-                "with_partners": profile.with_partners or None,
-                "pairs": profile.pairs,
+                "recorded" if recorded else "selfplay": _marked(profile.alone),
+                "with_partners": profile.with_partners | {"small_sample": profile.small}
+                if profile.pairs
+                else None,
+                "pairs": {name: _marked(figures) for name, figures in profile.pairs.items()},
                 "ratings": [_rating_dict(rating) for rating in ratings(profile)]
                 if published and not recorded
                 else [],
@@ -224,6 +261,10 @@ def profiles_dict(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> 
     }
 
 
+def _marked(figures: Figures) -> dict[str, Any]:
+    return {**figures, "small_sample": small_sample(figures)}
+
+
 def _row_dict(row: siu2025.Row) -> dict[str, Any]:
     return {
         name: None if spread is None else {"mean": spread.mean, "sd": spread.deviation}
@@ -236,10 +277,13 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
         "metric": rating.metric,
         "measure": rating.measure,
         "value": rating.value,
+        "small_sample": rating.small,
         "predictions": {
             pool: {
                 "change": prediction.change.mean,
                 "change_ci95": prediction.change.bounds,
+                "person_ci95": prediction.person.bounds,
+                "off_scale": prediction.held,
                 "r": prediction.r,
                 "significant": prediction.significant,
                 "inside": prediction.inside,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hanabi_rl.measure.beside_clone import HDRReport
+from hanabi_rl.measure.beside_clone import HDRReport, Likeness
 from hanabi_rl.measure.intervals import Interval
+from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.selfplay import ScoreSummary, SelfPlayResult
 
 
@@ -40,6 +41,46 @@ def score_figures(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
             f"{name}_points_mean": summary.points.mean,
         }
     return figures
+
+
+def likeness_figures(found: Likeness) -> dict[str, Any]:
+    """The keys of `summary.json` of validation games: the policy's `val_*`, the clone's
+    `bc_val_*`, and what the two differ by."""
+    figures: dict[str, Any] = {"val_games": len(found.policy.decisions)}
+    ratios = {
+        "val_accuracy": found.policy.accuracy(),
+        "val_loss": found.policy.cross_entropy(),
+        "val_loss_per_timestep": found.policy.cross_entropy_per_timestep(),
+        "bc_val_accuracy": found.clone.accuracy(),
+        "bc_val_loss": found.clone.cross_entropy(),
+        "bc_val_loss_per_timestep": found.clone.cross_entropy_per_timestep(),
+        "val_accuracy_difference": found.accuracy_difference(),
+        "val_loss_per_timestep_difference": found.loss_difference(),
+    }
+    for name, ratio in ratios.items():
+        figures |= {name: ratio.interval.mean, f"{name}_ci95": ratio.interval.bounds}
+    return figures
+
+
+def likeness_table(found: Likeness, title: str) -> str:
+    """AH2AC2's Table 3 for one policy, of validation games: the clone's line, the policy's, called
+    `title`, and the difference."""
+    rows: list[tuple[str, Ratio, Ratio, float]] = [
+        (name, of.accuracy(), of.cross_entropy_per_timestep(), of.cross_entropy().mean)
+        for name, of in (("BC", found.clone), (title, found.policy))
+    ]
+    lines = [
+        f"{f'{len(found.policy.decisions):,} validation games':<24} {'accuracy':<25} "
+        f"{'nats per timestep':<25} {'per decision':>12}"
+    ]
+    for name, accuracy, loss, decision in rows:
+        lines.append(f"{name:<24} {f'{accuracy:.3f}':<25} {f'{loss:.3f}':<25} {decision:12.3f}")
+    gain, rise = found.accuracy_difference(), found.loss_difference()
+    more = rows[1][3] - rows[0][3]
+    lines.append(
+        f"{'difference to BC':<24} {f'{gain:+.3f}':<25} {f'{rise:+.3f}':<25} {more:+12.3f}"
+    )
+    return "\n".join(lines)
 
 
 def report_table(report: HDRReport) -> str:

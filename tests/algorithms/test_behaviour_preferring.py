@@ -26,6 +26,7 @@ from hanabi_rl.env.events import EVENTS
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.pairs import Pair, Two
+from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.partners import read_partners
 
 
@@ -181,3 +182,16 @@ def test_a_reward_in_words_and_what_is_refused() -> None:
         BehaviourPreferringConfig(start_states=("games",))
     with pytest.raises(ValueError, match="report_policy: expected 'best', .* got 'final'"):
         BehaviourPreferringConfig(report_policy="final")
+
+
+@pytest.mark.slow
+def test_a_pair_of_three_players_is_scored_as_partners_are_met(tmp_path: Path) -> None:
+    """The response alone among copies of the biased partner, at every seat."""
+    config = dataclasses.replace(PAIRS, game=TINY_3P, pairs=1, run_dir=str(tmp_path / "pairs"))
+    summary = run("behaviour_preferring", config)
+    found = read_partners(tmp_path / "pairs" / "candidates.json")
+    assert (summary["num_players"], found.players) == (3, 3)
+    (partner,) = found.partners
+    response, biased = (load_policy(name) for name in (partner.best_response, partner.agent))
+    played = evaluate_pair(response, biased, PAIRS.eval_games, PAIRS.seed, purpose="selection")
+    assert summary["pair_score_mean"] == pytest.approx(played.summary.mean.mean)

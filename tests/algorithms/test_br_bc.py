@@ -53,6 +53,7 @@ def test_two_players_the_clone_takes_one_random_seat_with_probability_a(timestep
     ("lineup", "none", "one", "two"),
     [
         ("independent", 0.7 * 0.7, 2 * 0.3 * 0.7, 0.3 * 0.3),
+        ("some-or-none", 0.7, 0.15, 0.15),
         ("all-or-none", 0.7, 0.0, 0.3),
     ],
 )
@@ -66,6 +67,28 @@ def test_three_players_at_a_third(lineup: str, none: float, one: float, two: flo
         assert sum(share for seats, share in got.items() if seats[seat]) == pytest.approx(
             (3 - one - 2 * two) / 3, abs=0.02
         )
+
+
+@pytest.mark.parametrize(
+    ("lineup", "none", "one", "two"),
+    [("independent", 0, 0, 1), ("some-or-none", 0, 0.5, 0.5), ("all-or-none", 0, 0, 1)],
+)
+def test_three_players_after_the_annealing(
+    lineup: str, none: float, one: float, two: float
+) -> None:
+    got = shares(3, lineup, 1000)
+    by_clones = [sum(x for seats, x in got.items() if seats.count(False) == n) for n in range(4)]
+    np.testing.assert_allclose(by_clones, [none, one, two, 0], atol=0.015)
+    for seat in range(3):
+        alone = tuple(i == seat for i in range(3))
+        assert got[alone] == pytest.approx(two / 3, abs=0.015)
+
+
+@pytest.mark.parametrize("lineup", ["some-or-none", "all-or-none"])
+def test_two_players_have_one_kind_of_line_up(lineup: str) -> None:
+    got = shares(2, lineup, 160)  # a = 0.3
+    expected = {(True, True): 0.7, (False, True): 0.15, (True, False): 0.15}
+    assert got == {seats: pytest.approx(share, abs=0.015) for seats, share in expected.items()}
 
 
 def test_the_annealing_factor() -> None:

@@ -1,6 +1,9 @@
 """HDR-IPPO: the clone it starts from, the loss it minimises, and what the KL weight does to the
 policy."""
 
+import dataclasses
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,13 @@ from support.games import TINY_3P
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.algorithms.ablation import held_out_games
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.algorithms.clone import reference_policy, validation_games
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, training
 from hanabi_rl.algorithms.lineups import load_partners
+from hanabi_rl.data.files import load_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.rollout import self_play
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -153,7 +160,47 @@ def test_a_sweep_from_what_is_no_run_of_bc_has_no_games_to_predict(
 ) -> None:
     if record is not None:
         (tmp_path / "config.json").write_text(record)
-    assert held_out_games(HDRIPPOConfig(bc_policy=str(tmp_path))) is None
+    assert validation_games(HDRIPPOConfig(bc_policy=str(tmp_path)), tmp_path / "run") is None
+
+
+def test_the_validation_games_are_those_of_the_clone_or_those_given(
+    bc_run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, nowhere = bc_run[0], tmp_path / "run"
+    files = json.loads((run / "config.json").read_text())["config"]
+    theirs = load_games(files["val"][0])
+    for clone in (run, run / "policy-loss"):  # a run of bc, and one of its policies
+        found = validation_games(HDRIPPOConfig(bc_policy=str(clone)), nowhere)
+        assert found is not None
+        np.testing.assert_array_equal(found.actions, theirs.actions)
+    given = HDRIPPOConfig(
+        bc_policy="bot:x", bc=BCTraining(val=tuple(files["data"])), game=theirs.rules
+    )
+    found = validation_games(given, nowhere)
+    assert found is not None and len(found) == 40
+    with pytest.raises(ValueError, match="--bc.val: expected games of .*num_colors=5.*, got .*=2"):
+        validation_games(dataclasses.replace(given, game=Rules()), nowhere)
+
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    record = json.loads((run / "config.json").read_text())
+    record["config"]["val"] = [str(tmp_path / "gone.safetensors")]
+    (moved / "config.json").write_text(json.dumps(record))
+    assert validation_games(HDRIPPOConfig(bc_policy=str(moved)), nowhere) is None
+    assert "No validation figures" in capsys.readouterr().err
+
+
+def test_a_clone_that_a_run_has_not_kept_is_not_another_one(tmp_path: Path, bc_run: Any) -> None:
+    """Of a run from before `policy-loss` it would be the best self-play's."""
+    shutil.copytree(bc_run[0], tmp_path / "bc")
+    shutil.rmtree(tmp_path / "bc" / "policy-loss")
+    config = HDRIPPOConfig(bc_policy=str(tmp_path / "bc"), bc_select="loss")
+    with pytest.raises(
+        ValueError, match="--bc-select loss: expected .*policy-loss, which .*bc has"
+    ):
+        reference_policy(config, tmp_path / "run")
+    kept = reference_policy(dataclasses.replace(config, bc_policy=str(bc_run[0])), tmp_path / "r")
+    assert kept.identity() == load_policy(bc_run[0] / "policy-loss").identity()
 
 
 def test_without_partners_every_seat_is_the_learners() -> None:

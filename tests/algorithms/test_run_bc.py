@@ -28,7 +28,7 @@ def without(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
     folder, summary = bc_run
     names = {path.name for path in folder.iterdir()}
-    assert names == RUN_FILES | {"policy", "policy-accuracy"}
+    assert names == RUN_FILES | {"policy", "policy-accuracy", "policy-loss"}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "summary.json").read_text()) == {
         **json.loads(json.dumps(summary)),
@@ -39,10 +39,10 @@ def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
     assert config == bc_config(run_dir=str(folder), tensorboard=True, game=game)  # the data's game
 
 
-def test_the_summary_measures_both_policies(bc_run: Any) -> None:
+def test_the_summary_measures_the_kept_policies(bc_run: Any) -> None:
     _, summary = bc_run
     assert (summary["num_players"], summary["eval_games"]) == (2, 1000)
-    for policy in ("policy", "policy_accuracy"):
+    for policy in ("policy", "policy_accuracy", "policy_loss"):
         for number in (
             "selfplay_mean",
             "selfplay_points_mean",
@@ -87,6 +87,9 @@ def test_the_kept_policies_are_the_best(bc_run: Any) -> None:
         best["step"],
         best["val_accuracy"],
     )
+    likeliest: Any = load_policy(folder / "policy-loss")
+    best = min(lines, key=lambda line: line["val_loss"])
+    assert (likeliest.info.steps, likeliest.info.score) == (best["step"], best["val_loss"])
     strongest: Any = load_policy(folder / "policy")
     best = max(
         (ln for ln in lines if "selfplay_mean" in ln),

@@ -17,8 +17,10 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms import hdr_ippo
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
 from hanabi_rl.algorithms.loop import selfplay_metrics
+from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.records import from_dict
@@ -100,6 +102,26 @@ def test_the_summary_keeps_its_contract(run: Any) -> None:
     for name in ("bc_selfplay", "selfplay", "crossplay_with_bc"):
         low, high = stored[f"{name}_ci95"]
         assert low <= stored[f"{name}_mean"] <= high
+
+
+def test_the_summary_says_how_it_predicts_the_clones_validation_games(
+    run: Any, training: BCTraining
+) -> None:
+    """Tables 3, 5 and 6: its own figures, the clone's, and by how much they differ."""
+    folder, summary = run
+    games = load_games(training.val[0])
+    ours, clones = (predict(load_policy(folder / name), games) for name in ("policy", "bc-policy"))
+    assert summary["val_games"] == len(games) == 16
+    assert summary["val_accuracy"] == pytest.approx(ours.correct.sum() / ours.decisions.sum())
+    for prefix, read in (("", ours), ("bc_", clones)):
+        nats = read.nll.sum() / (2 * read.decisions.sum())  # of two players one is idle
+        assert summary[f"{prefix}val_loss_per_timestep"] == pytest.approx(nats)
+    difference = summary["val_loss_per_timestep"] - summary["bc_val_loss_per_timestep"]
+    assert summary["val_loss_per_timestep_difference"] == pytest.approx(difference)
+    gain = summary["val_accuracy"] - summary["bc_val_accuracy"]
+    assert summary["val_accuracy_difference"] == pytest.approx(gain)
+    low, high = summary["val_loss_per_timestep_difference_ci95"]
+    assert low <= difference <= high
 
 
 def test_metrics_are_one_line_an_update(run: Any) -> None:

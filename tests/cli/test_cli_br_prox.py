@@ -1,10 +1,11 @@
 """`hanabi-rl partners select` and `hanabi-rl br-prox`, as a user types them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from support.games import TINY
+from support.games import TINY, TINY_3P
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
@@ -22,6 +23,9 @@ from hanabi_rl.measure.partners import (
     read_partners,
     write_partners,
 )
+from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +150,86 @@ def test_what_the_file_says_of_a_best_response_is_believed(runs, tmp_path, capsy
         with pytest.raises(SystemExit):
             main([*args, *wrong])
         assert "expected a best_response of" in capsys.readouterr().err
+
+
+def test_experts_are_those_who_play_well_with_themselves(runs, tmp_path, capsys):
+    """Whatever the best responses get: here the better a partner is alone, the less its does."""
+    names = ("s0", "s1", "s2", "s3")
+    alone = {
+        name: evaluate_selfplay(load_policy(runs / name), 16, seed=3, sample=True).records
+        for name in names
+    }
+    for unit in ("scores", "points"):
+        own = {name: float(getattr(games, unit).mean()) for name, games in alone.items()}
+        partners = [
+            {"agent": str(runs / name), "score": [9 - own[name]] * 2, "points": [9 - own[name]] * 2}
+            for name in names
+        ]
+        path = tmp_path / f"{unit}.json"
+        path.write_text(json.dumps({"partners": partners, "sampled": True}))
+        args = ["--games", "16", "--seed", "3", "--sample", "--points", "--json"]
+        main(["br-prox", str(runs / "s1"), "--partners", str(path), *args])
+        out, err = capsys.readouterr()
+        found = json.loads(out)[unit]["partners"]
+        assert [partner["selfplay_return"] for partner in found] == list(own.values())
+        strong = [value > np.median(list(own.values())) for value in own.values()]
+        assert [partner["expert"] for partner in found] == strong and any(strong)
+        (method,) = json.loads(out)[unit]["methods"].values()
+        by_partner = np.array(method["mean_by_partner"])
+        for part, which in (("expert", np.array(strong)), ("moderate", ~np.array(strong))):
+            assert method[part]["mean"] == pytest.approx(by_partner[which].mean())
+        assert f"{found[0]['selfplay_return']:.2f}" in err and "self-play" in err
+
+
+def test_three_players_are_one_agent_among_copies_of_a_partner(tmp_path, capsys):
+    """Selected, responded to and met in the same line-up, at every seat of the agent."""
+    policies = {f"p{seed}": network_policy(TINY_3P, seed) for seed in range(3)}
+    for name, policy in policies.items():
+        save_policy(tmp_path / name / "policy", policy, algorithm="ippo", steps=1, score=None)
+    pairs = [("p0", "p1"), ("p1", "p2")]
+    given = write_pairs(tmp_path / "candidates.json", tmp_path, pairs)
+    flags = ["--games", "16", "--sample"]
+    out = str(tmp_path / "partners.json")
+    main(["partners", "select", given, "--count", "2", "--out", out, *flags])
+    main(["br-prox", str(tmp_path / "p2"), "--partners", out, "--json", *flags])
+    record, chosen = json.loads(capsys.readouterr().out.splitlines()[-1]), read_partners(Path(out))
+    (found_of_agent,) = record["scores"]["methods"].values()
+    assert chosen.players == 3 and found_of_agent["all"]["runs"] == 1
+
+    decks = evaluation_decks(TINY_3P, 16, 0)
+
+    def met(agent, partner):
+        """float[3, 16] by the agent's seat, and its games."""
+        team = (policies[agent], policies[partner], policies[partner])
+        seats = [[seat, *({0, 1, 2} - {seat})] for seat in range(3)]  # the agent's, the others
+        played = play_games(
+            team,
+            TINY_3P,
+            np.tile(decks, (3, 1)),
+            0,
+            sample=True,
+            seating=np.repeat(seats, 16, axis=0),
+            key_index=np.tile(np.arange(16), 3),
+        )
+        games = [played.select(slice(16 * seat, 16 * (seat + 1))) for seat in range(3)]
+        return np.array([of.scores for of in games]), games
+
+    entries = []
+    for partner, (name, response), found in zip(
+        chosen.partners, pairs, record["scores"]["partners"], strict=True
+    ):
+        best, games = met(response, name)
+        assert found["best_response_return"] == list(partner.score) == best.mean(axis=1).tolist()
+        for seat, played in enumerate(games):
+            counts = event_counts(played).mean(axis=0)  # [seats, events]
+            others = (counts.sum(axis=0) - counts[seat]) / 2
+            np.testing.assert_allclose(partner.response_events[seat], counts[seat])
+            np.testing.assert_allclose(partner.partner_events[seat], others)
+        mine = met("p2", name)[0]
+        entries += (mine.mean(axis=1) / best.mean(axis=1)).clip(max=1).tolist()
+        itself = play_games((policies[name],) * 3, TINY_3P, decks, 0, sample=True)
+        assert found["selfplay_return"] == itself.scores.mean()
+    assert found_of_agent["all"]["mean"] == pytest.approx(np.mean(entries))
 
 
 def test_partners_are_written_as_they_are_read(tmp_path):

@@ -13,6 +13,7 @@ from hanabi_rl.agents.names import load_agents, load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import group_agents
 from hanabi_rl.cli.leaderboard import _text as leaderboard_text
+from hanabi_rl.cli.leaderboard import candidates
 from hanabi_rl.data import files as data_files
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import crossplay
@@ -114,6 +115,31 @@ def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, monke
     assert "OBL" not in err and "published" not in err  # the papers' game is another one
 
 
+def test_of_several_seeds_the_one_that_predicts_best_plays(runs, tmp_path, capsys, monkeypatch):
+    """AH2AC2 section 5.2: by cross-entropy on validation games; what is shown is of others."""
+    files = {"val.json": taught_games(TINY, 8), "test.json": taught_games(TINY, 6, 1)}
+    monkeypatch.setattr(data_files, "load_games", lambda path: files[str(path)])
+    seeds = [str(runs / name) for name in ("s0", "s1", "rl")]
+    losses = [
+        predict(load_policy(s), files["val.json"]).cross_entropy_per_timestep().mean for s in seeds
+    ]
+    best = ["s0", "s1", "rl"][int(np.argmin(losses))]
+    args = ["leaderboard", "--proxies", "bot:random", "--agents", *seeds, "--games", "8", "--json"]
+    group = ["--group", f"BC={','.join(seeds)}", "--val", "val.json", "--data", "test.json"]
+    main([*args, *group, "--out", str(tmp_path)])
+    out, err = capsys.readouterr()
+    (row,) = json.loads(out)["agents"]
+    assert (row["agent"], row["chosen"]) == ("BC", best)
+    assert list(row["val_cross_entropy_per_timestep"].values()) == losses
+    chosen = load_policy(runs / best)
+    shown = predict(chosen, files["test.json"]).cross_entropy_per_timestep().mean
+    assert row["cross_entropy_per_timestep"] == shown
+    assert f"BC: {best} of seeds with nats per timestep s0 {losses[0]:.4f}, s1 " in err
+    assert "the proxy itself" in err
+    own = json.loads(out)["proxies_with_themselves"]
+    assert own["games"] == 8 and own["line_ups"][0]["seats"] == ["bot:random", "bot:random"]
+
+
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
@@ -159,6 +185,14 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"],
             "each of the 2 line-ups",
         ),
+        (
+            ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--group", "A=s0"],
+            "--group: expected --val, recorded games to choose a seed by",
+        ),
+        (
+            ["leaderboard", "--proxies", "RUNS/s1", "RUNS/s1", "--agents", "RUNS/s0"],
+            "--proxies: expected agents that differ, got s1 twice",
+        ),
     ],
 )
 def test_a_users_error_is_one_line(runs, tmp_path, capsys, args, message):
@@ -168,6 +202,26 @@ def test_a_users_error_is_one_line(runs, tmp_path, capsys, args, message):
     out, err = capsys.readouterr()
     assert stop.value.code == 2 and out == "" and len(err.splitlines()) == 1 and message in err
     assert not list(tmp_path.iterdir())
+
+
+def test_seeds_are_counted_once():
+    """One policy under two names is no second seed, and no seed is in two rows."""
+    policies = [network_policy(TINY, seed) for seed in (0, 1, 0)]
+    labels, games = ["a", "b", "c"], taught_games(TINY, 2)
+
+    def rows(groups):
+        return [row.label for row in candidates(labels, policies, groups, games)]
+
+    assert rows({}) == labels
+    assert rows({"x": [1, 2]}) == ["a", "x"] and rows({"x": [0], "y": [2, 1]}) == ["x", "y"]
+    for groups, message in [
+        ({"x": [0, 2]}, "expected seeds that differ, got one policy as a and c"),
+        ({"x": [0, 1], "y": [1, 2]}, "--group y: expected every agent once, got b again"),
+        ({"x": [0, 0]}, "--group x: expected every agent once, got a again"),
+        ({"a": [1, 2]}, "--group a: expected another name than that of an agent"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            rows(groups)
 
 
 def test_no_agents_is_an_error(tmp_path, capsys):

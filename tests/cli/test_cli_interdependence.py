@@ -21,6 +21,14 @@ def test_links_of_a_file(small_file, capsys):
     assert [pair["giver"] for pair in record["pairs"]] == ["seat 0", "seat 1"]
     by_pair = [pair["constructive"] for pair in record["pairs"]]
     assert sum(by_pair) == pytest.approx(record["constructive"])
+    bad = ("misplays", "useful_discards", "useless_discards", "loops")
+    assert record["nonconstructive"] == pytest.approx(sum(record[name] for name in bad))
+    a_point = constructive(found).numerator.sum() / found.links.points.sum()
+    assert record["constructive_per_point"] == pytest.approx(a_point)
+    for pair in record["pairs"]:
+        line = next(of for of in err.splitlines() if of.startswith(pair["giver"] + " ->"))
+        shown = f"{pair['constructive_per_point']:.2f}", f"{pair['nonconstructive']:.2f}"
+        assert " ".join(shown) in " ".join(line.split())
     assert record["references"] == {} and "bot:random" not in err.splitlines()[1]
     assert "giver -> receiver" in err and "seat 1 -> seat 0" in err
 

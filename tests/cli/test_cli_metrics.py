@@ -12,6 +12,9 @@ from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import objective_figures
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 
+SMALL = ["coordination", "response_entropy", "context_independence", "action_entropy"]
+"""What a dozen games are too few for."""
+
 
 def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
     args = ["metrics", str(policy_folder), "--partners", "bot:random", "--games", "8"]
@@ -22,7 +25,8 @@ def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
     (row,) = record["rows"]
     assert next(iter(record["agents"].values())) == policy.identity()
     alone = objective_figures(Record(evaluate_selfplay(policy, 8, 3).records))
-    assert row["selfplay"] == json.loads(json.dumps(alone))
+    assert row["selfplay"] == json.loads(json.dumps(alone)) | {"small_sample": SMALL}
+    assert row["with_partners"]["small_sample"] == SMALL and "* a small sample" in err
     assert row["pairs"]["bot:random"]["games"] == 16
     assert row["with_partners"]["points"] == row["pairs"]["bot:random"]["points"]
     assert "Agent / partner" in err and "Table 3" not in err  # the paper has another game
@@ -48,7 +52,8 @@ def test_metrics_of_files(small_file, tmp_path, capsys):
     assert [row["label"] for row in rows] == [
         *("games, every seat", "mixed, human seats", "mixed, other seats")
     ]
-    assert rows[0]["recorded"] == json.loads(json.dumps(objective_figures(Record(games))))
+    expected = json.loads(json.dumps(objective_figures(Record(games))))
+    assert rows[0]["recorded"] == expected | {"small_sample": SMALL}
     assert rows[1]["recorded"]["turns"] + rows[2]["recorded"]["turns"] == games.num_actions.sum()
     assert "Recorded games" in err
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.postgres import cluster, programs
+from support.serving import agree
 
 from hanabi_rl.cli import main
+from hanabi_rl.serve.inference import Identities, Inference, StartError
 from hanabi_rl.serve.store import Store
 
 
@@ -38,9 +40,11 @@ def test_a_candidate_from_its_entry_to_its_last_key(
     key = store.key(text)
     assert key is not None
     assert [row.num_players for row in store.rows(key)] == [2] * 8 + [3] * 18
+    agree(store, {2: ("bot:simple",), 3: ("bot:iggi", "bot:value")})
     grant = store.claim(key)
     store.finish(grant, 0, [0], 3, 3)
     listed = run(capsys, "keys", "list", *at)
+    assert "games of 3 players are played with bot:iggi, bot:value\n" in listed
     assert text not in listed and f"{key.hint}...  1 done, 0 active, 25 todo" in listed
     test = run(capsys, "keys", "create", "mine", "--kind", "test", *at).strip()
     opened = store.key(test)
@@ -75,3 +79,86 @@ def test_a_database_that_does_not_answer_is_one_line(
     error = capsys.readouterr().err
     assert stopped.value.code == 2 and "the database: " in error and len(error.splitlines()) == 1
     assert "hidden" not in error
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    """The one line that a command ends with, and its exit code is 2."""
+    with pytest.raises(SystemExit) as stopped:
+        main([*map(str, args)])
+    said = capsys.readouterr()
+    assert stopped.value.code == 2 and said.out == "" and len(said.err.splitlines()) == 1
+    return said.err
+
+
+def test_a_proxy_that_cannot_be_loaded_is_one_line_and_nothing_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said by the agents' process."""
+    state = tmp_path / "challenge"
+    serve = ("serve", "--state", state, "--port", 0, "--proxies-2p", "bot:convetion")
+    assert "--proxies-2p: " in (error := refused(capsys, *serve)) and "'bot:convetion'" in error
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--slots", 0), "--slots: expected 1 or more, got 0"),
+        (("--web-workers", -1), "--web-workers: expected 1 or more, got -1"),
+        (("--port", 65536), "--port: expected 0 to 65535, got 65536"),
+        (("--host", "192.0.2.1"), "--host: expected an address of this machine, got 192.0.2.1"),
+        (("--tls-cert", "cert.pem"), "expected --tls-cert and --tls-key, got one of them"),
+        (("--tls-cert", "a", "--tls-key", "b"), "--tls-cert a --tls-key b: expected a certificate"),
+        (("--prediction", "none.safetensors"), "got none.safetensors, which does not exist"),
+    ],
+)
+def test_a_flag_of_serve_is_checked_before_anything_starts(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[object, ...],
+    message: str,
+) -> None:
+    monkeypatch.setattr(Inference, "load", lambda self: pytest.fail("started"))
+    assert message in refused(capsys, "serve", "--state", tmp_path / "challenge", *flags)
+    assert not list(tmp_path.iterdir())
+
+
+def test_keys_and_proxies_that_do_not_fit_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(self: Inference) -> Identities:
+        return {n: {name: name.partition("?")[0] for name in a} for n, a in self._agents.items()}
+
+    monkeypatch.setattr(Inference, "load", load)
+    monkeypatch.setattr(Inference, "compile", lambda self: pytest.fail("it was not refused"))
+    at = ("--state", tmp_path)
+    run(capsys, "entries", "add", "mine", *at)
+    run(capsys, "keys", "create", "mine", "--games-2p", 4, "--games-3p", 0, *at)
+    serve = ("serve", *at, "--port", 0, "--proxies-2p")
+    three = ("bot:random", "bot:simple", "bot:iggi", "--proxies-3p")
+    assert "6 line-ups of 2 players at least, got 4" in refused(capsys, *serve, *three)
+    assert "--proxies-2p: expected a proxy for the 4 games" in refused(capsys, *serve)
+    twice = refused(capsys, *serve, "bot:simple", "bot:simple?seed=1")
+    assert "expected every proxy once, got bot:simple and bot:simple?seed=1" in twice
+    with Store(tmp_path / "challenge.sqlite").database.transaction("write") as db:
+        db.execute("INSERT INTO proxies VALUES (2, 0, 'bot:value', 'bot:value')")
+        db.execute("UPDATE games SET status = 'done', line_up = '[-1, 0]'")
+    assert "were begun with bot:value, got bot:simple: name those" in refused(
+        capsys, *serve, "bot:simple", "--proxies-3p"
+    )
+
+
+def test_agents_that_do_not_compile_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile(self: Inference) -> None:
+        raise StartError("XlaRuntimeError: RESOURCE_EXHAUSTED\nOut of memory")
+
+    monkeypatch.setattr(Inference, "load", lambda self: {})
+    monkeypatch.setattr(Inference, "compile", compile)
+    with pytest.raises(SystemExit) as stopped:
+        main(["serve", "--state", str(tmp_path), "--port", "0", "--proxies-2p", "--proxies-3p"])
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and len(error.splitlines()) == 1
+    assert "RESOURCE_EXHAUSTED Out of memory" in error

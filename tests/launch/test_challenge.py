@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch import challenge as challenges
 from hanabi_rl.launch.challenge import Challenge, challenge_table, cloning_epochs, run_challenge
 from hanabi_rl.launch.presets import preset_config
-from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.leaderboard import play_leaderboard
 from hanabi_rl.measure.prediction import predict_decisions
 from hanabi_rl.play.demos import demo_games, demonstrators, generate
 
@@ -74,22 +73,40 @@ def test_the_clone_comes_before_what_begins_with_it(
     assert [row["method"] for row in record["methods"]] == trained
 
 
-def test_a_method_takes_the_place_of_each_agent_of_a_table(
+def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
+    """AH2AC2's protocol has several proxies: of A+B both, or whoever is named."""
+
+    def names(**changes: Any) -> list[str]:
+        challenge = dataclasses.replace(SHORT, **changes)
+        found = challenges.proxies_of(challenge, Rules(num_players=challenge.players))
+        assert [policy.name for policy in found.values()] == [  # type: ignore[attr-defined]
+            name.removeprefix("bot:") for name in found
+        ]
+        return list(found)
+
+    assert names() == ["simple"]
+    assert names(partner="simple+piers", players=3) == ["simple", "piers"]
+    assert names(partner="simple+simple") == ["simple"]
+    assert names(proxies=("bot:piers", "bot:iggi")) == ["bot:piers", "bot:iggi"]
+
+
+def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both bots of A+B are its partner: the mean is over the decks of the two pairs."""
-    agent, scores = object(), {"simple": [20, 10], "piers": [4, 6]}
-
-    def play(line_up: tuple[Any, ...], decks: int, seed: int) -> SimpleNamespace:
-        assert line_up[0] is agent and (decks, seed) == (2, 3)
-        (partner,) = line_up[1:]
-        record = SimpleNamespace(scores=np.array(scores[partner.name]), points=np.zeros(2, int))
-        return SimpleNamespace(records=(record, record))  # both seatings
-
-    monkeypatch.setattr(challenges, "evaluate_lineup", play)
-    for partner, mean in (("simple", 15), ("piers", 5), ("simple+piers", 10)):
-        table = dataclasses.replace(SHORT, partner=partner, decks=2)
-        assert challenges._beside(table, Rules(), agent).mean.mean == mean
+    """Not of decks times seatings: as many games as --decks says, in all."""
+    challenge = dataclasses.replace(SHORT, decks=40, partner="simple+piers")
+    proxies = challenges.proxies_of(challenge, Rules())
+    held_out = demo_games(Rules(), "simple", 4, 1)
+    agent = load_policy("bot:legal-random")
+    row = challenges._measured(agent, challenge, held_out, proxies)
+    beside = row["with_partner"]
+    assert beside["games"] == 40 and len(beside["line_ups"]) == 4
+    expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
+    assert beside["mean"] == expected.summary.mean.mean
+    assert beside["median"] == np.median(expected.score)
+    own = challenges._with_themselves(challenge, proxies, held_out)
+    assert [line["seats"] for line in own["line_ups"]] == [["simple"] * 2, ["piers"] * 2]
+    assert row["nats"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
 
 
 @pytest.mark.slow
@@ -117,16 +134,16 @@ def test_the_clone_plays_with_the_partner_itself(
     capsys.readouterr()
     (row,) = record["methods"]
     policy, partner = load_policy(row["run_dir"]), load_policy("bot:simple")
-    expected = evaluate_pair(policy, partner, 64, 3).summary
+    expected = play_leaderboard(policy, [partner], 64, 3).summary
     assert row["with_partner"]["mean"] == pytest.approx(expected.mean.mean)
-    assert row["with_partner"]["games"] == 128  # both seatings
+    assert row["with_partner"]["games"] == 64  # both seatings, in half of them each
     train = load_games(tmp_path / "c" / "games.safetensors")
     held_out = demo_games(train.rules, "simple", 8, 1)
     decks = {deck.tobytes() for deck in train.decks}
     assert len(train) == 24 and not decks & {deck.tobytes() for deck in held_out.decks}
     assert 0 < row["accuracy"] < 1 and row["nats"] > 0
     assert record["partner_with_itself"]["mean"] > 14
-    assert "with the partner" in challenge_table(record)
+    assert "with the proxies" in challenge_table(record)
     with pytest.raises(ValueError, match="another games: expected 24, got 25"):
         run_challenge(dataclasses.replace(SHORT, games=25), tmp_path / "c")
     again = run_challenge(SHORT, tmp_path / "c")  # finished runs are not repeated
@@ -146,6 +163,45 @@ def test_the_clone_plays_with_the_partner_itself(
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(SHORT, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"proxies": ("bot:x",)}, "bot:x"),
+        ({"agents": ("bot:x",)}, "bot:x"),
+        ({"agents": ("bot:simple",)}, "--agents: expected others than the proxy itself, got bot:s"),
+        ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected agents that differ"),
+        ({"partner": "simple+bot:simple"}, "--proxies: expected agents that differ"),
+        (
+            {"players": 3, "partner": "simple+piers", "decks": 17},
+            "each of the 18 line-ups at least",
+        ),
+    ],
+)
+def test_what_cannot_be_played_is_said_before_anything_is_written(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        run_challenge(dataclasses.replace(SHORT, **changes), tmp_path / "c")
+    assert not list(tmp_path.iterdir())
+
+
+def test_given_agents_are_rows_beside_the_methods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        challenges, "_method", lambda name, *given: {"method": name} | challenges._measured(
+            load_policy("bot:iggi"), given[0], *given[2:]
+        )
+    )  # fmt: skip
+    other = dataclasses.replace(SHORT, decks=8, agents=("bot:legal-random",))
+    text = challenge_table(run_challenge(other, tmp_path)).splitlines()
+    assert [line.split()[0] for line in text[2:]] == ["bc", "bot:legal-random", "the"]
+    assert "median" in text[1] and "per timestep" in text[1]
+    assert "8 games with simple over every line-up" in text[0]
+    more = run_challenge(dataclasses.replace(other, agents=("bot:iggi",)), tmp_path)
+    assert [row["method"] for row in more["agents"]] == ["bot:iggi"]
 
 
 def test_an_unknown_partner_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

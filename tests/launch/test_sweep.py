@@ -15,7 +15,7 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import sweep as sweeping
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep
-from hanabi_rl.launch.sweep import run_sweep, table
+from hanabi_rl.launch.sweep import chosen_seed, run_sweep, seed_table, table
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.runs.session import Stopped
@@ -236,6 +236,28 @@ def test_a_line_of_the_table_has_the_seeds_of_its_own_point() -> None:
     assert [line.split() for line in lines] == [["lr=1", "2", "±", "1"], ["lr=2", "12", "±", "2"]]
 
 
+def test_a_column_that_not_every_run_has_is_left_out() -> None:
+    """Validation figures are there where there are validation games."""
+    points, shown = [Point("lr=1", {"lr": 1})], {"score": "self-play", "val": "val loss"}
+    summaries: list[dict[str, Any]] = [{"score": 1.0, "val": 0.5}, {"score": 3.0, "val": 0.7}]
+    assert "0.6 ± 0.1" in table(points, (0, 1), summaries, shown)
+    assert "val loss" in seed_table((0, 1), summaries, shown)
+    summaries[1] = {"score": 3.0}
+    assert table(points, (0, 1), summaries, shown).split()[0] == "self-play"
+    assert "val loss" not in table(points, (0, 1), summaries, shown)
+    assert "val loss" not in seed_table((0, 1), summaries, shown)
+
+
+def test_seeds_are_compared_by_validation_cross_entropy() -> None:
+    """AH2AC2 section 5.2."""
+    summaries: list[dict[str, Any]] = [{"val": 0.8}, {"val": 0.7}, {"val": 0.9}]
+    text = chosen_seed((4, 5, 6), summaries, "val")
+    assert text.endswith("0.7 nats per timestep: seed 5")
+    assert chosen_seed((4, 5), [{"val": 0.8}, {}], "val") == ""
+    for name in ("bc", "hdr_ippo", "br_bc"):
+        assert ALGORITHMS[name].predicts.endswith("val_loss_per_timestep")
+
+
 def test_the_tables_pool_seeds_and_stand_beside_the_papers() -> None:
     def summary(mean: float, perfect: float, minimum: int) -> dict[str, Any]:
         names = ("selfplay", "bc_selfplay", "crossplay_with_bc")
@@ -264,6 +286,9 @@ def test_the_tables_pool_seeds_and_stand_beside_the_papers() -> None:
         " ".join(line["0.13"].split())
         == "0.13 21.00 ± 1.00 30.0% (32.0%) 10.0% 3 (13) 21.00 ± 1.00"
     )
-    expected = "0.13 0.600 [0.600, 0.600] (0.605) 0.500 [0.500, 0.500] (0.628) 2.000"
+    # the paper's validation columns, as ours are: its test columns have 0.605 and 0.628
+    expected = "0.13 0.600 [0.600, 0.600] (0.607) 0.500 [0.500, 0.500] (0.618) 2.000"
     assert " ".join(other["0.13"].split()) == expected
     assert "(" not in line["0.4"] + other["0.4"] and other["clone"].split()[1] == "0.800"
+    assert "(0.676)" in other["clone"] and "(0.466)" in other["clone"]
+    assert "val accuracy" in thirteen and "validation columns" in thirteen

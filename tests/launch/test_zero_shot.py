@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.games import TINY
+from support.games import TINY, TINY_3P
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
@@ -19,8 +19,8 @@ from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import Partner, PartnerSet, read_partners, write_partners
 
 
-def keep(folder: Path, seed: int, score: float | None = None) -> str:
-    policy = network_policy(TINY, seed=seed)
+def keep(folder: Path, seed: int, score: float | None = None, players: int = 2) -> str:
+    policy = network_policy(TINY if players == 2 else TINY_3P, seed=seed)
     save_policy(folder, policy, algorithm="ippo", steps=seed, score=score)
     return str(folder)
 
@@ -73,6 +73,37 @@ def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
     )
     with pytest.raises(ValueError, match="expected a best_response and a mid_skill of"):
         train_set(tmp_path / "none.json", 1, out, BestResponseConfig(), Setting(16, 0, False))
+
+
+def test_best_responses_are_of_as_many_players_as_the_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preset is of two; without its game it would be refused by the partner's."""
+    trained = []
+
+    def run_once(algorithm: str, config: BestResponseConfig) -> None:
+        trained.append(config.game)
+
+    def measured_with(partners, setting, title, purpose, players=None):
+        rng = np.random.default_rng(0)
+        counts = [tuple(map(tuple, rng.random((3, 14)).tolist())) for _ in partners]
+        return [
+            dataclasses.replace(p, score=(3.0,) * 3, response_events=c, partner_events=c)
+            for p, c in zip(partners, counts, strict=True)
+        ]
+
+    monkeypatch.setattr(partner_set, "run_once", run_once)
+    monkeypatch.setattr(partner_set, "measured_with", measured_with)
+    names = [
+        keep(tmp_path / f"pair-{k}" / name, 3 * k + j, players=3)
+        for k in range(2)
+        for j, name in enumerate(("biased", "response", "mid"))
+    ]
+    candidates = [Partner(*names[k : k + 2], mid_skill=names[k + 2]) for k in (0, 3)]
+    write_partners(tmp_path / "c.json", PartnerSet(players=3, partners=tuple(candidates)))
+    config = BestResponseConfig(game=TINY)
+    train_set(tmp_path / "c.json", 2, tmp_path / "out", config, Setting(16, 0, False))
+    assert trained == [TINY_3P] * 4
 
 
 def test_the_better_of_two_best_responses_is_kept() -> None:

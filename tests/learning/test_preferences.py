@@ -43,6 +43,18 @@ def test_there_are_203_weights_with_at_most_two_preferred_events() -> None:
     assert max(np.count_nonzero(w) for w in space) == 2 and np.abs(space).max() == 1.0
 
 
+def test_each_event_may_be_wanted_or_unwanted_as_the_table_says() -> None:
+    """shared/reference/zsc-eval.md, 6.2."""
+    both, wanted, strong = (-0.5, 0.5), (0.5,), (-1.0, 1.0)
+    assert dataclasses.asdict(EventWeights()) == {
+        **dict.fromkeys(("hint_color", "hint_rank", "discard_chop", "discard_rich"), both),
+        **dict.fromkeys(("hint_playable", "hint_save", "play_known"), wanted),
+        "hint_again": (-0.5,),
+        **dict.fromkeys(("play_blind", "play_response", "play_newest", "discard_hinted"), strong),
+        **dict.fromkeys(("misplay", "discard_last_copy"), ()),
+    }
+
+
 def test_preferences_are_drawn_without_replacement_and_by_the_seed() -> None:
     def drawn(count: int, seed: int) -> list[Any]:
         return draw_preferences(EventWeights(), 2, (0.5, 1.0), count, seed)
@@ -96,6 +108,18 @@ def started(pair: Trained) -> tuple[Two, Two]:
     return parallel.replicate(learners), parallel.shard(actors)
 
 
+def test_the_two_learners_begin_apart(pair: Trained) -> None:
+    """Other parameters, other decks and other draws: with one key both would be one."""
+    kernels = [
+        max(jax.tree.leaves(learner.params["actor"]), key=jnp.size) for learner in pair.learners
+    ]
+    assert not np.allclose(*kernels)
+    keys = [jax.random.key_data(learner.key) for learner in pair.learners]
+    assert not np.array_equal(*keys)
+    decks = [np.asarray(actors.env.game.deck) for actors in pair.actors]
+    assert not np.array_equal(*decks)
+
+
 def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair: Trained) -> None:
     learnt, _, metrics = pair.update(*started(pair), preference())
     learners, actors = started(pair)
@@ -132,3 +156,20 @@ def test_the_mid_skill_checkpoint_scores_nearest_to_half() -> None:
     taken = [Snapshot(u, score, None) for u, score in enumerate((0.5, 1.75, 2.25, 3.5, 4.0))]  # type: ignore[arg-type]
     assert mid_skill(taken).update == 1  # 1.75 and 2.25 are as near to 2.0: the earlier
     assert mid_skill(taken[:1]).update == 0
+
+
+@pytest.mark.parametrize("players", [2, 3, 4])
+def test_a_pair_is_trained_as_partners_are_met(players: int) -> None:
+    """One seat is the response's, the others are all the biased learner's, whatever the number of
+    players: what `measure/partners.py` plays, and what a best response is trained with."""
+    game = dataclasses.replace(TINY, num_players=players)
+    made = make_pair(dataclasses.replace(PAIRS, game=game))
+    held = {}
+    for role, learner in made.__dict__.items():
+        keys = jax.random.split(jax.random.key(0), 200)
+        drawn = jax.vmap(lambda key, of=learner: of.draw_episode(key, jnp.float32(0)).learns)(keys)
+        held[role] = np.asarray(drawn)
+        seats = {"biased": players - 1, "response": 1}[role]
+        assert (held[role].sum(axis=1) == seats).all() and held[role].any(axis=0).all()
+        assert learner.own_share == pytest.approx(seats / players)
+    np.testing.assert_array_equal(held["biased"], ~held["response"])  # of the same keys

@@ -14,7 +14,7 @@ from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.structured.profile import COUNTS
-from hanabi_rl.algorithms.lineups import draw_lineup
+from hanabi_rl.algorithms.lineups import draw_lineup, with_rematches
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Episode, Rollout, collect, moved_on
@@ -26,7 +26,7 @@ CONFIG = PPOConfig(game=TINY_3P, num_envs=8, num_steps=96, num_minibatches=1, pr
 
 def play(rematch: float) -> Rollout:
     """96 timesteps of a fresh learner beside a bot."""
-    lineup = draw_lineup(3, lambda _: jnp.float32(1.0), rematch=rematch)
+    lineup = with_rematches(draw_lineup(3, lambda _: jnp.float32(1.0)), rematch)
     ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, draw_episode=lineup)
     bot = load_policy("bot:legal-random", TINY_3P)
 
@@ -71,7 +71,7 @@ def test_who_one_plays_with_is_known_from_game_to_game(rollout: Rollout) -> None
 
 
 def test_rematches_are_drawn_as_often_as_asked() -> None:
-    draw = draw_lineup(3, lambda _: jnp.float32(1.0), rematch=0.7)
+    draw = with_rematches(draw_lineup(3, lambda _: jnp.float32(1.0)), 0.7)
     episodes = jax.vmap(lambda k: draw(k, jnp.zeros(())))(jax.random.split(jax.random.key(0), 2000))
     assert float(episodes.again.mean()) == pytest.approx(0.7, abs=0.04)
     assert set(np.asarray(episodes.shift).tolist()) == {0, 1, 2}
@@ -84,5 +84,6 @@ def test_a_line_up_moves_around_the_table() -> None:
 
 
 def test_without_rematches_nothing_is_kept() -> None:
-    episode = draw_lineup(3, lambda _: jnp.float32(1.0))(jax.random.key(0), jnp.zeros(()))
+    draw = with_rematches(draw_lineup(3, lambda _: jnp.float32(1.0)), 0.0)
+    episode = draw(jax.random.key(0), jnp.zeros(()))
     assert (episode.again, episode.shift) == (None, None)

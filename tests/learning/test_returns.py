@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.small_ppo import make_ppo, small_rollout
 
-from hanabi_rl.learning.returns import gae, training_reward, true_share
+from hanabi_rl.learning.returns import gae, published_difference, training_reward, true_share
 
 # Games end in the middle, next to each other, at the first and at the last timestep; one sequence
 # never ends.
@@ -72,6 +72,29 @@ def test_gae_equals_its_definition(
             ]
         )
         assert np.abs(advantage - (wrong - value)).max() > 0.1
+
+
+def test_the_published_slip_by_hand() -> None:
+    """AH2AC2's HDR-IPPO trainer adds gamma where it should multiply by it, the game's last move
+    included; only the trace is discounted."""
+    reward, value = jnp.array([1.0, 0.0, 2.0]), jnp.array([0.5, 0.25, 4.0])
+    done, gamma, trace = jnp.array([False, True, False]), 0.5, 0.5 * 0.8
+    advantage, target = gae(reward, value, done, jnp.float32(3.0), gamma, 0.8, published_difference)
+    last = 2.0 + 0.5 + 3.0 - 4.0
+    ended = 0.0 + 0.5 + 0.0 - 0.25
+    first = 1.0 + 0.5 + 0.25 - 0.5
+    np.testing.assert_allclose(advantage, [first + trace * ended, ended, last], rtol=1e-6)
+    np.testing.assert_allclose(target, advantage + value, rtol=1e-6)
+
+
+def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:
+    ours, theirs = make_ppo(), make_ppo(difference="as-published")
+    rollout = small_rollout(ours, small)
+    last = jnp.zeros(rollout.value.shape[1:])
+    right, wrong = (np.asarray(ppo.returns(rollout, last, ()).advantage) for ppo in (ours, theirs))
+    # nothing is expected after the last timestep: what is added there is gamma itself
+    gamma = np.full_like(right[-1], ours.config.gamma)
+    np.testing.assert_allclose(wrong[-1] - right[-1], gamma, atol=1e-5)
 
 
 def test_the_last_value_counts_only_where_the_game_goes_on(estimate: object) -> None:

@@ -4,7 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.games import TINY, eight_turns, random_games, shared_data, taught_games
+from support.games import (
+    TINY,
+    deck_of,
+    eight_turns,
+    one_game,
+    random_games,
+    shared_data,
+    taught_games,
+)
 from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.data.files import load_games
@@ -32,18 +40,26 @@ def paid(games):
     [taught_games(TINY, 40), random_games(Rules(num_players=3), 40)],
     ids=["taught", "random, 3 players"],
 )
-def test_what_is_paid_is_the_points_that_someone_hinted(games):
+def test_what_is_paid_is_the_constructive_links(games):
+    links = Record(games).links
     np.testing.assert_array_equal(
-        paid(games).sum(axis=1), Record(games).links.hinted_points.sum(axis=(1, 2))
+        paid(games).sum(axis=1), links.outcome("constructive").sum(axis=(1, 2))
     )
     assert paid(games).sum() > 0
 
 
+def test_both_hints_of_a_card_are_paid_and_a_repeated_one_is_not():
+    """R1 is told by colour, by colour again and by rank, then scores: two constructive links."""
+    deck = deck_of("B2 B3 G4 W4 Y3 R1 Y2 Y1 G3 W2")
+    moves = [10, 4, 10, 4, 15, 5]  # red, a discard of another card, red, one more, rank 1, R1
+    assert paid(one_game(deck, moves))[0, :6].tolist() == [0, 0, 0, 0, 0, 2]
+
+
 @pytest.mark.parametrize(
-    ("name", "total"), [("2p_hgroup_bot_val", 2_464), ("3p_human_val_41", 876)]
+    ("name", "total"), [("2p_hgroup_bot_val", 2_892), ("3p_human_val_41", 1_009)]
 )
 def test_what_recorded_games_are_paid(name, total):
-    """shared/reference/interdependence.md, E2 and E4."""
+    """The constructive links of shared/reference/interdependence.md, E2."""
     assert paid(load_games(shared_data(f"{name}.safetensors"), validate=False)).sum() == total
 
 

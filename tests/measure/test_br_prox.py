@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.games import ROOT
 
-from hanabi_rl.measure.br_prox import br_prox, experts, interquartile_mean, ratios
+from hanabi_rl.measure.br_prox import br_prox, by_strength, experts, interquartile_mean, ratios
 
 VECTORS = ROOT.parent / "shared" / "reference" / "zsc-eval-vectors.json"
 RUNS = np.array(
@@ -40,7 +40,26 @@ def test_the_matrix_game():
     assert ratios(uniform, best) == pytest.approx([1 / 3] * 3)
     assert br_prox(uniform[None, :, None], best).iqm.mean == pytest.approx(1 / 3)
     assert ratios(first, best).tolist() == [1, 0, 0]
-    assert experts(best[:, None]).tolist() == [True, False, False]
+
+
+def test_partners_are_split_by_their_own_self_play():
+    """ZSC-Eval, section 5.2: moderate are those whose J(pi) is at most the median, the others are
+    experts; who has the best of best responses (the third) may be weak by itself."""
+    selfplay = np.array([4.0, 3.0, 0.0, 2.0])  # median 2.5
+    assert experts(selfplay).tolist() == [True, True, False, False]
+    assert experts(np.array([0.0, 0, 0, 7])).tolist() == [False, False, False, True]
+    assert experts(np.array([3.0, 1, 2])).tolist() == [True, False, False]  # the median is moderate
+    best = np.array([[4.0, 4], [4, 4], [20, 20], [4, 4]])
+    returns = np.broadcast_to(
+        np.array([[1.0, 1], [1, 1], [10, 10], [2, 2]])[None, :, :, None], (2, 4, 2, 3)
+    )
+    found = by_strength(returns, best, selfplay)
+    assert {part: prox.mean for part, prox in found.items()} == {
+        "all": pytest.approx((1 / 4 + 1 / 4 + 1 / 2 + 1 / 2) / 4),
+        "moderate": pytest.approx(1 / 2),
+        "expert": pytest.approx(1 / 4),
+    }
+    assert set(by_strength(returns, best, np.full(4, 3.0))) == {"all", "moderate"}
 
 
 def test_what_beats_a_best_response_is_clipped_and_counted():
@@ -57,6 +76,8 @@ def test_one_run_has_an_interval_over_decks():
     assert found.over == "decks" and found.iqm.mean == pytest.approx(3 / 8)
     # the mean of the first column has a standard error of 2 / sqrt(100), a 16th of it here
     assert found.iqm.std_error == pytest.approx(0.2 / 16, rel=0.05)
+    above = br_prox(scores, np.array([1.0, 1.0]))  # of every deck drawn again, too
+    assert above.iqm.mean == 1 and above.iqm.bounds == [1, 1] and above.clipped == 1
     with pytest.raises(ValueError, match="expected returns"):
         br_prox(scores, np.ones(3))
 

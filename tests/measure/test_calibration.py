@@ -5,6 +5,7 @@ import pytest
 from support.games import TINY
 from support.policies import network_policy
 
+from hanabi_rl.measure import calibration
 from hanabi_rl.measure.calibration import TEMPERATURES, nearest_temperature
 from hanabi_rl.measure.prediction import kl_at_temperatures, kl_on_games
 from hanabi_rl.play.decks import evaluation_decks
@@ -32,3 +33,26 @@ def test_it_is_the_least_of_the_kls_measured_one_by_one() -> None:
     found = nearest_temperature(reference, policy, num_games=16, seed=7)
     at = kl_at_temperatures(reference, policy, played.decks, played.actions, TEMPERATURES)
     assert found == TEMPERATURES[at.argmin()] and np.ptp(at) > 1e-4
+
+
+def test_the_games_are_sampled_ones_of_the_policy_on_selection_decks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither greedy play, which never shows how sure a policy is, nor decks that are reported on,
+    nor games of the reference."""
+    reference, policy = network_policy(TINY, 3), network_policy(TINY, 4)
+    read = []
+
+    def kl(*seen):
+        read.append(seen)
+        return np.abs(TEMPERATURES - 1.5)
+
+    monkeypatch.setattr(calibration, "kl_at_temperatures", kl)
+    assert nearest_temperature(reference, policy, num_games=16, seed=7) == pytest.approx(1.5)
+    (seen,) = read
+    assert seen[0] is reference and seen[1] is policy
+    decks = evaluation_decks(TINY, 16, 7, "selection")
+    np.testing.assert_array_equal(seen[2], decks)
+    for player, sample in ((policy, True), (policy, False), (reference, True)):
+        played = play_games((player, player), TINY, decks, 7, sample=sample).actions
+        assert np.array_equal(seen[3], played) == (player is policy and sample)

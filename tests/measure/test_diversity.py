@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from support.games import ROOT
 
-from hanabi_rl.measure.diversity import diversity, farthest, normalise, sample_k_dpp, select
+from hanabi_rl.measure.diversity import (
+    _exchange,
+    diversity,
+    farthest,
+    normalise,
+    sample_k_dpp,
+    select,
+)
 
 VECTORS = ROOT.parent / "shared" / "reference" / "zsc-eval-vectors.json"
 COUNTS = [(3, 0, 1), (2, 1, 0), (0, 4, 1), (1, 1, 5), (2, 2, 2)]
@@ -82,6 +89,15 @@ def test_the_search_finds_what_brute_force_does(seed):
             assert found.search == ("exact" if exact_up_to else "swaps")
             assert found.determinant == pytest.approx(max(expected.values()))
             assert found.determinant == pytest.approx(expected[found.members])
+
+
+def test_exchanges_end_where_no_single_one_helps():
+    features = normalise(np.random.default_rng(0).gamma(0.5, size=(14, 6)))
+    every = brute_force(features, 4)
+    worst = min((members for members in every if every[members] > 1e-9), key=every.get)
+    found = tuple(sorted(_exchange(features, worst)))
+    near = [members for members in every if len({*members} - {*found}) == 1]
+    assert every[found] > every[worst] and every[found] >= max(every[m] for m in near) * (1 - 1e-9)
 
 
 def test_features_that_are_no_counts_are_refused():

@@ -60,8 +60,37 @@ def test_eight_turns_by_hand():
     assert links.turns[0].tolist() == [4, 4]
     record = Record(games)
     assert MEASURES["not_helpful"].of(record).mean == 0.5
+    assert MEASURES["nonconstructive"].of(record).mean == 1  # B3, thrown away
+    assert MEASURES["constructive_per_point"].of(record).mean == 2 / 2
     assert MEASURES["linked_turns"].of(record).mean == 1.0
     assert MEASURES["reciprocal"].of(record).mean == 0.0
+
+
+def test_links_for_a_point_do_not_grow_with_the_score():
+    """Two hints on every card that scores, in a game of two points and in one of one; a card that
+    nobody scored, and no game at all, leave nothing to divide by."""
+    deck = deck_of("B2 B3 G4 W4 Y3 R1 R2 Y1 G3 W2")
+    told = [10, 5 + 4, 15, 5]  # red, a card that is no point, rank 1, R1
+    one = Record(one_game(deck, told))
+    two = Record(one_game(deck, [*told, 16, 5]))  # rank 2, R2, which red had named, too
+    for record, points in ((one, 1), (two, 2)):
+        links = 2.0 * points
+        assert MEASURES["constructive"].of(record).mean == links
+        assert MEASURES["constructive_per_point"].of(record).mean == 2.0
+    none = Record(one_game(deck, [10, 5 + 4]))
+    assert MEASURES["constructive"].of(none).mean == 0
+    assert not MEASURES["constructive_per_point"].of(none).defined
+    receivers = np.array([[True, False]])  # seat 0 scored nothing
+    part = one.between(~receivers, receivers)
+    assert not MEASURES["constructive_per_point"].of(part).defined
+
+
+def test_links_of_lost_games_are_left_out_where_it_is_said():
+    record = Record(random_games(SMALL, 60))
+    links, kept = (MEASURES[n].of(record).numerator for n in ("constructive", "constructive_kept"))
+    lost = record.games.lives == 0
+    assert links[lost].sum() > 0 < links[~lost].sum()
+    np.testing.assert_array_equal(kept, np.where(lost, 0, links))
 
 
 def test_a_hint_that_repeats_is_no_help_and_one_of_the_other_kind_is():
@@ -161,6 +190,14 @@ def test_people_and_an_ai_by_direction():
     person, ai = figures["pairs"]
     assert (person["giver"], person["receiver"], ai["giver"]) == ("person", "other", "other")
     assert (ai["turns"], person["turns"]) == (39_070, 38_602)
+    whole = {
+        name: [round(pair[name] * len(games)) for pair in (ai, person)]
+        for name in ("constructive", "nonconstructive")
+    }
+    assert whole == {"constructive": [12_472, 15_617], "nonconstructive": [10_963, 10_120]}
+    # E2: 18,779 points, 49,172 information links, 28,089 of them constructive
+    assert figures["constructive_per_point"] == pytest.approx(28_089 / 18_779)
+    assert figures["nonconstructive"] == pytest.approx((49_172 - 28_089) / 1_576)
     counts = {
         name: [round(pair[name] * len(games)) for pair in (ai, person)]
         for name in ("constructive", "misplays", "useful_discards", "useless_discards", "loops")

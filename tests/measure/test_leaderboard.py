@@ -6,7 +6,8 @@ from support.games import LENIENT, LENIENT_3P
 from support.policies import network_policy
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.measure.leaderboard import play_leaderboard
+from hanabi_rl.measure.leaderboard import best_seed, play_leaderboard, play_proxies
+from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -85,6 +86,39 @@ def test_what_a_proxy_draws_in_a_game_depends_on_the_number_of_the_game_alone():
             key_index=np.array([game]),
         )
         assert (entry.points[game], entry.score[game]) == (alone.points[0], alone.scores[0])
+
+
+def test_a_candidate_that_is_a_proxy_plays_no_self_play():
+    """AH2AC2 A.6 excepts it; by what a policy is, not by which object."""
+    proxies = [network_policy(LENIENT_3P, seed) for seed in (1, 2)]
+    entry = play_leaderboard(network_policy(LENIENT_3P, 1), proxies, 20, seed=5)
+    assert {names(seats) for seats in entry.line_ups} == {
+        seats for seats in THREE_PLAYERS if "2" in seats
+    }
+    assert len(entry.line_ups) == 12 and np.bincount(entry.line_up).sum() == 20
+    with pytest.raises(ValueError, match="a proxy that is not the candidate itself"):
+        play_leaderboard(proxies[0], proxies[:1], 20)
+
+
+def test_the_proxies_own_row_is_the_mean_of_both():
+    proxies = [network_policy(LENIENT, seed) for seed in (1, 2)]
+    decisions, steps = np.array([10, 10]), np.array([20, 20])
+    read = [Prediction(np.array(right), np.array(nats), decisions, steps) for right, nats in (
+        ([4.0, 6.0], [10.0, 30.0]),
+        ([8.0, 8.0], [2.0, 6.0]),
+    )]  # fmt: skip
+    entry = play_proxies(proxies, 16, seed=5, predictions=read)
+    decks = evaluation_decks(LENIENT, 16, 5)
+    alone = [play_games((proxy,) * 2, LENIENT, decks).points for proxy in proxies]
+    np.testing.assert_array_equal(entry.points, np.where(np.arange(16) % 2 == 0, *alone))
+    assert entry.summary.points.mean == pytest.approx(
+        (alone[0][::2].mean() + alone[1][1::2].mean()) / 2
+    )
+    assert entry.prediction.cross_entropy_per_timestep().mean == pytest.approx((1.0 + 0.2) / 2)
+    assert entry.as_dict(["p", "q"])["line_ups"][1]["seats"] == ["q", "q"]
+    with pytest.raises(ValueError, match="a game for each of the proxies, got 1 for 2"):
+        play_proxies(proxies, 1)
+    assert best_seed(read) == 1 and best_seed(read[::-1]) == 0
 
 
 def test_errors_say_what_was_expected():

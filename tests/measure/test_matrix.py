@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from support.games import LENIENT, LENIENT_3P
 from support.policies import network_policy, recurrent_policy
 
@@ -26,6 +27,7 @@ from hanabi_rl.measure.matrix import (
     play_matrix,
 )
 from hanabi_rl.play.episodes import _play_chunk
+from hanabi_rl.show.heatmap import plot_matrix
 from hanabi_rl.show.matrix import matrix_csv, matrix_dict, matrix_table, short_labels
 from hanabi_rl.storage.files import to_json
 
@@ -218,8 +220,28 @@ def test_files_hold_every_cell(agents, matrix):
     np.testing.assert_array_equal(record["means"], matrix.means)
     assert [group["group"] for group in record["groups"]] == ["bc", "rl"]
     assert record["group_means"][1][1] is None and len(record["cells"]) == 9
+    np.testing.assert_array_equal(record["medians"], [[c.median for c in r] for r in matrix.cells])
     text = matrix_table(matrix)
     assert f"{matrix.means[0, 2]:.2f}" in text and "By group" in text
+    shown = text.split("Medians of the same games\n")[1].splitlines()[1:4]
+    for line, cells in zip(shown, matrix.cells, strict=True):
+        assert line.split()[2:] == [f"{cell.median:.1f}" for cell in cells]
+
+
+def test_the_plot_has_the_median_under_each_mean(tmp_path, monkeypatch):
+    """AH2AC2's Figure 3 has both."""
+    drawn = []
+    text = Axes.text
+    monkeypatch.setattr(
+        Axes, "text", lambda self, *args, **more: (drawn.append(args), text(self, *args, **more))[1]
+    )
+    means, medians = np.array([[1.25, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.5], [0.0, 4.0]])
+    plot_matrix(
+        means, ["a", "b"], tmp_path / "m.png", medians=medians, title="t", max_score=5,
+        column_label="c",
+    )  # fmt: skip
+    assert [args for args in drawn if args[:2] == (1, 0)] == [(1, 0, "2.0"), (1, 0, "(2.5)")]
+    assert (0, 1, "(0)") in drawn and (tmp_path / "m.png").stat().st_size > 1000
 
 
 def test_labels_are_short_and_differ():

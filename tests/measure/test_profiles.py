@@ -25,6 +25,7 @@ from hanabi_rl.measure.profiles import (
     partner_means,
     ratings,
     recorded_profiles,
+    small_sample,
 )
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import objective_figures
@@ -122,7 +123,8 @@ def standard(label: str, **pairs: dict) -> Profile:
     for name in ("context_independence", "coordination", "action_entropy", "response_entropy"):
         figures[name] = getattr(row, name).mean
     figures |= {f"{name}_ci95": [value - 0.1, value + 0.1] for name, value in figures.items()}
-    return Profile(label, figures | {"games": 10, "pairs": 300, "points_sd": 2.0}, pairs)
+    counts = {"games": 10, "turns": 310, "pairs": 300, "points_sd": 2.0}
+    return Profile(label, figures | counts, pairs)
 
 
 def test_ratings_stand_for_self_play_and_the_mean_over_partners():
@@ -141,12 +143,56 @@ def test_the_tables_stand_beside_the_papers_where_the_game_is_theirs():
     text = profiles_text(rows, Rules(), recorded=False)
     assert "Table 3" in text and "RandomBot" in text and "bot:a / b" in text
     assert "WARNING: 3 values lie outside" in text and "outside 0.001 to 0.012" in text
-    assert "means over partners, those here of self-play" in text and "300*" in text
+    assert "means over partners, those here of self-play" in text
     for rules in (SMALL, Rules(num_players=3)):
         text = profiles_text(rows, rules, recorded=False)
         assert "Table 3" not in text and "Teamwork" not in text
     text = profiles_text(rows[1:], Rules(), recorded=True)
     assert "Recorded games" in text and "HolmesBot" in text and "Teamwork" not in text
+
+
+def test_figures_of_small_samples_are_marked_wherever_they_stand():
+    """IC and ARD want 20,000 pairs of moves, CI and AD 2,000 moves; the others are means."""
+    marked = ["coordination", "response_entropy", "context_independence", "action_entropy"]
+    few = standard("few").alone
+    some = few | {"turns": 2_000, "pairs": 19_999}
+    many = few | {"turns": 20_001, "pairs": 20_000}
+    assert [small_sample(figures) for figures in (few, some, many)] == [marked, marked[:2], []]
+    row = Profile("a", many, {"much": many, "little": some})
+    assert row.small == marked[:2]  # a mean over partners is as good as its worst
+    assert Profile("b", some).small == marked[:2] and Profile("c", many).small == []
+    text = profiles_text([row], Rules(), recorded=False)
+    lines = [line for line in text.splitlines() if " 0.329 ± " in line and "OBL4" not in line]
+    means, alone, much, little = lines  # of the three tables
+    assert "0.329 ± 0.000*" in means and "4.727 ± 0.000*" in means and means.count("*") == 2
+    assert "*" not in alone + much
+    assert "0.329 ± 0.100*" in little and "4.727 ± 0.100*" in little and little.count("*") == 2
+    assert "IC, ARD from 20,000 moves in a row; CI, AD from 2,000 moves on" in text
+    assert "* a small sample" not in profiles_text([Profile("c", many)], Rules(), recorded=False)
+    (found,) = profiles_dict([row], Rules(), recorded=False)["rows"]
+    assert found["selfplay"]["small_sample"] == found["pairs"]["much"]["small_sample"] == []
+    assert found["with_partners"]["small_sample"] == marked[:2]
+    assert found["pairs"]["little"]["small_sample"] == marked[:2]
+    by_measure = {rating["measure"]: rating["small_sample"] for rating in found["ratings"]}
+    assert by_measure["response_entropy"] and not by_measure["action_entropy"]
+    (recorded,) = profiles_dict([Profile("file", few)], Rules(), recorded=True)["rows"]
+    assert recorded["recorded"]["small_sample"] == marked
+
+
+def test_ratings_stay_on_their_scale_in_text_and_json():
+    figures = standard("x").alone | {"g2_hints": 0.1308}
+    text = profiles_text([Profile("bot:x", figures)], Rules(), recorded=False)
+    line = next(line for line in text.splitlines() if " G2 " in line and "0.1308   " in line)
+    assert "off the scale" in line and "+8" not in line
+    assert "no rating is; it does not hold there" in text
+    (row,) = profiles_dict([Profile("bot:x", figures)], Rules(), recorded=False)["rows"]
+    (g2,) = [r for r in row["ratings"] if r["measure"] == "g2_hints"]
+    assert g2["predictions"]["everyone"]["off_scale"]
+    for rating in row["ratings"]:
+        for found in rating["predictions"].values():
+            assert (
+                max(map(abs, [found["change"], *found["change_ci95"], *found["person_ci95"]])) <= 36
+            )
 
 
 def test_the_json_has_everything(profiles):

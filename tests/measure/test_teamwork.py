@@ -65,11 +65,56 @@ def test_a_prediction_is_the_line_through_the_mean():
     found = predict_rating("selfplay", 23.288, "everyone")
     expected = 0.46 * (23.288 - mean)
     assert found.change.mean == pytest.approx(expected)
-    t = 0.447 * np.sqrt(480 / (1 - 0.447**2))
-    reach = stats.t.ppf(0.975, 480) * expected / t
-    assert found.change.bounds == pytest.approx([expected - reach, expected + reach])
+    assert not found.held
     assert (found.lowest, found.highest, found.inside) == (1.180, 24.168, True)
     assert found.significant and found.r == 0.447
+
+
+def test_the_intervals_are_those_of_least_squares():
+    """Ratings that have the line's slope and r, at values of the metric spread as the study's
+    agents are: the textbook's intervals of the line and of one more rating, from the residuals."""
+    known = study_values("g3", "everyone")
+    line, n = TABLE_5["g3"].everyone, 480  # 60 people an agent; the paper has two more ratings
+    x = np.repeat(known, 60)
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=n)
+    design = np.column_stack([np.ones(n), x])
+    noise -= design @ np.linalg.lstsq(design, noise, rcond=None)[0]
+    noise *= line.slope * x.std() * np.sqrt(1 / line.r**2 - 1) / noise.std()
+    y = 20 + line.slope * (x - x.mean()) + noise
+    theirs = stats.linregress(x, y)
+    assert (theirs.slope, theirs.rvalue) == pytest.approx((line.slope, line.r))
+    at = 0.12
+    residual = np.sqrt(((y - theirs.intercept - theirs.slope * x) ** 2).sum() / (n - 2))
+    leverage = 1 / n + (at - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
+    mean, t = theirs.slope * (at - x.mean()), stats.t.ppf(0.975, n - 2)
+    found = predict_rating("g3", at, "everyone")
+    for interval, variance in ((found.change, leverage), (found.person, 1 + leverage)):
+        reach = t * residual * np.sqrt(variance)
+        assert interval.bounds == pytest.approx([mean - reach, mean + reach], rel=0.02)
+        assert interval.mean == pytest.approx(mean)
+    low, high = found.person.bounds
+    assert high - low > 24  # two thirds of the scale: r is 0.42
+
+
+def test_no_prediction_leaves_the_scale():
+    """666.77 a unit of G2: 0.13 of it would be 82 points above the mean, on a scale of 36."""
+    found = predict_rating("g2", 0.1308, "everyone")
+    known = study_values("g2", "everyone").mean()
+    assert 666.77 * (0.1308 - known) == pytest.approx(82, abs=1)
+    assert found.held and not found.inside
+    assert found.change.mean == 36 and max(found.change.bounds + found.person.bounds) == 36
+    down = predict_rating("g1", 0.08, "without_random")
+    assert down.held and down.change.mean == -36 and min(down.person.bounds) == -36
+    for metric, pool, _ in LINES:
+        for value in (0.0, 0.2, 1.0, 25.0):
+            if (some := predict_rating(metric, value, pool)) is None:
+                continue
+            figures = [some.change.mean, *some.change.bounds, *some.person.bounds]
+            assert np.abs(figures).max() <= 36
+            assert some.person.low <= some.change.low <= some.change.high <= some.person.high
+    near = predict_rating("g2", 0.05, "everyone")  # 28 points: on the scale, its interval is cut
+    assert not near.held and near.person.high == 36 > near.change.mean
 
 
 def test_a_value_outside_the_data_is_told():

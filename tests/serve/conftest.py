@@ -1,13 +1,15 @@
-"""Games kept where the test is, and the two kinds of stores."""
+"""Games kept where the test is, the two kinds of stores, and a real browser."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import serving
+from support.browser import ARGUMENTS, CHROMIUM, SIZES
 from support.postgres import Cluster, cluster
 
 from hanabi_rl.serve.local import LocalPlay
@@ -31,3 +33,42 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     if request.param == "sqlite":
         return tmp_path / "challenge.sqlite"
     return request.getfixturevalue("postgres").new()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """`open_page(address, size, wait=".board", script=None, **context)`; an error in the page's
+    script fails the test. `script` runs before the page's own."""
+    contexts, problems = [], []
+
+    def make(
+        address: str,
+        size: tuple[int, int] = SIZES[0],
+        wait: str = ".board",
+        script: str | None = None,
+        **context: Any,
+    ) -> Any:
+        viewport = {"width": size[0], "height": size[1]}
+        contexts.append(browser.new_context(viewport=viewport, **context))
+        page = contexts[-1].new_page()
+        if script:
+            page.add_init_script(script)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(address)
+        page.wait_for_selector(wait)
+        return page
+
+    yield make
+    for made in contexts:
+        made.close()
+    assert problems == []

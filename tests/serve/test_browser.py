@@ -1,11 +1,8 @@
 """The page in a real Chromium: whole games by keyboard alone, reloads, two tabs, accessibility."""
 
-import importlib.util
-
 import pytest
 from support.browser import (
-    ARGUMENTS,
-    CHROMIUM,
+    NEEDS_BROWSER,
     SIZES,
     move_by_keys,
     my_turn,
@@ -26,43 +23,7 @@ PATTERNS = """[0, 1, 2, 3, 4].map((color) => {
   return getComputedStyle(card).backgroundImage;
 })"""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="needs Playwright's Python package"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser):
-    """`open_page(address, size, scheme)`; an error in the page's script fails the test."""
-    contexts, problems = [], []
-
-    def make(address, size=SIZES[0], scheme="light"):
-        viewport = {"width": size[0], "height": size[1]}
-        contexts.append(browser.new_context(viewport=viewport, color_scheme=scheme))
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(address)
-        page.wait_for_selector(".board")
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
-    assert problems == []
+pytestmark = NEEDS_BROWSER
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -214,7 +175,7 @@ def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
     """At the start, in the middle (a card chosen, everything open), and at the end."""
     play = make_play(Rules(), watch=watch)
     with serve(play) as address:
-        page = open_page(address, size, scheme)
+        page = open_page(address, size, color_scheme=scheme)
         assert violations(page) == []
         page.evaluate("document.querySelector('details.more').open = true")
         if watch:

@@ -1,11 +1,10 @@
 """A study in a real Chromium: by keyboard alone, at both sizes, and what axe-core says of it."""
 
-import importlib.util
-
 import pytest
 from support.browser import (
     ARGUMENTS,
     CHROMIUM,
+    NEEDS_BROWSER,
     SIZES,
     move_by_keys,
     my_turn,
@@ -18,13 +17,7 @@ from support.serving import make_study_play, serve_app
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.study_pages import make_study
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="needs Playwright's Python package"
-    ),
-]
+pytestmark = NEEDS_BROWSER
 
 
 def press_button(page, selector):

@@ -35,11 +35,13 @@ from hanabi_rl.agents.policy import act
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.play.line_ups import CANDIDATE
-from hanabi_rl.serve.candidate import MAX_WRONG, agents_of
+from hanabi_rl.serve.candidate import agents_of
 from hanabi_rl.serve.challenge import make_challenge
+from hanabi_rl.serve.connection import MAX_WRONG
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.inference import Inference, StartError
 from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.serve.proxies import identified
 from hanabi_rl.serve.seating import Nowhere, Seating
 from hanabi_rl.serve.store import Store
 
@@ -60,8 +62,9 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     store = Store(tmp_path_factory.mktemp("challenge") / "challenge.sqlite")
     inference = Inference(agents_of(PROXIES), slots=4)
-    guard = Guard()
-    with serve_app(make_challenge(store, inference, PROXIES, guard), guard) as address:
+    guard, identities = Guard(), inference.load()
+    agreed = store.agree(identified(PROXIES, identities))
+    with serve_app(make_challenge(store, inference, agreed, guard), guard) as address:
         yield Served(address, store, inference)
 
 
@@ -163,15 +166,15 @@ def test_a_killed_inference_process_costs_no_connection(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does the next one, killed while it starts."""
-    real, failed = served.inference._start, []
+    real, failed = served.inference.compile, []
 
-    def start() -> None:
+    def compile_again() -> None:
         if not failed:
             failed.append(True)
             raise StartError("killed")
         real()
 
-    monkeypatch.setattr(served.inference, "_start", start)
+    monkeypatch.setattr(served.inference, "compile", compile_again)
     monkeypatch.setattr("hanabi_rl.serve.inference.RETRY_S", 0.01)
     key, candidate = served.key("killed"), Candidate("bot:holmes")
     environment, starts = play_next(served.address, key), served.inference.starts
@@ -270,7 +273,7 @@ def test_keys_open_what_they_are_for(served: Served) -> None:
 def test_an_agent_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> None:
     inference = Inference({2: ["bot:nobody"]})
     with pytest.raises(StartError, match="nobody"):
-        inference._start()
+        inference.load()
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])

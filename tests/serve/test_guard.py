@@ -22,8 +22,9 @@ from support.serving import serve_app
 from websockets.exceptions import ConnectionClosed
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.candidate import MAX_MESSAGE, MAX_WRONG
+from hanabi_rl.serve.candidate import MAX_MESSAGE
 from hanabi_rl.serve.challenge import make_challenge
+from hanabi_rl.serve.connection import MAX_WRONG
 from hanabi_rl.serve.guard import Guard, NetworkLimits, Rate
 from hanabi_rl.serve.store import Store
 
@@ -92,6 +93,18 @@ def test_a_request_that_never_ends_is_ended_and_games_go_on(served: Served, sent
     assert all(b"200 OK" not in heard(one) for one in silent)
     play_out(game)
     gone(served, 0)
+
+
+def test_connections_are_limited_in_all_and_of_an_address() -> None:
+    guard = Guard(NetworkLimits(connections=5, address_connections=2))
+    assert [guard.enter(address) for address in ("a", "a", "b", "b", "c")] == [None] * 5
+    all_taken = "the server has 5 connections, as many as may be"
+    assert guard.enter("d") == all_taken == guard.enter("a")
+    for address in ("d", "a", "a"):
+        guard.leave(address)
+    assert guard.enter("b") == "your address has 2 connections, as many as may be"
+    guard.leave("b")
+    assert guard.enter("d") is None and guard.connections == {"a": 1, "b": 2, "c": 1, "d": 1}
 
 
 def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
@@ -251,6 +264,11 @@ def test_a_rate_comes_back_by_and_by_and_forgets_old_addresses() -> None:
     assert rate.wait_s("a") == 6
     now[0] = 10.0
     assert rate.wait_s("a") == 0
+    now[0] = 1000.0  # no more than a minute's worth is saved up
+    for _ in range(6):
+        assert rate.wait_s("a") == 0
+        rate.take("a")
+    assert rate.wait_s("a") == 10
     for number in range(30_000):
         rate.take(str(number))
     assert len(rate._left) == 10_000

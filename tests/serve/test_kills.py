@@ -36,7 +36,7 @@ def test_kills_lose_and_repeat_nothing(what: str) -> None:
     assert found["kills"] == KILLS
     assert set(found["wrong"].values()) == {0}
     if what == "server":
-        assert found["interruptions"] > 0 and found["connections_lost"] > 0
+        assert found["interrupted"] > 0 and found["connections_lost"] > 0
     else:
-        assert found["interruptions"] == found["connections_lost"] == 0
+        assert found["interrupted"] == found["connections_lost"] == 0
         assert found["heard_to_the_end"] == 20 * KILLS

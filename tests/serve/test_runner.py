@@ -1,6 +1,7 @@
 """The partners of many games in one tick: the same games as `play_games`, action by action."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -13,7 +14,8 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
-from hanabi_rl.serve import ticks
+from hanabi_rl.serve import runner, ticks
+from hanabi_rl.serve.inference import _think
 from hanabi_rl.serve.lifecycle import Game, Moved, advance
 from hanabi_rl.serve.runner import Runner
 
@@ -98,6 +100,32 @@ def test_a_runner_killed_in_the_middle_is_rebuilt_from_deck_and_moves(partners, 
     )
 
 
+def fail(*given):
+    raise FloatingPointError("in the middle of a tick")
+
+
+def fail_and_lose(memory, *given):
+    for array in jax.tree.leaves(memory):
+        array.delete()  # as a program does with what is donated to it
+    fail()
+
+
+@pytest.mark.parametrize("failing", [fail, fail_and_lose])
+def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
+    partners, played, monkeypatch, failing
+):
+    """The games had been moved on when a policy failed; they go on as if it had not."""
+    records, games = played
+    to_fail = []
+
+    def step(*given):
+        return failing(*given) if to_fail and to_fail.pop() else ticks.step(*given)
+
+    monkeypatch.setattr(runner, "step", step)
+    careful = SimpleNamespace(think=lambda games: _think(partners, games, [(0, 1, 2)] * len(games)))
+    assert_same(play(careful, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records)
+
+
 def test_probabilities_are_of_legal_moves_and_the_answer_is_the_likeliest(partners, played):
     _, games = played
     answer = partners.think(games[:1])[0]
@@ -125,7 +153,7 @@ def test_games_of_several_teams_are_played_together(line_up, played):
     """Two policies at three seats in every order, and each game as `play_games` plays it alone."""
     _, games = played
     trained, chance, _ = line_up
-    runner = Runner((trained, chance), TINY_3P, slots=GAMES, seed=SEED)
+    several = Runner((trained, chance), TINY_3P, slots=GAMES, seed=SEED)
     teams = [(0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 0), (0, 1, 0), (0, 1, 1), (1, 0, 0), (0, 0, 1)]
     decks = np.array([game.deck for game in games], np.uint8)
     expected = []
@@ -134,7 +162,7 @@ def test_games_of_several_teams_are_played_together(line_up, played):
         expected.append(play_games(seated, TINY_3P, decks, SEED))
     while games:
         here = [teams[game.game_id] for game in games]
-        answers = runner.think(games, here)
+        answers = several.think(games, here)
         games = [move(game, answer.action) for game, answer in zip(games, answers, strict=True)]
         for game in games:
             record = expected[game.game_id]

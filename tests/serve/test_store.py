@@ -14,15 +14,17 @@ from pathlib import Path
 
 import pytest
 from support.postgres import cluster
+from support.serving import agree
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.play.line_ups import line_ups
-from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.database import Session, StoreUnavailableError
 from hanabi_rl.serve.grants import Grant, Key, Limits, StaleLeaseError, Written
 from hanabi_rl.serve.keys import hash_key, hint_of, make_key, redact
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
+from hanabi_rl.serve.standings import standings
 from hanabi_rl.serve.store import Store
 
 
@@ -42,6 +44,7 @@ def clock() -> Clock:
 
 
 Open = Callable[..., Store]
+PROXIES = {2: ("a", "b"), 3: ("c", "d")}
 
 
 @pytest.fixture
@@ -52,6 +55,7 @@ def open_store(place: Path | str, tmp_path: Path, clock: Clock) -> Iterator[Open
     def open_one(limits: Limits | None = None, worker: str = "") -> Store:
         secret = tmp_path / "challenge.secret"
         opened.append(Store(place, limits, clock, secret=secret, worker=worker))
+        agree(opened[-1], PROXIES)
         return opened[-1]
 
     yield open_one
@@ -162,8 +166,8 @@ def test_an_interrupted_game_goes_on_and_its_old_lease_is_void(store: Store, clo
     store.record(first, 0, [3, 9])
     clock.now += 5
     second = store.claim(key)
-    store.release(second)
-    store.release(first)
+    store.release(second, charged=True)
+    store.release(first, charged=True)
     again = store.claim(key)
     assert (again.game_id, again.deck, again.moves) == (first.game_id, first.deck, (3, 9))
     assert again.lease == first.lease + 1
@@ -173,7 +177,7 @@ def test_an_interrupted_game_goes_on_and_its_old_lease_is_void(store: Store, clo
     ):
         with pytest.raises(StaleLeaseError):
             write()
-    store.release(first)  # says nothing about the new lease
+    store.release(first, charged=True)  # says nothing about the new lease
     store.record(again, 2, [4])
     assert store.moves(again.game_id) == (3, 9, 4)
     assert [row.interruptions for row in store.rows(key)].count(1) == 2
@@ -194,7 +198,7 @@ def test_moves_of_many_games_go_together_and_a_lease_that_ended_costs_nobody_els
     first, second, third, left = store.claim_all([key] * 4)
     assert isinstance(first, Grant) and isinstance(second, Grant)
     assert isinstance(third, Grant) and isinstance(left, Grant)
-    store.release(left)
+    store.release(left, charged=True)
     errors = store.write(
         [
             Written(second, 0, (4,)),
@@ -246,7 +250,7 @@ def test_a_game_left_too_often_or_too_long_is_forfeited(
     key = new_key(store, {2: 4})
     game = store.claim(key)
     for _ in range(3 if how == "often" else 1):
-        store.release(game)
+        store.release(game, charged=True)
         clock.now += 0 if how == "often" else 101
         if how == "long":
             break
@@ -255,6 +259,131 @@ def test_a_game_left_too_often_or_too_long_is_forfeited(
     assert store.claim(key).game_id != game.game_id
     rows = [row for row in store.rows(key) if row.status == "done"]
     assert [row.score for row in rows] == [0] and not list(store.finished(key))
+
+
+def test_a_game_left_open_is_forfeited_though_its_key_never_asks_again(
+    open_store: Open, clock: Clock
+) -> None:
+    """So that the entry appears: with a key that has expired, and one that was revoked."""
+    store = open_store(worker="a")
+    store.release_all()
+    key = new_key(store, {2: 4})
+    text = store.add_key("mine", "eval", {2: 4})
+    revoked = store.key(text)
+    assert revoked is not None
+    for each in (key, revoked):
+        for _ in range(3):
+            play(store, store.claim(each))
+        clock.now += Limits().key_s - 3600 if each == key else 0
+        store.release(store.claim(each), charged=True)
+    store.revoke(hint_of(text))
+    clock.now += Limits().game_s - 1
+    store.beat()
+    assert [row["games"] for row in standings(store)] == []
+    clock.now += 2
+    store.beat()
+    assert store.key(text) is None
+    for each in (key, revoked):
+        assert sorted(row.score for row in store.rows(each) if row.score is not None) == [
+            0,
+            7,
+            7,
+            7,
+        ]
+    assert [(row["games"], row["mean"]) for row in standings(store)] == [(4, 5.25)] * 2
+
+
+def test_a_game_that_is_being_played_is_not_forfeited(open_store: Open, clock: Clock) -> None:
+    store = open_store(worker="a")
+    store.release_all()
+    grant = store.claim(new_key(store, {2: 4}))
+    clock.now += 2 * Limits().game_s
+    store.beat()
+    play(store, grant)
+
+
+def test_a_game_of_a_server_that_never_comes_back_is_forfeited_too(
+    open_store: Open, clock: Clock
+) -> None:
+    gone, lives = open_store(worker="gone"), open_store(worker="lives")
+    for server in (gone, lives):
+        server.release_all()
+    key = new_key(gone, {2: 4})
+    gone.claim(key)
+    clock.now += 31
+    lives.beat()  # the other one is gone since now
+    clock.now += Limits().game_s - 1
+    lives.beat()
+    assert lives.rows(key)[0].status == "active"  # it had the whole time again
+    clock.now += 2
+    lives.beat()
+    row = lives.rows(key)[0]
+    assert (row.status, row.score, row.interruptions) == ("done", 0, 0)
+
+
+def test_what_the_server_did_is_no_interruption_and_the_time_begins_anew(
+    open_store: Open, clock: Clock
+) -> None:
+    store = open_store(Limits(interruptions=2), worker="a")
+    store.release_all()
+    key = new_key(store, {2: 4})
+    for _ in range(5):
+        game = store.claim(key)
+        clock.now += Limits().game_s - 1
+        store.release(game, charged=False)
+        store.beat()
+    clock.now += Limits().game_s - 1
+    assert store.claim(key).game_id == game.game_id
+    assert store.rows(key)[0].interruptions == 0
+
+
+def test_no_game_waits_while_no_server_runs(open_store: Open, clock: Clock) -> None:
+    """Its player could not play: neither after a restart, nor where another server was the first to
+    come back."""
+    first, second = open_store(worker="a"), open_store(worker="b")
+    for server in (first, second):
+        server.release_all()
+    key = new_key(first, {2: 4})
+    first.release(first.claim(key), charged=True)
+    clock.now += Limits().game_s / 2
+    for server in (first, second):
+        server.beat()
+    clock.now += 10 * Limits().game_s
+    for worker in ("a", "b"):
+        again = open_store(worker=worker)
+        again.release_all()
+        again.beat()
+    clock.now += Limits().game_s / 2 - 1
+    again.beat()
+    assert again.rows(key)[0].status == "active"
+    clock.now += 2
+    again.beat()
+    assert again.rows(key)[0].status == "done"
+
+
+def test_no_game_waits_while_the_database_is_away(
+    open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(worker="a")
+    store.release_all()
+    key = new_key(store, {2: 4})
+    store.release(store.claim(key), charged=True)
+
+    def away(db: Session) -> None:
+        raise StoreUnavailableError("the database: away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_beat", away)
+        with pytest.raises(StoreUnavailableError):
+            store.beat()
+    clock.now += 2 * Limits().game_s
+    store.beat()
+    clock.now += Limits().game_s - 1
+    store.beat()
+    assert store.rows(key)[0].status == "active"
+    clock.now += 2
+    store.beat()
+    assert store.rows(key)[0].status == "done"
 
 
 def test_a_server_that_starts_frees_what_it_held_when_it_was_killed(open_store: Open) -> None:
@@ -296,15 +425,15 @@ def test_a_lease_that_no_connection_has_ends_by_itself(open_store: Open, clock: 
     store._held.discard((lost.game_id, lost.lease))
     clock.now += 31
     store.beat()
-    assert sum(row.interruptions for row in store.rows(key)) == 1
     assert store.claim(key).game_id == lost.game_id
+    assert sum(row.interruptions for row in store.rows(key)) == 0  # no doing of its player
     store.record(held, 0, [3])
 
 
 def test_a_store_of_a_newer_schema_is_refused(store: Store, open_store: Open) -> None:
     with store._database.transaction("write") as db:
         db.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
-    with pytest.raises(ValueError, match="expected a store of schema 3 at most, got 99"):
+    with pytest.raises(ValueError, match="expected a store of schema 4 at most, got 99"):
         open_store()
 
 
@@ -325,12 +454,16 @@ def test_a_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
     """With the games that were in progress; a copy of it is kept."""
     path = tmp_path / "challenge.sqlite"
     store = Store(path)
+    agree(store, PROXIES)
     key = new_key(store, {2: 4})
     grant = store.claim(key)
     store.record(grant, 0, [3])
     store.close()
     old = sqlite3.connect(path, isolation_level=None)
     for statement in (
+        "DROP TABLE proxies",
+        "DROP INDEX games_open",
+        "ALTER TABLE games DROP COLUMN grace_s",
         "DROP TABLE predictions",
         "DROP INDEX games_leased",
         "DROP TABLE workers",
@@ -342,6 +475,9 @@ def test_a_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
         old.execute(statement)
     old.close()
     again = Store(path)
+    with pytest.raises(ValueError, match="were begun with 2 proxies, got 3"):
+        agree(again, {2: ("a", "b", "c")})
+    agree(again, PROXIES)
     resumed = again.claim(key)
     assert (resumed.game_id, resumed.deck, resumed.moves) == (grant.game_id, grant.deck, (3,))
     again.close()
@@ -372,6 +508,7 @@ def test_without_psycopg_its_extra_is_named(tmp_path: Path) -> None:
 def test_a_database_that_was_away_is_met_again(tmp_path: Path) -> None:
     with cluster() as running:
         store = Store(running.new(), secret=tmp_path / "challenge.secret")
+        agree(store, PROXIES)
         key = new_key(store, {2: 4})
         grant = store.claim(key)
         store.record(grant, 0, [3])
@@ -379,7 +516,7 @@ def test_a_database_that_was_away_is_met_again(tmp_path: Path) -> None:
         for ask in (lambda: store.claim(key), lambda: store.rows(key), store.beat):
             with pytest.raises(StoreUnavailableError, match="the database: "):
                 ask()
-        store.release(grant)  # says nothing: `beat` does it later
+        store.release(grant, charged=True)  # says nothing: `beat` does it later
         running.start()
         assert store.moves(grant.game_id) == (3,)
         store.close()
@@ -388,6 +525,7 @@ def test_a_database_that_was_away_is_met_again(tmp_path: Path) -> None:
 def test_connections_that_the_database_dropped_are_replaced(tmp_path: Path) -> None:
     with cluster() as running:
         store = Store(running.new(), secret=tmp_path / "challenge.secret")
+        agree(store, PROXIES)
         key = new_key(store, {2: 4})
         running.stop()
         running.start()
@@ -401,6 +539,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.grants import Limits
+from hanabi_rl.serve.proxies import Proxy
 from hanabi_rl.serve.store import Store
 
 place, secret, text = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
@@ -409,6 +548,7 @@ threads, claims = int(sys.argv[4]), int(sys.argv[5])
 def claim(_):
     where = place if "://" in place else Path(place)
     store = Store(where, Limits(leases=10**6), secret=secret)
+    store.agree({2: [Proxy("a", "a"), Proxy("b", "b")]})
     key, got = store.key(text), []
     for _ in range(claims // threads):
         try:

@@ -3,12 +3,13 @@
 import json
 import logging
 import re
+from http.cookiejar import DefaultCookiePolicy
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
-from support.serving import Simple, make_study_play
+from support.serving import STUDY, Simple, make_study_play
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
@@ -282,6 +283,29 @@ def test_a_cookie_is_for_the_server_alone(play, visit):
     secure = TestClient(make_study(play), base_url=f"https://{HOST}")
     answer = secure.post("/agree", data={"version": "3"}, follow_redirects=False)
     assert "; secure" in answer.headers["set-cookie"].lower()
+
+
+def test_a_browser_that_keeps_no_cookie_is_told_and_takes_nobodys_place(visit, tmp_path):
+    play = make_study_play(tmp_path, participants=2)
+    client = visit(play)
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    for _ in range(3):
+        answer = post(client, "/agree", version="3")
+        assert "Your browser kept no cookie" in answer.text and "We record moves" not in answer.text
+        assert play.folder.everyone() == []
+    for _ in range(2):  # the places are still there
+        assert "Before we begin" in post(visit(play), "/agree", version="3").text
+
+
+def test_nobody_is_taken_in_without_the_consent_to_this_version(visit, tmp_path):
+    play = make_study_play(tmp_path / "new", consent=STUDY["consent"] | {"version": "4"})
+    client, older = visit(play), visit(make_study_play(tmp_path / "old"))
+    client.get("/begin")
+    agreed = older.post("/agree", data={"version": "3"}, follow_redirects=False)
+    client.cookies.set(COOKIE, agreed.cookies[COOKIE], domain=HOST)
+    client.get("/begin")
+    assert play.folder.everyone() == []
+    assert "Before we begin" in post(client, "/agree", version="4").text
 
 
 def test_a_complete_study_says_so(visit, tmp_path):

@@ -207,7 +207,7 @@ def test_the_page_is_small(make_play, client_of):
     game = play.new_game()
     paths = [
         f"/game/{game.game_id}",
-        *(f"/static/{n}" for n in ("main.js", "view.js", "table.css")),
+        *(f"/static/{n}" for n in ("main.js", "keys.js", "settings.js", "view.js", "table.css")),
     ]
     with client_of(play) as client:
         packed = 0

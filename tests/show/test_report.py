@@ -7,10 +7,17 @@ import pytest
 from support.games import LENIENT
 from support.policies import recurrent_policy
 
-from hanabi_rl.measure.beside_clone import make_report
+from hanabi_rl.measure.beside_clone import Likeness, make_report
+from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.show.report import report_figures, report_table, score_table
+from hanabi_rl.show.report import (
+    likeness_figures,
+    likeness_table,
+    report_figures,
+    report_table,
+    score_table,
+)
 from hanabi_rl.storage.files import to_json
 
 
@@ -80,6 +87,39 @@ def test_the_table_shows_each_figure_on_its_line(report):
         len(line) for line in score_table([("a", summaries[0]), ("b", summaries[1])]).splitlines()
     }
     assert len(widths) == 1
+
+
+def test_the_validation_table_is_the_papers_table_3() -> None:
+    """By hand: 2 games of 10 decisions and 20 seat-timesteps each."""
+    decisions, timesteps = np.array([10, 10]), np.array([20, 20])
+    clone = Prediction(np.array([6.0, 4.0]), np.array([12.0, 8.0]), decisions, timesteps)
+    policy = Prediction(np.array([3.0, 5.0]), np.array([14.0, 18.0]), decisions, timesteps)
+    found = Likeness(policy, clone)
+    title, *lines = likeness_table(found, "HDR-IPPO").splitlines()
+    assert title.split() == [
+        "2",
+        "validation",
+        "games",
+        "accuracy",
+        "nats",
+        "per",
+        "timestep",
+        "per",
+        "decision",
+    ]
+    first = [(line[:24].strip(), *line[24:].replace("[", "").split()) for line in lines]
+    shown = [(name, values[0], values[3], values[-1]) for name, *values in first]
+    assert shown == [
+        ("BC", "0.500", "0.500", "1.000"),
+        ("HDR-IPPO", "0.400", "0.800", "1.600"),
+        ("difference to BC", "-0.100", "+0.300", "+0.600"),
+    ]
+    figures = likeness_figures(found)
+    assert figures["val_games"] == 2 and figures["val_loss"] == pytest.approx(1.6)
+    assert figures["bc_val_loss"] == pytest.approx(1.0)
+    assert figures["val_accuracy_difference"] == pytest.approx(-0.1)
+    assert figures["val_accuracy_difference_ci95"] == pytest.approx([-0.3, 0.1])  # a game alone
+    assert json.loads(json.dumps(to_json(figures), allow_nan=False))
 
 
 def test_too_few_games_are_refused():

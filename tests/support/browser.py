@@ -1,11 +1,31 @@
-"""A real Chromium at the table: moves by keys alone, waiting, and what axe-core says."""
+"""A real Chromium at the table: moves by keys alone, waiting, and what axe-core says; and the
+page's scripts without a browser."""
 
+import base64
+import importlib.util
+import json
 import re
 import shutil
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+import hanabi_rl.serve
+
+STATIC = Path(hanabi_rl.serve.__file__).parent / "static"
 CHROMIUM = shutil.which("chromium")
+PLAYWRIGHT = importlib.util.find_spec("playwright")  # it brings a node of its own
+NODE = shutil.which("node") or (
+    PLAYWRIGHT and str(Path(PLAYWRIGHT.origin or "").parent / "driver" / "node")
+)
+NEEDS_BROWSER = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
+    pytest.mark.skipif(PLAYWRIGHT is None, reason="needs Playwright's Python package"),
+]
 AXE = Path(__file__).parents[1] / "serve" / "vendor" / "axe.min.js"
 SIZES = [(1280, 800), (360, 740)]
 ARGUMENTS = [
@@ -18,6 +38,32 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+def in_node(script: str, expression: str) -> Any:
+    """What `expression` is, where `page` holds what `script` of `static/` exports. There is no
+    document, and no storage."""
+    assert NODE
+    source = base64.b64encode((STATIC / script).read_bytes()).decode()
+    code = (
+        f"const page = await import('data:text/javascript;base64,{source}');"
+        f"console.log(JSON.stringify({expression}))"
+    )
+    run = subprocess.run(
+        [NODE, "--input-type=module", "-e", code], capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def type_on(page, *strokes):
+    """Presses keys as a keyboard of another layout sends them: (key, code), and whether with
+    Shift."""
+    session = page.context.new_cdp_session(page)
+    for key, code, *shift in strokes:
+        event = {"key": key, "code": code, "modifiers": 8 if shift and shift[0] else 0}
+        session.send("Input.dispatchKeyEvent", {"type": "keyDown", "text": key, **event})
+        session.send("Input.dispatchKeyEvent", {"type": "keyUp", **event})
 
 
 def press(page, keys):

@@ -24,7 +24,7 @@ class InProcess:
     async def start(self) -> None:
         """It is there."""
 
-    async def close(self) -> None:
+    async def end(self) -> None:
         """It stays."""
 
     async def think(self, team: Team, game: Game) -> Answer:

@@ -23,6 +23,8 @@ from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.participants import StudyFolder
 from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.proxies import Proxy
+from hanabi_rl.serve.store import Store
 from hanabi_rl.serve.study import study_of
 from hanabi_rl.serve.study_play import StudyPlay
 from hanabi_rl.serve.web import MAX_MESSAGE, make_app
@@ -95,6 +97,11 @@ def serve_app(
         thread.join(20)
         listening.close()
         assert not thread.is_alive()
+
+
+def agree(store: Store, proxies: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
+    """Names a store's proxies, whose identities are their names."""
+    return store.agree({n: [Proxy(name, name) for name in names] for n, names in proxies.items()})
 
 
 def serve(play: LocalPlay, pause: float = 0.0) -> contextlib.AbstractContextManager[str]:

@@ -1,5 +1,7 @@
 // @ts-check
-/** The page: one state, one socket, keys. What is shown is made by `view.js` from the state. */
+/** The page: one state and one socket. What is shown is made by `view.js` from the state. */
+import { listen } from "./keys.js";
+import { keep, load } from "./settings.js";
 import { actionBar, h, view } from "./view.js";
 
 const at = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -14,7 +16,7 @@ const ui = {
   auto: false,
   sent: -1, // the turn whose move is on its way
   choice: { ...NOTHING },
-  settings: { atOnce: false, newestLeft: false, patterns: false, theme: "auto", ...stored() },
+  settings: load(),
 
   /** Takes up a part of a choice; `complete` where nothing is missing. */
   choose(part, complete = false) {
@@ -68,14 +70,6 @@ const ui = {
     run();
   },
 };
-
-function stored() {
-  try {
-    return JSON.parse(localStorage.getItem("hanabi") ?? "{}");
-  } catch {
-    return {};
-  }
-}
 
 /** @type {WebSocket | null} */
 let socket = null;
@@ -157,9 +151,9 @@ function draw() {
   const heading = headline(frame);
   if (at("turn").textContent !== heading) at("turn").textContent = heading;
   document.title = `${frame.to_move === frame.you && frame.you !== null && !frame.over ? "● " : ""}${heading} – Hanabi`;
-  dress();
   if (focus) {
-    /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${focus}"]`))?.focus();
+    /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${focus}"]`))
+      ?.focus({ preventScroll: true });
   }
 }
 
@@ -186,63 +180,6 @@ function run() {
   setTimeout(run, 1000);
 }
 
-/** Keys of a replay, or of watching. Returns whether the key was one. */
-function replayKey(key) {
-  const last = ui.history.length - 1;
-  if (key === "ArrowRight" || (key === " " && ui.watched)) ui.forward();
-  else if (key === "ArrowLeft") ui.show(ui.shown - 1);
-  else if (key === "Home") ui.show(0);
-  else if (key === "End") ui.show(last);
-  else if (key === "a" && ui.watched) ui.toggleAuto();
-  else if (key === "n" && (ui.watched || ui.frame.over)) {
-    /** @type {HTMLFormElement} */ (at("new")).requestSubmit();
-  } else return false;
-  return true;
-}
-
-/** Keys of a move. Returns whether the key was one. */
-function moveKey(key) {
-  const { frame, choice } = ui;
-  const number = /^[1-9]$/.test(key) ? Number(key) : null;
-  const hint = ["hint", "color", "rank"].includes(choice.kind ?? "");
-  const color = frame.letters.findIndex((letter) => letter.toLowerCase() === key);
-  if (key === "Escape") ui.cancel();
-  else if (frame.actions.length === 0) return false;
-  else if (key === "Enter") {
-    if (!ui.chosen()) return false;
-    ui.confirm();
-  } else if (hint && choice.target === null && frame.others.length > 1) {
-    if (number === null || number > frame.others.length) return false;
-    ui.choose({ target: frame.others[number - 1] });
-  } else if (hint && number !== null && number <= frame.ranks) {
-    ui.choose({ kind: "rank", value: number }, true);
-  } else if (hint && color >= 0) ui.choose({ kind: "color", value: color }, true);
-  else if (key === "p" || key === "d") {
-    ui.choose({ kind: key === "p" ? "play" : "discard", target: null, value: null });
-  } else if (key === "h" || key === "c") {
-    ui.choose({ ...NOTHING, kind: "hint", target: frame.others.length === 1 ? frame.others[0] : null });
-  } else if (number !== null && number <= frame.hand_size) ui.choose({ slot: number });
-  else if (key === "ArrowLeft" || key === "ArrowRight") {
-    const held = frame.hands[frame.you].length;
-    const way = (key === "ArrowRight") === !ui.settings.newestLeft ? 1 : -1;
-    const slot = choice.slot === null ? (way > 0 ? 1 : held) : choice.slot + way;
-    ui.choose({ slot: Math.max(1, Math.min(slot, held)) });
-  } else return false;
-  return true;
-}
-
-document.addEventListener("keydown", (event) => {
-  const target = /** @type {HTMLElement} */ (event.target);
-  if (!ui.frame || event.ctrlKey || event.altKey || event.metaKey) return;
-  if (target.matches("select, input[type=checkbox], input[type=range]")) return;
-  const pressed = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  const more = /** @type {HTMLDetailsElement} */ (document.querySelector("details.more"));
-  if (pressed === "?") more.open = !more.open;
-  else if (pressed === " " && target.matches("button, summary, a")) return;
-  else if (!(ui.history.length > 0 ? replayKey(pressed) : moveKey(pressed))) return;
-  event.preventDefault();
-});
-
 for (const field of document.querySelectorAll("[data-setting]")) {
   const input = /** @type {HTMLInputElement} */ (field);
   const name = /** @type {string} */ (input.dataset.setting);
@@ -250,10 +187,13 @@ for (const field of document.querySelectorAll("[data-setting]")) {
   else input.value = ui.settings[name];
   input.addEventListener("change", () => {
     ui.settings[name] = input.type === "checkbox" ? input.checked : input.value;
-    localStorage.setItem("hanabi", JSON.stringify(ui.settings));
+    at("kept").textContent = keep(ui.settings) ? ""
+      : "This browser keeps no settings: they hold until this page is left.";
+    dress();
     draw();
   });
 }
+listen(ui);
 document.getElementById("leave")?.addEventListener("click", () => send({ leave: true }));
 dress();
 connect();

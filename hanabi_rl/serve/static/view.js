@@ -250,10 +250,10 @@ export function actionBar(frame, ui) {
       : ui.choice.kind === "hint" ? ui.askWhom(frame)
         : slot ? `Card ${slot}: play or discard?` : "Choose a card, or tell something";
   return h("div", { class: "choice" },
-    h("p", { role: "status" }, text),
+    h("p", { role: "status", id: "asked" }, text),
     h("div", { class: "row" }, use("play", "Play"), use("discard", "Discard"),
       h("button", { type: "button", class: "go", "data-key": "go",
-        "aria-disabled": action && !action.why_not ? "false" : "true",
+        "aria-describedby": "asked", "aria-disabled": action && !action.why_not ? "false" : "true",
         onclick: () => ui.confirm() }, "Confirm"),
       h("button", { type: "button", "data-key": "back", onclick: () => ui.cancel() }, "Back")));
 }
@@ -281,6 +281,6 @@ function replayBar(frame, ui) {
       slider,
       over ? h("button", { type: "submit", form: "new", class: "go", "data-key": "new" },
         ui.next) : null,
-      ui.frame && ui.frame.link ? h("a", { href: ui.frame.link, rel: "noreferrer", target: "_blank" },
+      ui.frame && ui.frame.link ? h("a", { "data-key": "link", href: ui.frame.link, rel: "noreferrer", target: "_blank" },
         "hanab.live") : null));
 }

@@ -1,0 +1,122 @@
+"""One connection of a candidate: what is said and heard, and whose doing its end is: `Connection`.
+
+Only what a candidate did may be charged to its game: it left, was silent, or sent what is no move.
+Whatever else ends a connection, an error of any kind included, is the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any, NoReturn
+
+import orjson
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from hanabi_rl.serve.database import StoreUnavailableError
+from hanabi_rl.serve.grants import StaleLeaseError
+from hanabi_rl.serve.guard import Guard
+from hanabi_rl.serve.lifecycle import RefusedError
+
+GREETING = {"server": "hanabi-rl"}
+MAX_WRONG = 10  # messages that are no answers, before a connection is closed
+AWAY = "the server cannot reach its store for now; the game is kept: connect again in a minute"
+MOVE_S = 300.0  # a candidate may take so long for an answer
+SLOW_S = 5.0  # who leaves after waiting so long for the server leaves for the server's sake
+_GONE = (WebSocketDisconnect, RuntimeError, OSError)  # of a socket that is closed at either end
+
+
+class _OverError(Exception):
+    """Nobody is there any more, or is to be."""
+
+
+class Connection:
+    """The candidate behind `socket`; `kept` says what is as it was when a connection breaks off.
+
+    `left`: the candidate ended it, or was shown out for what it did.
+    """
+
+    def __init__(self, socket: WebSocket, guard: Guard, kept: str) -> None:
+        self.socket, self._guard, self._kept = socket, guard, kept
+        self.left = False
+        self._heard_at = time.monotonic()  # since then the server owes a word
+
+    @contextlib.asynccontextmanager
+    async def conducted(self) -> AsyncIterator[None]:
+        """The conversation. Where it breaks off, the candidate is told why."""
+        try:
+            yield
+        except _OverError:
+            pass
+        except (RefusedError, StaleLeaseError) as error:
+            await self._part(str(error))
+        except StoreUnavailableError as error:
+            logging.getLogger(__name__).error("a connection broke off: %s", error)
+            await self._part(AWAY)
+        except Exception:
+            logging.getLogger(__name__).exception("a connection broke off")
+            await self._part(f"the server failed; {self._kept}: connect again")
+
+    async def greet(self) -> None:
+        """The first frame, which the published client drops whatever it is."""
+        try:
+            await self.socket.accept()
+        except _GONE:
+            self._over()
+        await self.send(GREETING)
+
+    async def send(self, content: dict[str, Any]) -> None:
+        """JSON; NumPy arrays are lists."""
+        text = _json(content)
+        try:
+            await self.socket.send_text(text)
+        except _GONE:
+            self._over()
+
+    async def receive(self, what: str) -> str | bytes:
+        """The next message, `what` the candidate has `MOVE_S` for."""
+        try:
+            async with asyncio.timeout(MOVE_S) as patience:
+                message = await self.socket.receive()
+        except TimeoutError:
+            if patience.expired():
+                await self._part(f"no {what} came for {MOVE_S:.0f} s; {self._kept}")
+                self.left = True
+                raise _OverError from None
+            raise
+        self._heard_at = time.monotonic()
+        if message["type"] == "websocket.disconnect":
+            self._over()
+        content: str | bytes = message.get("text") or message.get("bytes") or b""
+        return content
+
+    async def show_out(self, reason: str) -> NoReturn:
+        """Closes, for what the candidate did."""
+        with contextlib.suppress(*_GONE):
+            await self.socket.close(1008, reason)
+        self.left = True
+        raise _OverError
+
+    async def close(self) -> None:
+        """All is said."""
+        with contextlib.suppress(*_GONE):
+            await self.socket.close()
+
+    def _over(self) -> NoReturn:
+        """Nobody is there any more. The server's doing, where it stops or kept them waiting."""
+        waited_s = time.monotonic() - self._heard_at
+        self.left = not self._guard.stopping and waited_s < SLOW_S
+        raise _OverError
+
+    async def _part(self, text: str) -> None:
+        """Says why, and closes; no matter if nobody is there to hear it."""
+        with contextlib.suppress(*_GONE):
+            await self.socket.send_text(_json({"error_details": text}))
+            await self.socket.close()
+
+
+def _json(content: dict[str, Any]) -> str:
+    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY).decode()

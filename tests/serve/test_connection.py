@@ -1,0 +1,277 @@
+"""Whose doing the end of a connection is: an error of the server is never charged to a candidate,
+whatever raises; what a candidate does always is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from support.protocol import (
+    Environment,
+    ServerSaysError,
+    evaluation_info,
+    first_legal,
+    play_next,
+    play_out,
+    play_test,
+)
+from support.serving import agree, serve_app
+
+from hanabi_rl.serve import connection
+from hanabi_rl.serve.challenge import make_challenge
+from hanabi_rl.serve.connection import MAX_WRONG
+from hanabi_rl.serve.grants import Limits, Row
+from hanabi_rl.serve.guard import Guard
+from hanabi_rl.serve.inference import Team
+from hanabi_rl.serve.lifecycle import Game, RefusedError
+from hanabi_rl.serve.partners import Answer, Shown
+from hanabi_rl.serve.store import Store
+
+FAILED = "the server failed; the game is kept: connect again"
+
+
+class Plain:
+    """Partners that take the first legal action, without JAX, and break as they are told."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.from_turn = 0
+        self.delay_s = 0.0
+        self.illegal = False
+
+    async def start(self) -> None:
+        """It is there."""
+
+    async def end(self) -> None:
+        """It stays."""
+
+    async def think(self, team: Team, game: Game) -> Answer:
+        if self.error is not None and game.turn >= self.from_turn:
+            raise self.error
+        if game.turn:
+            time.sleep(self.delay_s)
+        rules, table = game.rules, game.table()
+        legal = np.zeros((rules.num_players, rules.num_moves), bool)
+        legal[:, rules.noop] = True
+        if game.to_move is not None:
+            legal[game.to_move] = [table.illegal_reason(a) is None for a in range(rules.num_moves)]
+        mover = game.turn % rules.num_players
+        action = int(np.argmin(legal[mover]) if self.illegal else np.argmax(legal[mover]))
+        shown = Shown(np.zeros((rules.num_players, 3), np.float32), legal)
+        return Answer(action, np.zeros(rules.num_moves, np.float32), shown)
+
+
+class Served(NamedTuple):
+    address: str
+    store: Store
+    partners: Plain
+    text: str
+
+    def rows(self) -> list[Row]:
+        key = self.store.key(self.text)
+        assert key is not None
+        return self.store.rows(key)
+
+    def interruptions(self) -> int:
+        return sum(row.interruptions for row in self.rows())
+
+    def free(self) -> None:
+        """Returns once no connection has a game."""
+        until = time.monotonic() + 30
+        while self._leased():
+            assert time.monotonic() < until
+            time.sleep(0.002)
+
+    def _leased(self) -> int:
+        with self.store.database.transaction("read") as db:
+            return int(db.execute("SELECT SUM(leased) FROM games").fetchone()[0])
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[Served]:
+    store = Store(folder / "challenge.sqlite", Limits(interruptions=4))
+    partners, guard = Plain(), Guard()
+    store.add_entry("mine")
+    text = store.add_key("mine", "eval", {2: 2})
+    agreed = agree(store, {2: ("bot:one",)})
+    app = make_challenge(store, partners, agreed, guard)  # type: ignore[arg-type]
+    with serve_app(app, guard) as address:
+        yield Served(address, store, partners, text)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path) as found:
+        yield found
+
+
+ERRORS = [
+    IndexError("tuple index out of range"),
+    KeyError(3),
+    RuntimeError("no such team"),
+    AssertionError("started first"),
+    TimeoutError("of the server's own"),
+    OSError(28, "No space left on device"),
+    MemoryError(),
+    ValueError("NaN"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("from_turn", [0, 2])  # before a third life can be lost
+def test_no_error_of_the_server_is_charged(
+    served: Served, error: Exception, from_turn: int
+) -> None:
+    """More often than a candidate may leave a game; and then it goes on."""
+    served.partners.error, served.partners.from_turn = error, from_turn
+    for _ in range(served.store.limits.interruptions + 1):
+        with pytest.raises(ServerSaysError, match=FAILED):
+            play_out(play_next(served.address, served.text))
+        served.free()
+    assert [(row.status, row.interruptions) for row in served.rows()] == [
+        ("active", 0),
+        ("todo", 0),
+    ]
+    served.partners.error = None
+    for _ in range(2):
+        play_out(play_next(served.address, served.text))
+    assert evaluation_info(served.address, served.text)["human_ai_eval_done"] is True
+    assert served.interruptions() == 0
+
+
+@pytest.mark.parametrize(
+    "error", [sqlite3.DatabaseError("malformed"), sqlite3.IntegrityError("UNIQUE"), ValueError("x")]
+)
+def test_an_error_of_the_store_is_not_charged(
+    served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*given: Any) -> None:
+        raise error
+
+    game = play_next(served.address, served.text)
+    with monkeypatch.context() as patched:
+        patched.setattr(served.store, "write", fail)
+        with pytest.raises(ServerSaysError, match=FAILED):
+            play_out(game)
+        served.free()
+        patched.setattr(served.store, "claim_all", fail)
+        with pytest.raises(ServerSaysError, match=FAILED):
+            play_next(served.address, served.text)
+    play_out(play_next(served.address, served.text))
+    assert served.interruptions() == 0
+
+
+def test_a_partner_that_breaks_the_rules_is_no_wrong_move_of_the_candidate(served: Served) -> None:
+    served.partners.illegal = True
+    with pytest.raises(ServerSaysError, match=FAILED):
+        play_out(play_next(served.address, served.text))
+    served.free()
+    assert served.interruptions() == 0
+
+
+def test_a_server_that_stops_charges_nobody(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        game = play_next(served.address, served.text)
+        game.step(first_legal(game.rows))
+    served.free()
+    assert served.interruptions() == 0 and served.rows()[0].status == "active"
+
+
+def leave(game: Environment) -> None:
+    game.close()
+
+
+def vanish(game: Environment) -> None:
+    """Without a word, after a move that is to be answered."""
+    game.say(json.dumps(first_legal(game.rows)))
+    game._socket.socket.close()
+
+
+def be_silent(game: Environment) -> None:
+    with pytest.raises(ServerSaysError, match="no action came for 0 s; the game is kept"):
+        game.hear()
+
+
+def talk(game: Environment) -> None:
+    for _ in range(MAX_WRONG):
+        game.say("{}")
+        with pytest.raises(ServerSaysError, match="expected an action of each"):
+            game.hear()
+    with pytest.raises(Exception, match="too many messages that are no moves"):
+        game.hear()
+
+
+def shout(game: Environment) -> None:
+    game.say("x" * 2**20)
+
+
+@pytest.mark.parametrize("do", [leave, vanish, be_silent, talk, shout])
+def test_what_a_candidate_does_is_an_interruption(
+    served: Served, monkeypatch: pytest.MonkeyPatch, do: Callable[[Environment], None]
+) -> None:
+    monkeypatch.setattr(connection, "MOVE_S", 0.3 if do is be_silent else 300.0)
+    for number in range(3):
+        game = play_next(served.address, served.text)
+        do(game)
+        with contextlib.suppress(Exception):
+            game.close()
+        served.free()
+        assert served.interruptions() == number + 1
+
+
+def test_who_leaves_a_server_that_keeps_it_waiting_is_not_charged(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SLOW_S", 0.1)
+    served.partners.delay_s = 0.3
+    vanish(play_next(served.address, served.text))
+    served.free()
+    assert served.interruptions() == 0
+    served.partners.delay_s = 0.0
+    vanish(play_next(served.address, served.text))
+    served.free()
+    assert served.interruptions() == 1
+
+
+@pytest.mark.parametrize("value", ["[" * 900 + "]" * 900, '{"a":' * 600 + "1" + "}" * 600])
+def test_a_message_of_many_levels_is_no_error_of_the_server(served: Served, value: str) -> None:
+    test = play_test(served.address, served.store.add_key("mine", "test"), 2, [0])
+    test.say(f'{{"agent_0": {value}}}')
+    with pytest.raises(ServerSaysError, match="expected a whole number from 0 to 20, got (li|di)"):
+        test.hear()
+    test.close()
+
+
+def test_what_is_refused_is_told_and_nothing_is_charged(served: Served) -> None:
+    """As the server stops thinking for a reason that its partners may say."""
+    served.partners.error = RefusedError("not now")
+    with pytest.raises(ServerSaysError, match="not now"):
+        play_next(served.address, served.text)
+    served.free()
+    assert served.interruptions() == 0
+
+
+def test_a_game_whose_release_fails_is_not_charged_later(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+
+    def fail(*given: Any, **by_name: Any) -> None:
+        asked.set()
+        raise sqlite3.DatabaseError("malformed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(served.store, "release", fail)
+        play_next(served.address, served.text).close()
+        assert asked.wait(30)
+    served.store.release_all()  # as the server starts again
+    served.free()
+    assert served.interruptions() == 0
