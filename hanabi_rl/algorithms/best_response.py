@@ -77,10 +77,10 @@ def own_share(config: BestResponseConfig) -> float:
     where games differ in it, three deviations above the mean."""
     if config.lineup == "some-or-none" and config.game.num_players > 2:
         return 1.0
-    others, met = 1.0 - 1.0 / config.game.num_players, config.partner_share
+    one, met = 1.0 / config.game.num_players, config.partner_share
     games = config.num_envs / config.num_blocks
-    spread = others * math.sqrt(met * (1.0 - met) / games)
-    return min(1.0, 1.0 - met * others + 3.0 * spread)
+    spread = (1.0 - one) * math.sqrt(met * (1.0 - met) / games)
+    return min(1.0, one + (1.0 - met) * (1.0 - one) + 3.0 * spread)
 
 
 def training(config: BestResponseConfig, clone: None) -> Training:
