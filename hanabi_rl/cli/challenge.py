@@ -24,7 +24,8 @@ def challenge(
     json: Flag = False,
 ) -> None:
     """Generate games of a partner, train each method on them within a budget, and play each with
-    that partner: AH2AC2's challenge with any partner. The same command goes on where it stopped.
+    that partner: AH2AC2's challenge with any partner. The same command goes on where it stopped,
+    and with other methods adds their rows.
 
     Args:
         partner: whose games: a bot, any agent, or A+B for tables where they take turns.
@@ -36,7 +37,7 @@ def challenge(
         kl_weight: of HDR-IPPO.
         held_out: games to predict.
         decks: on which each method plays with the partner, in every seating.
-        seed: of the runs and the decks.
+        seed: of the games, the runs and the decks: another seed draws all of them anew.
         out: where the runs and challenge.json go; default
             runs/challenge-PARTNER-PLAYERSp-LEVEL-GAMES-sSEED.
         json: print one line of JSON on stdout and the table on stderr.
