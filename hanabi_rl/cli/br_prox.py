@@ -102,8 +102,9 @@ def br_prox(
 
 
 def _known(partner: Partner, chosen: PartnerSet, sample: bool, points: bool) -> bool:
-    """Whether the file says what the partner's best response gets in such games."""
-    alike = chosen.sampled is None or chosen.sampled == sample
+    """Whether the file says what the partner's best response gets in such games, and not on decks
+    that something was chosen by."""
+    alike = chosen.sampled in (None, sample) and chosen.purpose != "selection"
     return alike and partner.score is not None and (partner.points is not None or not points)
 
 

@@ -14,11 +14,13 @@ from hanabi_rl.measure.br_prox import br_prox
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.diversity import diversity
 from hanabi_rl.measure.events import event_counts
+from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import (
     Partner,
     PartnerSet,
     able,
     behaviour_features,
+    measure_pairs,
     read_partners,
     write_partners,
 )
@@ -55,10 +57,14 @@ def test_select_measures_the_pairs_and_keeps_the_most_diverse(runs, tmp_path, ca
     assert (chosen.players, chosen.games, chosen.seed, chosen.sampled) == (2, 16, 3, True)
     assert (chosen.selected_by, chosen.search, chosen.candidates) == ("br-div", "exact", 4)
     assert f"BR-Div {chosen.br_div:.6g}" in capsys.readouterr().out
+    assert chosen.purpose == "report"
 
     main([*args, "--count", "4", "--out", str(tmp_path / "all.json")])
     every = read_partners(tmp_path / "all.json").partners
-    features = {by: behaviour_features(every, by) for by in ("br-div", "p-div")}
+    candidates = read_partners(tmp_path / "candidates.json").partners
+    policies = {str(runs / name): load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
+    by_what = measure_pairs(candidates, policies, Setting(16, 3, True), "selection")
+    features = {by: behaviour_features(by_what, by) for by in ("br-div", "p-div")}
     members = [every.index(partner) for partner in chosen.partners]
     assert diversity(features["p-div"], members) == pytest.approx(chosen.p_div)
     others = [diversity(features["br-div"], [i, j]) for i in range(4) for j in range(i)]
@@ -190,7 +196,7 @@ def test_other_mistakes_are_errors_of_one_line(runs, tmp_path, capsys):
     out = str(tmp_path / "out.json")
     select = ["partners", "select", pairs, "--out", out, "--games", "16", "--seed", "3", "--sample"]
     for args, message in (
-        ([*select, "--count", "2"], "expected to select 1 to 1 of 2 candidates"),
+        ([*select, "--count", "2"], "got the same one as"),
         (["br-prox", "--partners", pairs], "at least one agent"),
         (["br-prox", str(runs / "s0"), "--partners", "nowhere.json"], "nowhere.json"),
         (["br-prox", str(runs / "s0"), "--partners", pairs, "--group", "x=y"], "one of the agents"),
