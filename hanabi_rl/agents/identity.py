@@ -40,19 +40,21 @@ def digest(description: Any, params: Any = None) -> str:
     return total.hexdigest()
 
 
-def distinct_identities(policies: Sequence[Policy], names: Sequence[str]) -> list[str]:
+def distinct_identities(
+    policies: Sequence[Policy], names: Sequence[str], where: str = ""
+) -> list[str]:
     """The identity of each of some policies, which a figure is to be made of together.
 
-    Raises ValueError where two are one policy, whatever they are called: counted as two independent
-    ones it would make every interval too narrow.
+    Raises ValueError (it begins with `where`) where two are one policy, whatever they are called:
+    counted as two independent ones it would make every interval too narrow.
     """
     first: dict[str, str] = {}
     for policy, name in zip(policies, names, strict=True):
         identity = policy.identity()
         if identity in first:
             raise ValueError(
-                f"expected policies that differ, got the same one as {first[identity]} and as "
-                f"{name} (hash {identity[:12]})"
+                f"{where}expected policies that differ, got the same one as {first[identity]} "
+                f"and as {name} (hash {identity[:12]})"
             )
         first[identity] = name
     return list(first)

@@ -36,11 +36,11 @@ def br_prox(
     each partner, else what its best response gets on these decks.
 
     Args:
-        agents: any (bot:NAME, agent:NAME, a run's folder, ...); several of one group are one
-            method's training runs.
+        agents: any (bot:NAME, agent:NAME, a run's folder, ...), a line each.
         partners: partners.json, which `hanabi-rl partners select` writes; by hand
             {"partners": [{"agent": NAME, "best_response": NAME}, ...]}.
-        group: which agents are runs of one method; by default those of one algorithm.
+        group: which agents are training runs of one method: they share a line, and its interval
+            is over runs.
         games: decks a seat.
         seed: of the decks, of the actions where they are sampled, and of the resamples.
         sample: draw actions from the agents' distributions instead of taking the most likely ones.
@@ -48,6 +48,7 @@ def br_prox(
         plot: a PNG file to draw the scores' table to.
         json: print one line of JSON on stdout and the tables on stderr.
     """
+    from hanabi_rl.agents.identity import distinct_identities
     from hanabi_rl.measure.matrix import Setting
     from hanabi_rl.measure.partners import play_partners, read_partners
     from hanabi_rl.runs.tracking import Progress
@@ -57,7 +58,6 @@ def br_prox(
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
-    agents = tuple(dict.fromkeys(agents))
     setting, chosen = Setting(games, seed, sample), read_partners(partners)
     unknown = [
         partner for partner in chosen.partners if not _known(partner, chosen, sample, points)
@@ -74,7 +74,10 @@ def br_prox(
     policies = loaded[: len(agents)]
     beside = loaded[len(agents) : len(agents) + len(others)]
     best_responses = dict(zip(unknown, loaded[len(agents) + len(others) :], strict=True))
-    groups = group_agents(agents, short_labels(agents), policies, group)
+    distinct_identities(policies, agents)
+    distinct_identities(beside, others, f"{partners}: ")
+    labels = short_labels(agents)
+    groups = group_agents(agents, labels, labels, group)
     best = _best_returns(chosen.partners, beside, best_responses, setting)
     with Progress("br-prox", total=len(policies) * len(beside), unit="pairs") as progress:
         returns = play_partners(policies, beside, setting, progress.update)

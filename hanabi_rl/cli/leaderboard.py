@@ -38,6 +38,7 @@ def leaderboard(
         out: a folder for leaderboard.json.
         json: print one line of JSON on stdout and the tables on stderr.
     """
+    from hanabi_rl.agents.identity import distinct_identities
     from hanabi_rl.data.files import load_games
     from hanabi_rl.measure.leaderboard import play_leaderboard
     from hanabi_rl.measure.prediction import predict
@@ -53,6 +54,8 @@ def leaderboard(
         [policy_of[proxy] for proxy in proxies],
         [label_of[proxy] for proxy in proxies],
     )
+    distinct_identities(partners, proxies, "--proxies: ")
+    distinct_identities([policy_of[agent] for agent in agents], agents, "--agents: ")
     human = None if data is None else load_games(data)
     entries: dict[str, LeaderboardEntry] = {}
     for agent in agents:

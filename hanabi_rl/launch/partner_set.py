@@ -60,7 +60,7 @@ def train_set(
             )
     names = [partner.agent for partner in read.partners]
     policies = load_agents(names)
-    distinct_identities(policies, names)
+    distinct_identities(policies, names, f"{candidates}: ")
     folder.mkdir(parents=True, exist_ok=True)
     found = measured_with(read.partners, setting, "candidates", "selection")
     write_partners(folder / MEASURED, dataclasses.replace(read, partners=tuple(found)))
