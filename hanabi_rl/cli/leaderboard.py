@@ -39,7 +39,7 @@ def leaderboard(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.agents.identity import distinct_identities
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.leaderboard import play_leaderboard
     from hanabi_rl.measure.prediction import predict
     from hanabi_rl.show.matrix import short_labels
@@ -56,7 +56,7 @@ def leaderboard(
     )
     distinct_identities(partners, proxies, "--proxies: ")
     distinct_identities([policy_of[agent] for agent in agents], agents, "--agents: ")
-    human = None if data is None else load_games(data)
+    human = None if data is None else load_distinct_games([data])
     entries: dict[str, LeaderboardEntry] = {}
     for agent in agents:
         prediction = None if human is None else predict(policy_of[agent], human)

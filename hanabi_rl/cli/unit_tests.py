@@ -35,7 +35,7 @@ def unit_tests(
         sample: draw the agents' moves from their distributions.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure import scripts
     from hanabi_rl.measure.situations import RULES
     from hanabi_rl.measure.unit_tests import chance_levels, run_tests
@@ -50,7 +50,7 @@ def unit_tests(
     if games is None:
         recorded = demo_games(RULES, "convention", _GAMES * instances, seed, "situations")
     else:
-        recorded = load_games(games)
+        recorded = load_distinct_games([games])
     names = [name for name in agents if name != "careful"]
     loaded = dict(zip(names, load_agents(names, RULES.num_players), strict=True)) if names else {}
     chances = chance_levels(recorded, max(instances, _CHANCE), seed + 1)

@@ -238,7 +238,10 @@ def test_other_mistakes_are_errors_of_one_line(runs, tmp_path, capsys):
         ([*select, "--count", "2"], "got the same one as"),
         (["br-prox", "--partners", pairs], "at least one agent"),
         (["br-prox", str(runs / "s0"), "--partners", "nowhere.json"], "nowhere.json"),
-        (["br-prox", str(runs / "s0"), "--partners", single, "--group", "x=y"], "one of the agents"),
+        (
+            ["br-prox", str(runs / "s0"), "--partners", single, "--group", "x=y"],
+            "one of the agents",
+        ),
     ):
         with pytest.raises(SystemExit) as stop:
             main(args)
