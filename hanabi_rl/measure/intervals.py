@@ -1,7 +1,7 @@
 """Confidence intervals over games (or over decks, or over training seeds). NumPy on the host.
 
-Percentiles of resamples are too narrow where there are few games: the mean of five is covered by
-82% of its "95%" intervals. Below `FEW` the interval is a jackknife's with Student's t, which for a
+Percentiles of resamples are too narrow where there are few games: over five, 87% of the "95%"
+intervals cover what they are of, over three 80%. Below `FEW` the interval is a jackknife's with Student's t, which for a
 mean is the classical one; of one game it has no bounds. `benchmarks/coverage.py` prints how often
 each covers.
 """
