@@ -1,9 +1,9 @@
 """Confidence intervals over games (or over decks, or over training seeds). NumPy on the host.
 
 Percentiles of resamples are too narrow where there are few games: over five, 87% of the "95%"
-intervals cover what they are of, over three 80%. Below `FEW` the interval is a jackknife's with Student's t, which for a
-mean is the classical one; of one game it has no bounds. `benchmarks/coverage.py` prints how often
-each covers.
+intervals cover what they are of, over three 80%. Below `FEW` the interval is a jackknife's with
+Student's t, which for a mean is the classical one; of one game it has no bounds.
+`benchmarks/coverage.py` prints how often each covers.
 """
 
 from __future__ import annotations
