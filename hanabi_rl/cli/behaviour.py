@@ -30,7 +30,7 @@ def behaviour(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.record import Record
     from hanabi_rl.measure.registry import behaviour_figures
     from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -39,7 +39,7 @@ def behaviour(
 
     about: dict[str, Any]
     if names_games(source):
-        recorded = load_games(source)
+        recorded = load_distinct_games([source])
         rules, record = recorded.rules, Record(recorded)
         seats = "every seat" if recorded.human_seats is None else "human seats"
         title = f"{source}: {rules.num_players} players, {seats}"

@@ -26,7 +26,8 @@ def challenge(
     json: Flag = False,
 ) -> None:
     """Generate games of a partner, train each method on them within a budget, and play each with
-    that partner: AH2AC2's challenge with any partner. The same command goes on where it stopped.
+    that partner: AH2AC2's challenge with any partner. The same command goes on where it stopped,
+    and with other methods adds their rows.
 
     Args:
         partner: whose games: a bot, any agent, or A+B for tables where they take turns.
@@ -38,7 +39,7 @@ def challenge(
         kl_weight: of HDR-IPPO.
         held_out: games to predict.
         decks: games that each method plays with the proxies, one a deck, spread over the line-ups.
-        seed: of the runs and the decks.
+        seed: of the games, the runs and the decks: another seed draws all of them anew.
         proxies: whom the methods play with instead of the partner (of A+B: both), any agents.
         agents: any others to play beside the methods, such as obl:FILE or a run of Other-Play.
         out: where the runs and challenge.json go; default

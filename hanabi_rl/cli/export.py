@@ -93,8 +93,8 @@ def _prediction(policy: NetworkPolicy, file: Path | None) -> dict[str, Any] | No
         return None
     import numpy as np
 
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.prediction import predict
 
-    figures = predict(policy, load_games(file)).as_dict()
+    figures = predict(policy, load_distinct_games([file])).as_dict()
     return {"file": file.name, **{key: np.round(value, 4) for key, value in figures.items()}}

@@ -69,12 +69,12 @@ def interdependence(
 
 def _recorded(file: str, partner: str) -> tuple[Games, Roles, dict[str, Any], str]:
     """The games of a file, who sits where, and what is said of them in JSON and in words."""
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.teams import roles_of
 
     if partner:
         raise ValueError(f"expected no partner for the recorded games of {file}, got {partner}")
-    recorded = load_games(file)
+    recorded = load_distinct_games([file])
     return recorded, roles_of(recorded), {"file": file}, f"{file}, every seat"
 
 

@@ -27,7 +27,8 @@ def select_partners(
 
     Every candidate plays with its best response at both seats. Pairs that score at most 5% of the
     greatest score are left out; of the others the set is chosen whose event counts have the
-    greatest determinant of similarities.
+    greatest determinant of similarities. They are chosen on decks of their own; what is written of
+    the chosen is measured on the decks that `br-prox` plays.
 
     Args:
         candidates: a partners.json that names each candidate's agent and best_response.
@@ -41,23 +42,28 @@ def select_partners(
         seed: of the decks, of sampled actions and of the search.
         sample: draw actions from the agents' distributions instead of taking the most likely ones.
     """
+    import dataclasses
+
+    from hanabi_rl.agents.identity import distinct_identities
+    from hanabi_rl.launch.partner_set import measured_with
     from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.measure.partners import chosen_set, measure_pairs, read_partners, write_partners
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.measure.partners import chosen_set, read_partners, write_partners
 
     read, setting = read_partners(candidates), Setting(games, seed, sample)
     for partner in read.partners:
         if not partner.best_response:
             raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
-    names = [name for p in read.partners for name in (p.best_response, p.agent)]
-    policies = dict(zip(names, load_agents(names, read.players), strict=True))
-    with Progress("partners", total=len(read.partners), unit="pairs") as progress:
-        found = measure_pairs(read.partners, policies, setting, progress.update)
+    names = [partner.agent for partner in read.partners]
+    policies = load_agents(names, read.players)
     draws = samples if select == "dpp" else None
     try:
-        chosen = chosen_set(found, count, by, setting, policies[names[0]].rules, draws)
+        distinct_identities(policies, names)
+        found = measured_with(read.partners, setting, "candidates", "selection", read.players)
+        chosen = chosen_set(found, count, by, setting, policies[0].rules, draws)
     except ValueError as error:
         raise ValueError(f"{candidates}: {error}") from error
+    partners = measured_with(chosen.partners, setting, "partners", "report", read.players)
+    chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
     write_partners(out, chosen)
     print(_about(chosen, left_out=len(found) - (chosen.candidates or 0)))
     print(f"{out}: written", file=sys.stderr)

@@ -35,7 +35,7 @@ def predict(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.record import Record
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table
     from hanabi_rl.show.plots import plot_prediction
@@ -43,7 +43,7 @@ def predict(
 
     if surprising < 0:
         raise ValueError(f"expected --surprising 0 or more, got {surprising}")
-    games = load_games(file)
+    games = load_distinct_games([file])
     policy = load_policy(agent, games.rules)
     figures = prediction_figures(Record(games, policy), surprising)
     seats = "every seat" if games.human_seats is None else "human seats"

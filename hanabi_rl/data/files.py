@@ -7,10 +7,11 @@ games (`formats/hanab_live_files.py`).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from hanabi_rl.data.formats import ah2ac2, hanab_live_files
-from hanabi_rl.data.games import Games
+from hanabi_rl.data.games import GameDataError, Games, join_games
 from hanabi_rl.data.validation import replay_outcomes, stops_early, validate_games
 
 
@@ -30,6 +31,27 @@ def load_games(path: str | Path, validate: bool = True) -> Games:
     if validate:
         validate_games(games, source=str(path), outcomes=outcomes)
     return games
+
+
+def load_distinct_games(paths: Sequence[str | Path]) -> Games:
+    """The games of one or several files, for something to be measured on: each of them once.
+
+    Raises GameDataError, FileNotFoundError as `load_games`, and GameDataError where a game is there
+    twice, in one file or in two: counted as two independent ones it would make every interval too
+    narrow.
+    """
+    parts, first = [load_games(path) for path in paths], dict[bytes, str]()
+    for path, games in zip(paths, parts, strict=True):
+        for game, content in enumerate(games.contents()):
+            if content in first:
+                raise GameDataError(
+                    f"expected games that differ, got game {first[content]} again",
+                    source=str(path),
+                    game=game,
+                    game_id=int(games.game_ids[game]),
+                )
+            first[content] = f"{game} of {path}"
+    return parts[0] if len(parts) == 1 else join_games(parts)
 
 
 def save_games(path: str | Path, games: Games) -> None:

@@ -111,6 +111,21 @@ class Games:
         at_end = np.arange(len(self)), self.num_actions - 1
         return Ends(np.asarray(outcomes.points)[at_end], np.asarray(outcomes.life_tokens)[at_end])
 
+    @cached_property
+    def deck_numbers(self) -> np.ndarray:
+        """int64[N]: which of the different decks each game was dealt, in the order in which they
+        first come; 0 to N - 1 where no deck comes twice. Games on one deck (its seatings, a site's
+        seed that many play) are not independent: intervals count them as one."""
+        _, first, which = np.unique(self.decks, axis=0, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[which.reshape(-1)]
+
+    def contents(self) -> list[bytes]:
+        """What makes each game the one it is: its deck and its moves, not its number."""
+        return [
+            self.decks[game].tobytes() + self.moves(game).astype(np.int32).tobytes()
+            for game in range(len(self))
+        ]
+
     def moves(self, game: int) -> np.ndarray:
         """int32[num_actions]: the actions of one game, without the padding."""
         return self.actions[game, : self.num_actions[game]]

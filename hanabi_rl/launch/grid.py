@@ -14,7 +14,7 @@ from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.argv import flag_value, hyphenated, parse_args
 from hanabi_rl.launch.presets import read_toml
-from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.runs.config import RunConfig, check_seeds
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested
 
@@ -107,6 +107,7 @@ def parse_sweep(
         description=SweepConfig.__doc__,
         return_unknown_args=True,
     )
+    check_seeds(sweep.seeds)
     algorithm = ALGORITHMS[sweep.algorithm]
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
@@ -151,14 +152,16 @@ def _points(
     axes = own | axes or {field: list(values) for field, values in algorithm.axes.items()}
     if not axes:
         raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
-    points = []
+    points, configs = [], list[RunConfig]()
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        with_values(base, chosen)  # raises here, before anything runs
+        config = with_values(base, chosen)  # raises here, before anything runs
         points.append(
             Point(",".join(f"{field}={_short(value)}" for field, value in chosen.items()), chosen)
         )
-    if len({point.name for point in points}) < len(points):
+        configs.append(config)
+    alike = any(config in configs[:place] for place, config in enumerate(configs))  # 1 and 1.0
+    if alike or len({point.name for point in points}) < len(points):
         raise ValueError(
             f"--grid: expected different values, got {', '.join(point.name for point in points)}"
         )

@@ -27,7 +27,13 @@ from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.learning import parallel
 from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, with_game
+from hanabi_rl.runs.config import (
+    MAY_DIFFER_ON_RESUME,
+    RunConfig,
+    check_saved_config,
+    check_seeds,
+    with_game,
+)
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.files import read_json
 
@@ -143,6 +149,7 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     if not config.seeds:
         algorithm.run(config)
         return
+    check_seeds(config.seeds)
     config = with_game(config, algorithm.game(config), "its data, clone or partners")
     configs = []
     for seed in config.seeds:

@@ -1,7 +1,7 @@
 """What every run can be told, and the config that a run's folder keeps."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +44,13 @@ class RunConfig(TrainingConfig):
     """Also log to Weights & Biases (pip install 'hanabi-rl[wandb]')."""
     report_games: int = 5000
     """Greedy games, on decks never used for selection, behind each reported score."""
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raises ValueError where a seed is given twice: one run counted as two would make the error
+    over seeds too small."""
+    if repeated := [seed for place, seed in enumerate(seeds) if seed in seeds[:place]]:
+        raise ValueError(f"--seeds: expected seeds that differ, got {repeated[0]} twice")
 
 
 def with_game(config: R, game: Rules, source: str) -> R:

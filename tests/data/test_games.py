@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.games import TINY, random_games, shared_data
 
-from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.files import load_distinct_games, load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games, join_games
 from hanabi_rl.data.statistics import statistics
 from hanabi_rl.data.validation import validate_games
@@ -123,6 +123,28 @@ def test_a_small_game_round_trips_and_the_site_refuses_it(tmp_path):
         GameDataError, match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has the standard"
     ):
         save_games(tmp_path / "small.jsonl", small)
+
+
+def test_games_to_measure_on_are_there_once(games, path, tmp_path):
+    """Whatever their numbers are; the same deck with other moves is another game."""
+    assert_equal(load_distinct_games([path]), load_games(path))
+    again = dataclasses.replace(games.select([3, 5]), game_ids=np.array([70, 80], np.int32))
+    twice, other = tmp_path / "twice.safetensors", tmp_path / "other.safetensors"
+    save_games(twice, join_games([games, again]))
+    save_games(other, again)
+    for paths, message in (
+        (
+            [twice],
+            f"{twice}, game 8 (game_id 70): expected games that differ, got game 3 of {twice}",
+        ),
+        ([path, other], f"{other}, game 0 (game_id 70): expected .*, got game 3 of {path} again"),
+        ([other, other], f"{other}, game 0 (game_id 70): expected .*, got game 0 of {other} again"),
+    ):
+        with pytest.raises(GameDataError, match=message.replace("(", r"\(").replace(")", r"\)")):
+            load_distinct_games(paths)
+    first = games.select([0])
+    shorter = dataclasses.replace(first, num_actions=first.num_actions - 1)
+    assert shorter.contents() != first.contents()
 
 
 def test_joining_and_selecting(games):
