@@ -18,6 +18,7 @@ import tyro
 from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
+from hanabi_rl.storage.ranges import Count, Seed, Share
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
 PART_NAMES = ("train", "val", "test")
@@ -66,9 +67,9 @@ def convert(source: File, target: File) -> None:
 
 def split(
     file: File,
-    fractions: tuple[float, ...] = (),
-    sizes: tuple[int, ...] = (),
-    seed: int = 0,
+    fractions: tuple[Share, ...] = (),
+    sizes: tuple[Count, ...] = (),
+    seed: Seed = 0,
     out: Path = Path(),
 ) -> None:
     """Divide a file of games at random into <name>_train, _val and _test; games of one deck stay in
@@ -119,8 +120,8 @@ def download(split: Split = "train", players: int = 2, dest: Path = Path("data")
 
 def demos(
     players: int = 2,
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     bot: str = "convention",
     out: Path | None = None,
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hanabi_rl.cli.agents import Flag, load_agents
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.env.game import Rules
@@ -19,8 +20,8 @@ def leaderboard(
     proxies: tuple[str, ...],
     agents: tuple[str, ...],
     players: int | None = None,
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     data: Path | None = None,
     out: Path | None = None,
     json: Flag = False,

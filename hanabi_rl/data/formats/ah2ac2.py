@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import fsync_path
+from hanabi_rl.storage.tensors import read_tensors
 
 DIMENSIONS = {
     "actions": 3,
@@ -91,14 +91,8 @@ def write(path: Path, games: Games) -> None:
 
 def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     try:
-        with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (
-        SafetensorError,
-        OSError,
-        TypeError,
-        ValueError,
-    ) as error:  # the last two: a dtype that NumPy lacks
+        return read_tensors(path)
+    except ValueError as error:
         raise GameDataError(
             f"expected a safetensors file, got one that cannot be read: {error}", source=str(path)
         ) from error
