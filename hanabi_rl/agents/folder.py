@@ -219,9 +219,7 @@ def parse_description(
     except KeyError as error:
         raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
     except TypeError as error:
-        raise ValueError(
-            f"{where}: expected objects under game and network, got: {error}"
-        ) from error
+        raise ValueError(f"{where}: expected a game and a network, got: {error}") from error
     config: NetworkConfig | StructuredConfig
     if kind == "structured":
         config = from_dict(StructuredConfig, network, where=f"{where}: network")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_PLAIN = {"±": "+-", "·": ".", "×": "x"} | dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
+_PLAIN = {"±": "+-", "·": "."} | dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
 _KINDS = {"BOX DRAWINGS LIGHT HORIZONTAL": "-", "BOX DRAWINGS LIGHT VERTICAL": "|"}
 
 

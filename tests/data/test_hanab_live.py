@@ -31,7 +31,7 @@ def games(draw: st.DrawFn) -> tuple[Rules, np.ndarray, np.ndarray]:
     table = Table(rules, deck)
     moves = []
     for choice in draw(st.lists(st.integers(0, 48), min_size=1, max_size=60)):
-        if table.over or table.points == table.best_reachable():
+        if table.over or not table.can_score():
             break
         legal = [
             action for action in range(rules.num_moves) if table.illegal_reason(action) is None
