@@ -86,7 +86,9 @@ def safe_streams() -> Iterator[Unfailing]:
     finally:
         for stream, kept in zip(safe, before, strict=True):
             stream.flush()
-            if stream.error is not None and kept is not None:
+            if kept is None:
+                stream.close()
+            elif stream.error is not None:
                 _silence(kept)  # else Python tries again at its end, and complains
         sys.stdout, sys.stderr = before
 

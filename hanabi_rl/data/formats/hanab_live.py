@@ -40,10 +40,7 @@ FOREIGN_OPTIONS = (
 )
 OWN_OPTIONS = ("timed", "speedrun", "cardCycle")
 """What the site can turn on that leaves the rules as they are."""
-_LINK = re.compile(
-    r"(?:https?:/{1,2})?(?:www\.)?hanab\.live/+(?:shared-)?(replay-json|replay)/+([^#?]*)(?:[#?].*)?",
-    re.IGNORECASE,
-)
+_SITE = re.compile(r"(?:https?:/{1,2})?(?:www\.)?hanab\.live/+([^#?]*)", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,8 +153,8 @@ def share_link(
 
 
 def is_link(text: str) -> bool:
-    """Whether this is the address of a replay on hanab.live, in any spelling of a browser's."""
-    return _LINK.fullmatch(_unwrapped(text)) is not None
+    """Whether this is an address on hanab.live, in any of the spellings that browsers take."""
+    return _SITE.match(_unwrapped(text)) is not None
 
 
 def _unwrapped(text: str) -> str:
@@ -165,20 +162,28 @@ def _unwrapped(text: str) -> str:
     return urllib.parse.unquote(text.strip().strip("<>"))
 
 
+def _payload(link: str) -> str:
+    """What a replay link says of the game; of what is no link, all of it up to the turn."""
+    text = _unwrapped(link)
+    if (site := _SITE.match(text)) is None:
+        return text.partition("#")[0]
+    page, _, rest = site[1].strip("/").partition("/")
+    if page.lower() in ("shared-replay-json", "replay-json") and rest:
+        return rest
+    wanted = f"expected a link with the game in it, {LINK_PREFIX}..., got {link!r}"
+    number = rest.partition("/")[0]
+    if page.lower() in ("shared-replay", "replay", "export") and number.isdecimal():
+        raise ValueError(
+            f"{wanted}: only the site has that game; save https://hanab.live/export/{number} as "
+            f"{number}.json and name that file"
+        )
+    raise ValueError(wanted)
+
+
 def decode_link(link: str) -> SiteGame:
     """The game in a replay link or its bare payload; the inverse of `share_link`. Raises ValueError
     where it is malformed, or names a game that only the site has."""
-    payload = _unwrapped(link).partition("#")[0]
-    if found := _LINK.fullmatch(payload):
-        payload = found[2]
-        if found[1].lower() == "replay":
-            number = payload.partition("/")[0]
-            raise ValueError(
-                f"expected a link with the game in it, {LINK_PREFIX}..., got one to game {number}, "
-                f"which only the site has: save https://hanab.live/export/{number} as "
-                f"{number}.json and name that file"
-            )
-    parts = payload.strip("/").replace("-", "").split(",")
+    parts = _payload(link).replace("-", "").split(",")
     if len(parts) != 3 or not all(
         len(part) >= size for part, size in zip(parts, (3, 2, 1), strict=True)
     ):
