@@ -40,7 +40,7 @@ FOREIGN_OPTIONS = (
 )
 OWN_OPTIONS = ("timed", "speedrun", "cardCycle")
 """What the site can turn on that leaves the rules as they are."""
-_SITE = re.compile(r"(?:https?:/{1,2})?(?:www\.)?hanab\.live/+([^#?]*)", re.IGNORECASE)
+_SITE = re.compile(r"(?:https?:/{1,2})?(?:www\.)?hanab\.live(?![\w.-])/*([^#?]*)", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
