@@ -60,8 +60,8 @@ def _read(source: str | Path, skip_bad: bool) -> tuple[Games, int]:
         if error.game is None or skip_bad:
             raise
         raise ValueError(f"{error} (--skip-bad leaves such games out)") from error
-    for error in bad[:MOST_REASONS]:
-        print(f"left out: {error}", file=sys.stderr)
+    for reason in bad[:MOST_REASONS]:
+        print(f"left out: {reason}", file=sys.stderr)
     if len(bad) > MOST_REASONS:
         print(f"... and {len(bad) - MOST_REASONS:,} more", file=sys.stderr)
     if bad:

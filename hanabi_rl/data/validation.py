@@ -26,10 +26,10 @@ def stops_early(games: Games, outcomes: Outcomes) -> np.ndarray:
     return early
 
 
-def _can_still_score(games: Games, game: int) -> bool:
+def _can_still_score(games: Games, game: int | np.integer) -> bool:
     try:
         table = Table(games.rules, games.decks[game])
-        for action in games.moves(game):
+        for action in games.moves(int(game)):
             table.apply(int(action))
     except ValueError:  # no game: what is wrong with it is said elsewhere
         return True
@@ -70,7 +70,12 @@ def problems(
 
 
 def _error(
-    games: Games, source: str, field: str, game: int, problem: str, turn: int | None = None
+    games: Games,
+    source: str,
+    field: str,
+    game: int | np.integer,
+    problem: str,
+    turn: int | None = None,
 ) -> GameDataError:
     game_id = int(games.game_ids[game])
     return GameDataError(

@@ -80,7 +80,7 @@ def safe_streams() -> Iterator[Unfailing]:
     and the rest as `plain` does. Yields the output's."""
     before = sys.stdout, sys.stderr
     safe = output, error = Unfailing(_open(sys.stdout)), Unfailing(_open(sys.stderr))
-    sys.stdout, sys.stderr = output, error  # type: ignore[assignment]
+    sys.stdout, sys.stderr = output, error
     try:
         yield output
     finally:

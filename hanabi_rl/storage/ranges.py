@@ -12,7 +12,7 @@ import functools
 import inspect
 import math
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Annotated, Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -103,7 +103,7 @@ def checked(function: F) -> F:
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Hashable) -> dict[str, Any]:
     return typing.get_type_hints(cls, include_extras=True)
 
 
