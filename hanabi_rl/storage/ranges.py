@@ -83,7 +83,8 @@ def check_fields(config: Any) -> None:
 
 
 def _check_fields(config: Any, prefix: str) -> None:
-    hints = _hints(type(config))
+    cls: Any = type(config)
+    hints = _hints(cls)
     for field in dataclasses.fields(config):
         _check(getattr(config, field.name), hints[field.name], prefix + field.name)
 

@@ -117,7 +117,6 @@ def test_a_users_error_is_one_line_and_exit_code_2(args, message, capsys):
         (["bc", "--seed", "-1"], "--seed: expected a whole number from 0 to 4,294,967,295, got -1"),
         (["bc", "--lr", "nan"], "--lr: expected a number from 0 to 10, got nan"),
         (["bc", "--seeds", "0", "4294967296"], "--seeds: expected a whole number from 0 to 4,294"),
-        (["bc", "--seed", "1", "--seeds", "2"], "--seed, --seeds: expected one of the two, got"),
         (["bc", "--network.dropout", "nan"], "network.dropout: expected a rate in [0, 1), got nan"),
         (["hdr_ippo", "--total-steps", "inf"], "--total-steps: expected a whole number, got inf"),
         (["hdr_ippo", "--bc.lr", "inf"], "--bc.lr: expected a number from 0 to 10, got inf"),

@@ -286,6 +286,14 @@ def test_a_flag_may_be_spelled_as_its_field() -> None:
         parse("--resume", "--run_dir", "no-run")
 
 
+def test_one_seed_and_several_are_not_both_given() -> None:
+    """One of them would be left out without a word."""
+    assert parse("--seed", "1").seed == 1 and parse("--seeds", "1", "2").seeds == (1, 2)
+    for seeds in (("--seed", "1", "--seeds", "2"), ("--seeds=2", "--seed=1")):
+        with pytest.raises(ValueError, match=r"--seed, --seeds: expected one of the two, got both"):
+            parse(*seeds)
+
+
 def test_flags_come_after_the_preset() -> None:
     quick, ablation = (
         load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS) for name in ("quick-lstm", "ablation")
