@@ -24,10 +24,14 @@ _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
 
 def names_games(source: str) -> bool:
-    """Whether an argument names a file of games, else an agent (which a file may be too)."""
+    """Whether an argument names a file of games or a replay link, else an agent (which a file may
+    be too)."""
     from hanabi_rl.agents.names import parse_name
     from hanabi_rl.agents.one_file import is_policy
+    from hanabi_rl.data.formats.hanab_live import is_link
 
+    if is_link(source):
+        return True
     path, named = Path(source), parse_name(source)
     return path.suffix in _GAME_FILES and not named.source and not is_policy(path)
 

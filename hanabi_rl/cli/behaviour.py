@@ -8,13 +8,14 @@ import sys
 from typing import Any
 
 from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agent, names_games
+from hanabi_rl.storage.ranges import Count, Seed
 
 
 def behaviour(
     source: AgentOrFile,
     players: int | None = None,
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     sample: Flag = False,
     json: Flag = False,
 ) -> None:

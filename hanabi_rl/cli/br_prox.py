@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agents, Flag, Groups, group_agents, load_agents
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +24,8 @@ def br_prox(
     agents: Agents,
     partners: Path,
     group: Groups = (),
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     sample: Flag = False,
     points: Flag = False,
     plot: Path | None = None,

@@ -7,19 +7,20 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Flag
+from hanabi_rl.storage.ranges import Count, Number, Seed, Share
 
 
 def challenge(
     partner: str = "convention",
-    games: int = 1000,
+    games: Count = 1000,
     players: int = 2,
     methods: tuple[str, ...] = (),
     level: str = "facts",
-    total_steps: int = 800_000,
-    kl_weight: float = 0.1,
-    held_out: int = 200,
-    decks: int = 1000,
-    seed: int = 0,
+    total_steps: Number = 800_000,
+    kl_weight: Share = 0.1,
+    held_out: Count = 200,
+    decks: Count = 1000,
+    seed: Seed = 0,
     proxies: tuple[str, ...] = (),
     agents: tuple[str, ...] = (),
     out: Path | None = None,

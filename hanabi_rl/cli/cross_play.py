@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hanabi_rl.cli.agents import Agents, Flag, Groups, algorithms_of, group_agents, load_agents
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.cells import CellCache
@@ -19,8 +20,8 @@ def cross_play(
     agents: Agents,
     out: Path,
     players: int | None = None,
-    games: int = 5000,
-    seed: int = 0,
+    games: Count = 5000,
+    seed: Seed = 0,
     group: Groups = (),
     cache: Path | None = None,
     sample: Flag = False,

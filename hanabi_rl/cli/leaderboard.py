@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanabi_rl.cli.agents import Flag, Groups, load_agents, read_groups
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -32,8 +33,8 @@ def leaderboard(
     proxies: tuple[str, ...],
     agents: tuple[str, ...],
     players: int | None = None,
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     group: Groups = (),
     val: Path | None = None,
     data: Path | None = None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents, names_games
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -29,8 +30,8 @@ def metrics(
     sources: Sources,
     partners: tuple[str, ...] = (),
     players: int | None = None,
-    games: int = 125,
-    seed: int = 0,
+    games: Count = 125,
+    seed: Seed = 0,
     sample: Flag = False,
     cache: Path | None = None,
     out: Path | None = None,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hanabi_rl.cli.agents import File, Flag, load_agents
+from hanabi_rl.storage.ranges import EXACT, Count, Number, Range, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.partners import PartnerSet
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
 
 def select_partners(
     candidates: File,
-    count: int,
+    count: Number,
     out: Path,
     by: Literal["br-div", "p-div"] = "br-div",
     select: Literal["best", "dpp"] = "best",
-    samples: int = 10_000,
-    games: int = 1000,
-    seed: int = 0,
+    samples: Count = 10_000,
+    games: Count = 1000,
+    seed: Seed = 0,
     sample: Flag = False,
 ) -> None:
     """Choose the partners that differ most, by what they or their best responses do.
@@ -83,13 +84,13 @@ def _about(chosen: PartnerSet, left_out: int) -> str:
 
 def train_partners(
     candidates: File,
-    count: int,
+    count: Number,
     out: Path,
     preset: str = "quick",
-    total_steps: float | None = None,
+    total_steps: Annotated[float, Range(1, EXACT)] | None = None,
     by: Literal["br-div", "p-div"] = "br-div",
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
 ) -> None:
     """Choose partners as `select` does, add their mid-skill checkpoints, and train best responses.
 

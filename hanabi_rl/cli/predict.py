@@ -5,8 +5,10 @@ from __future__ import annotations
 import json as json_format
 import sys
 from pathlib import Path
+from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, File, Flag
+from hanabi_rl.storage.ranges import WORD, Range
 
 _PLOT = "prediction.png"
 _FIGURES = "prediction.json"
@@ -20,7 +22,11 @@ _NOTES = {  # of agents whose logits are no distribution
 
 
 def predict(
-    agent: Agent, file: File, surprising: int = 10, out: Path | None = None, json: Flag = False
+    agent: Agent,
+    file: File,
+    surprising: Annotated[int, Range(0, WORD)] = 10,
+    out: Path | None = None,
+    json: Flag = False,
 ) -> None:
     """Print how well an agent predicts recorded games, by kind of move and by turn, and the moves
     it expected least.
@@ -41,8 +47,6 @@ def predict(
     from hanabi_rl.show.plots import plot_prediction
     from hanabi_rl.storage.files import to_json, write_json
 
-    if surprising < 0:
-        raise ValueError(f"expected --surprising 0 or more, got {surprising}")
     games = load_distinct_games([file])
     policy = load_policy(agent, games.rules)
     figures = prediction_figures(Record(games, policy), surprising)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag, load_agents
+from hanabi_rl.storage.ranges import Count, Seed
 
 _GAMES = 4  # generated for each situation that is mined: not every game has one
 _CHANCE = 100  # situations of each test at least, of the player at random
@@ -15,8 +16,8 @@ _CHANCE = 100  # situations of each test at least, of the player at random
 def unit_tests(
     agents: Agents,
     games: Path | None = None,
-    instances: int = 50,
-    seed: int = 0,
+    instances: Count = 50,
+    seed: Seed = 0,
     sample: Flag = False,
     json: Flag = False,
 ) -> None:

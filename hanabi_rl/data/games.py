@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -45,6 +45,15 @@ class GameDataError(ValueError):
         super().__init__(f"{', '.join(where)}: {problem}")
 
 
+def refuse(error: GameDataError) -> None:
+    """Raises it: what readers do with a game that is not what it should be, unless told."""
+    raise error
+
+
+OnBad = Callable[[GameDataError], None]
+"""Is handed every such game's error; where it returns, that game alone is left out."""
+
+
 class Ends(NamedTuple):
     """How N games ended."""
 
@@ -57,7 +66,8 @@ class Games:
     """N games of one set of rules, played here or recorded, as NumPy arrays. Seat 0 moves first;
     turns, games and slots count from 0.
 
-    `unfinished` games stop, legally, before the rules end them. `human_seats` says whose moves are
+    `unfinished` games stop, legally, before the rules end them and while points could still be
+    scored: hanab.live ends a game itself where none can. `human_seats` says whose moves are
     worth cloning (None: everyone's).
     """
 

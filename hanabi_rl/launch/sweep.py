@@ -252,7 +252,7 @@ def _take_share(shares: Any, jobs: int) -> None:
 def _run_logged(algorithm: str, config: RunConfig) -> dict[str, Any]:
     folder = Path(config.run_dir or "")
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.txt").open("a", buffering=1) as log:
+    with (folder / "log.txt").open("a", buffering=1, encoding="utf-8") as log:
         sys.stdout = sys.stderr = log
         try:
             return run_once(algorithm, config)
@@ -332,7 +332,7 @@ def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[st
         place | {key: value for key, value in summary.items() if not isinstance(value, dict | list)}
         for place, summary in zip(places, summaries, strict=True)
     ]
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)

@@ -44,7 +44,10 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["bot:simple", "--instances", "0"], "--instances: expected at least 1, got 0"),
+        (
+            ["bot:simple", "--instances", "0"],
+            "--instances: expected a whole number from 1 to 10,000,000, got 0",
+        ),
         (["agent:human-3p"], "which it was trained for, got 2"),
     ],
 )
