@@ -205,6 +205,8 @@ def parse_description(
         if got != expected:
             raise ValueError(f"{where}: expected {name} {expected!r}, got {got!r}")
 
+    if not isinstance(description, Mapping):
+        raise ValueError(f"{where}: expected an object, got {type(description).__name__}")
     if description.get("format_version") == 1:
         description = _from_format_1(description)
     expect("format_version", FORMAT_VERSION, description.get("format_version"))
@@ -216,6 +218,8 @@ def parse_description(
         info = {field.name: description[field.name] for field in dataclasses.fields(PolicyInfo)}
     except KeyError as error:
         raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
+    except TypeError as error:
+        raise ValueError(f"{where}: expected a game and a network, got: {error}") from error
     config: NetworkConfig | StructuredConfig
     if kind == "structured":
         config = from_dict(StructuredConfig, network, where=f"{where}: network")

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import flax.struct
 import jax
 import numpy as np
 
 from hanabi_rl.storage.files import canonical_json, to_json
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
 
 
 def digest(description: Any, params: Any = None) -> str:
@@ -34,6 +38,26 @@ def digest(description: Any, params: Any = None) -> str:
         total.update(canonical_json([path, str(array.dtype), list(array.shape)]))
         total.update(array.tobytes())
     return total.hexdigest()
+
+
+def distinct_identities(
+    policies: Sequence[Policy], names: Sequence[str], where: str = ""
+) -> list[str]:
+    """The identity of each of some policies, which a figure is to be made of together.
+
+    Raises ValueError (it begins with `where`) where two are one policy, whatever they are called:
+    counted as two independent ones it would make every interval too narrow.
+    """
+    first: dict[str, str] = {}
+    for policy, name in zip(policies, names, strict=True):
+        identity = policy.identity()
+        if identity in first:
+            raise ValueError(
+                f"{where}expected policies that differ, got the same one as {first[identity]} "
+                f"and as {name} (hash {identity[:12]})"
+            )
+        first[identity] = name
+    return list(first)
 
 
 def own_structure(cls: type) -> None:

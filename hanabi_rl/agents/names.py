@@ -42,6 +42,7 @@ the options."""
 
 
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
+_MOST_SEEDS = 10_000
 
 
 class Option(NamedTuple):
@@ -136,7 +137,7 @@ def parse_name(name: str) -> AgentName:
 def spread_names(names: Sequence[str]) -> list[str]:
     """Every name, with `seed=A..B` for each seed from A to B: `bot:rules?seed=0..9` is ten.
 
-    Raises ValueError where B is less than A.
+    Raises ValueError where B is less than A, or there are more than 10,000 of them.
     """
     spread: list[str] = []
     for name in names:
@@ -146,6 +147,8 @@ def spread_names(names: Sequence[str]) -> list[str]:
         before, low, high, after = found.groups()
         if int(low) > int(high):
             raise ValueError(f"{name}: expected seeds from the least to the greatest")
+        if int(high) - int(low) >= _MOST_SEEDS:
+            raise ValueError(f"{name}: expected at most {_MOST_SEEDS:,} seeds")
         spread += [f"{before}{seed}{after}" for seed in range(int(low), int(high) + 1)]
     return spread
 

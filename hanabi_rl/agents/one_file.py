@@ -14,14 +14,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from hanabi_rl.agents.folder import describe, params_template, parse_description
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.files import write_bytes
+from hanabi_rl.storage.tensors import read_metadata, read_tensors
 
 SUFFIX = ".safetensors"
 SHIPPED = Path(__file__).parent / "shipped"
@@ -71,12 +71,12 @@ def read_file(path: Path) -> NetworkPolicy:
     """
     header = _read_header(path)
     try:
-        leaves = load(path.read_bytes())
-    except SafetensorError as error:
+        leaves = read_tensors(path)[0]
+    except ValueError as error:
         raise trees.CorruptError(f"{path}: {error}") from error
     if header.get("sha256") != _digest(leaves, header):
         raise trees.CorruptError(f"{path}: not what was written: the file is damaged or was edited")
-    rules, network, info = parse_description(json.loads(header["policy"]), where=path)
+    rules, network, info = parse_description(_parse(header, "policy", path), where=path)
     template = params_template(rules, network)
     full = {name: leaf.astype(np.float32) for name, leaf in leaves.items()}
     trees.check_structure(trees.to_host(full)[1], template, where=str(path))
@@ -89,7 +89,7 @@ def read_card(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: as `read_file`.
     """
-    return dict(json.loads(_read_header(path)["card"]))
+    return _parse(_read_header(path), "card", path)
 
 
 def is_policy(path: Path) -> bool:
@@ -121,16 +121,25 @@ def load_shipped(name: str) -> NetworkPolicy:
 
 def _read_header(path: Path) -> dict[str, str]:
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-    except (OSError, SafetensorError) as error:
+        header = read_metadata(path)
+    except ValueError as error:
         raise trees.CorruptError(f"{path}: expected a policy's file, got: {error}") from error
     if missing := {"policy", "card"} - set(header):
         raise ValueError(
             f"{path}: expected a file that `hanabi-rl export` wrote, got one without "
             f"{', '.join(sorted(missing))} in its header"
         )
-    return dict(header)
+    return header
+
+
+def _parse(header: Mapping[str, str], key: str, path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(header[key])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {key}: expected JSON, got: {error}") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"{path}: {key}: expected an object, got {type(record).__name__}")
+    return record
 
 
 def _digest(leaves: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:

@@ -19,14 +19,13 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
 from hanabi_rl.data.download import fetch_file
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
+from hanabi_rl.storage.tensors import read_tensors
 
 REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}
 PREFIXES = tuple(f"{family}:" for family in REPOSITORIES)
@@ -115,8 +114,8 @@ def load_published(name: str) -> Policy:
         print(OBL_LICENCE, file=sys.stderr)
     path = _locate(name, family, file)
     try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
+        tensors = read_tensors(path)[0]
+    except ValueError as error:
         raise ValueError(
             f"{path}: expected a safetensors file, got one that cannot be read: {error}"
         ) from error
@@ -146,7 +145,10 @@ def _read_config(path: Path) -> dict[str, Any]:
         return {}
     import yaml
 
-    config = yaml.safe_load(path.read_text())
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except Exception as error:  # yaml's own, of text that is none, of lists in lists without end
+        raise ValueError(f"{path}: expected YAML, got: {error}") from error
     if not isinstance(config, dict):
         raise ValueError(f"{path}: expected a mapping, got {type(config).__name__}")
     if config.get("act_fn", "gelu") != "gelu":
@@ -154,6 +156,9 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path}: act_fn: expected 'gelu', the only one our network has, got "
             f"{config['act_fn']!r}"
         )
+    dropout = config.get("dropout", 0.0)
+    if type(dropout) not in (int, float) or not 0.0 <= dropout < 1.0:
+        raise ValueError(f"{path}: dropout: expected a rate in [0, 1), got {dropout!r}")
     return config
 
 

@@ -38,7 +38,7 @@ def _tables(sweep: Sweep) -> str:
     if held_out is not None:
         clone = predict(load_policy(Path(sweep.configs[0].run_dir) / REFERENCE), held_out)
     tables = ablation_tables(results, clone)
-    (sweep.folder / "ablation.txt").write_text(tables + "\n")
+    (sweep.folder / "ablation.txt").write_text(tables + "\n", encoding="utf-8")
     plot_kl(results, sweep.folder / "figure-7.png")
     plot_kl(results, sweep.folder / "figure-8.png", without=(0.0, 0.01))
     return tables

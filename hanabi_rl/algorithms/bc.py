@@ -10,7 +10,7 @@ import numpy as np
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
-from hanabi_rl.data.files import load_games
+from hanabi_rl.data.files import load_distinct_games, load_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.rules import Rules
@@ -36,22 +36,27 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
     tenth of the games, split by deck, is held out.
 
     Raises:
-        GameDataError: a file's games are not what they should be.
-        ValueError: files of different games, no such bot, or one whose rules the network is shown.
+        GameDataError: a file's games are not what they should be, or one to validate on is there
+            twice.
+        ValueError: files of different games, games both to clone and to validate on, no such bot,
+            or one whose rules the network is shown.
     """
     if config.data:
         games = join_games([load_games(path) for path in config.data])
     else:
         print(
-            f"No --data: cloning {config.demo_games:,} games of {config.demo_bot}.",
+            f"No --data: cloning {config.demo_games:,} games of {config.demo_bot}, the same "
+            "ones for every seed.",
             file=sys.stderr,
         )
         check_level(getattr(config.network, "level", None), config.demo_bot)
         games = demo_games(rules, config.demo_bot, config.demo_games, seed=0)
     if config.val:
-        validation = join_games([load_games(path) for path in config.val])
+        validation = load_distinct_games(config.val)
         if validation.rules != games.rules:
             raise ValueError(f"--val: expected games of {games.rules}, got {validation.rules}")
+        if known := len({*games.contents()} & {*validation.contents()}):
+            raise ValueError(f"--val: expected games that are not in --data, got {known} that are")
         return games, validation
     train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
     return train, validation
@@ -137,7 +142,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     """
     if not config.val:
         return ""
-    games = join_games([load_games(path) for path in config.val])
+    games = load_distinct_games(config.val)
     reads = [predict(load_policy(run_dir / MOST_ACCURATE), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,6 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.lineups import draw_lineup
 from hanabi_rl.env.events import EVENTS
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.config import check_positive
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
 from hanabi_rl.learning.pairs import Pair, Two
 from hanabi_rl.learning.ppo import PPO
@@ -42,6 +41,7 @@ from hanabi_rl.runs.folder import GracefulStop, write_summary
 from hanabi_rl.runs.session import Stopped, open_run_dir
 from hanabi_rl.runs.tracking import Progress, Tracker
 from hanabi_rl.storage.files import read_json, write_json
+from hanabi_rl.storage.ranges import WORD, Number, Range
 
 NAME = "behaviour_preferring"
 CANDIDATES = "candidates.json"
@@ -61,12 +61,12 @@ _NOT_OF_PAIRS = {
 class BehaviourPreferringConfig(IPPOConfig):
     """train/behaviour_preferring.py"""
 
-    pairs: int = 16
+    pairs: Number = 16
     """Candidates to train; each of the two learners of a pair plays `total_steps` in environments
     of its own."""
-    checkpoints: int = 50
+    checkpoints: Number = 50
     """Of a pair, evenly spread, among which the mid-skill one is chosen by greedy play."""
-    preferred_events: int = 2
+    preferred_events: Annotated[int, Range(0, WORD)] = 2
     """At most so many events are worth something in one pair."""
     score_weights: Weights = (0.5, 1.0)
     """What the game's own reward is multiplied with: one of these a pair."""
@@ -74,7 +74,6 @@ class BehaviourPreferringConfig(IPPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "pairs", "checkpoints")
         for field in dataclasses.fields(IPPOConfig):
             if field.name in _NOT_OF_PAIRS and getattr(self, field.name) != field.default:
                 raise ValueError(
@@ -82,11 +81,8 @@ class BehaviourPreferringConfig(IPPOConfig):
                     "beginning, are measured and kept at --checkpoints and written as they end, "
                     f"got {getattr(self, field.name)!r}"
                 )
-        if self.preferred_events < 0 or not self.score_weights:
-            raise ValueError(
-                "preferred_events, score_weights: expected at least 0 and at least one weight, got "
-                f"{self.preferred_events} and {self.score_weights}"
-            )
+        if not self.score_weights:
+            raise ValueError("--score-weights: expected at least one weight, got none")
 
 
 class Snapshot(NamedTuple):

@@ -34,26 +34,18 @@ from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.measure.selfplay import evaluate_selfplay, summarise
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.show.report import link_lines, score_figures, score_table
+from hanabi_rl.storage.ranges import Share, Weight
 
 
 @dataclasses.dataclass(frozen=True)
 class BestResponseConfig(WithPartners, IPPOConfig):
     """train/best_response.py"""
 
-    partner_share: float = 1.0
+    partner_share: Share = 1.0
     """The chance that a partner holds a seat beside the learner's, all through training."""
-    priority: float = 0.0
+    priority: Weight = 0.0
     """Of several partners: 0 meets all of them alike; above, those with whom it scores less more
     often, by their rank to this power (MEP's rule; 0.5 to 1.5 in ZSC-Eval)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.0 <= self.partner_share <= 1.0:
-            raise ValueError(
-                f"partner_share: expected a chance in [0, 1], got {self.partner_share}"
-            )
-        if self.priority < 0.0:
-            raise ValueError(f"priority: expected at least 0, got {self.priority}")
 
 
 def partner_rules(config: BestResponseConfig) -> Rules:
@@ -132,8 +124,11 @@ def report(config: BestResponseConfig, policy: NetworkPolicy, clone: None) -> di
     played = evaluate_selfplay(policy, games, seed)
     names = spread_names(config.partners)
     partners = [load_policy(name, config.game) for name in names]
-    of_all = zip(names, *evaluate_beside(policy, partners, games, seed), strict=True)
-    beside = {name: summarise(*played, policy.rules.max_score) for name, *played in of_all}
+    scores, points = evaluate_beside(policy, partners, games, seed)
+    beside = {
+        name: summarise(scores[i], points[i], policy.rules.max_score)
+        for i, name in enumerate(names)
+    }
     rows = [(f"with {name}", summary) for name, summary in beside.items()]
     rows.append(("self-play", played.summary))
     print("\n".join(["", score_table(rows), *link_lines(played)]))

@@ -23,7 +23,7 @@ from hanabi_rl.algorithms.lineups import (
     with_partners,
 )
 from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo, selfplay_metrics
-from hanabi_rl.learning.config import Steps
+from hanabi_rl.learning.config import StepsFrom0
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import DrawEpisode
@@ -38,9 +38,9 @@ _WITH_BC = "crossplay_with_bc_mean"
 class BRBCConfig(WithClone, WithPartners, IPPOConfig):
     """train/br_bc.py"""
 
-    anneal_start: Steps = 1_000_000_000
+    anneal_start: StepsFrom0 = 1_000_000_000
     """Environment timesteps of pure self-play."""
-    anneal_end: Steps = 6_000_000_000
+    anneal_end: StepsFrom0 = 6_000_000_000
     """Environment timesteps after which no game is self-play: the clone has every other seat, or
     what `lineup` says."""
     report_policy: Literal["best", "final"] = "final"

@@ -11,22 +11,17 @@ from hanabi_rl.algorithms.ippo import IPPOConfig, report_selfplay
 from hanabi_rl.algorithms.lineups import draw_lineup
 from hanabi_rl.algorithms.loop import Training, run_ppo
 from hanabi_rl.learning.follower import FollowedPPO
+from hanabi_rl.storage.ranges import Share
 
 
 @dataclasses.dataclass(frozen=True)
 class E3TConfig(IPPOConfig):
     """train/e3t.py"""
 
-    epsilon: float = 0.5
+    epsilon: Share = 0.5
     """The chance that a move of the partner is a random one."""
-    follow: float = 0.1
+    follow: Share = 0.1
     """a: each update the partner's copy becomes (1 - a) copy + a learner."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("epsilon", "follow"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name}: expected a share in [0, 1], got {getattr(self, name)}")
 
 
 def training(config: E3TConfig, clone: None) -> Training:

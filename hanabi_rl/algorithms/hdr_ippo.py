@@ -25,27 +25,22 @@ from hanabi_rl.measure.beside_clone import make_report
 from hanabi_rl.measure.calibration import nearest_temperature
 from hanabi_rl.papers import ah2ac2
 from hanabi_rl.show.report import report_figures, report_table
+from hanabi_rl.storage.ranges import Share
 
 
 @dataclasses.dataclass(frozen=True)
 class HDRIPPOConfig(WithClone, WithPartners, PPORunConfig):
     """train/hdr_ippo.py"""
 
-    kl_weight: float = 0.25
+    kl_weight: Share = 0.25
     """The loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2)."""
-    partner_share: float = 0.3
+    partner_share: Share = 0.3
     """With `partners`: the chance that one of them holds a seat beside the learner's. Without any,
     every seat is the learner's, as in the paper."""
 
     calibrate: bool = False
     """Keep each policy at the temperature at which it is nearest to the clone: its greedy play
     stays what it is, and it predicts people better."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("kl_weight", "partner_share"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name}: expected a weight in [0, 1], got {getattr(self, name)}")
 
 
 def hdr_objective(kl_weight: float) -> Objective:

@@ -25,7 +25,7 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import join_games
 from hanabi_rl.env.starts import Starts, starts_of
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.config import PPOConfig, check_positive
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.partners import Partners, at_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState
@@ -37,19 +37,20 @@ from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import Progress, announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
 from hanabi_rl.show.report import likeness_figures, likeness_table
+from hanabi_rl.storage.ranges import Count, Number, Share
 
 
 @dataclasses.dataclass(frozen=True)
 class PPORunConfig(PPOConfig, RunConfig):
     """What a run of the PPO core has."""
 
-    eval_every: int = 100
+    eval_every: Number = 100
     """Updates between greedy self-play evaluations."""
-    eval_games: int = 512
+    eval_games: Count = 512
     """Decks of each; beside several partners they are shared out among these."""
-    save_every: int = 100
+    save_every: Number = 100
     """Updates between checkpoints."""
-    log_every: int = 1
+    log_every: Number = 1
     """Updates between metric lines."""
     keep_evaluated: bool = False
     """Keep every policy that is evaluated, in `policies/<environment steps>`, also the one before
@@ -60,14 +61,8 @@ class PPORunConfig(PPOConfig, RunConfig):
     start_states: tuple[str, ...] = ()
     """Files of games: some of the training games begin in their positions (diverse starts), with
     the cards left in their order. What is reported never does."""
-    start_share: float = 0.5
+    start_share: Share = 0.5
     """With `start_states`: the chance that a game begins in one of them."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "eval_every", "eval_games", "save_every", "log_every")
-        if not 0.0 <= self.start_share <= 1.0:
-            raise ValueError(f"start_share: expected a chance in [0, 1], got {self.start_share}")
 
 
 C = TypeVar("C", bound=PPORunConfig)

@@ -24,10 +24,14 @@ _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
 
 def names_games(source: str) -> bool:
-    """Whether an argument names a file of games, else an agent (which a file may be too)."""
+    """Whether an argument names a file of games or a replay link, else an agent (which a file may
+    be too)."""
     from hanabi_rl.agents.names import parse_name
     from hanabi_rl.agents.one_file import is_policy
+    from hanabi_rl.data.formats.hanab_live import is_link
 
+    if is_link(source):
+        return True
     path, named = Path(source), parse_name(source)
     return path.suffix in _GAME_FILES and not named.source and not is_policy(path)
 
@@ -45,23 +49,37 @@ def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
     return names.load_agents(agents, players)
 
 
-def group_agents(
-    agents: Sequence[str], labels: Sequence[str], policies: Sequence[Policy], chosen: Sequence[str]
-) -> list[str]:
-    """The group of each agent: what `--group` says, else its algorithm or the bot's name."""
+def algorithms_of(agents: Sequence[str], policies: Sequence[Policy]) -> list[str]:
+    """The algorithm of each agent, or the bot's name."""
     from hanabi_rl.agents.policy import NetworkPolicy
 
-    groups = []
+    names = []
     for agent, policy in zip(agents, policies, strict=True):
         algorithm = (
             policy.info.algorithm
             if isinstance(policy, NetworkPolicy)
             else agent.removeprefix("bot:")
         )
-        groups.append(algorithm or "unnamed")
+        names.append(algorithm or "unnamed")
+    return names
+
+
+def group_agents(
+    agents: Sequence[str], labels: Sequence[str], otherwise: Sequence[str], chosen: Sequence[str]
+) -> list[str]:
+    """The group of each agent: what `--group` says, else that of `otherwise`."""
+    groups = list(otherwise)
+    named: set[int] = set()
     for name, members in read_groups(chosen, agents, labels).items():
         for index in members:
             groups[index] = name
+        named.update(members)
+    for index in set(range(len(agents))) - named:
+        if groups[index] in {groups[other] for other in named}:
+            raise ValueError(
+                f"--group {groups[index]}=...: expected {labels[index]} among its agents, or "
+                f"another name: {groups[index]} is what it is called without one"
+            )
     return groups
 
 

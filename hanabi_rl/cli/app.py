@@ -27,6 +27,7 @@ from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
 from hanabi_rl.cli.study import GAME_COMMANDS, study
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
+from hanabi_rl.storage.ranges import checked
 
 _DESCRIPTION = (
     "Human-like Hanabi partners: train and evaluate agents, handle recorded games. --debug shows "
@@ -78,26 +79,26 @@ def _app() -> SubcommandApp:
     app = SubcommandApp()
     app.command(name="train")(_train)
     app.command(name="sweep")(_sweep)
-    app.command(name="evaluate")(evaluate)
-    app.command(name="cross-play")(cross_play)
-    app.command(name="leaderboard")(leaderboard)
-    app.command(name="gauntlet")(gauntlet)
-    app.command(name="br-prox")(br_prox)
-    app.command(name="challenge")(challenge)
-    app.command(name="predict")(predict)
-    app.command(name="behaviour")(behaviour)
-    app.command(name="interdependence")(interdependence)
-    app.command(name="metrics")(metrics)
-    app.command(name="unit-tests")(unit_tests)
-    app.command(name="play")(play)
-    app.command(name="agents")(list_agents)
-    app.command(name="export")(export)
-    app.command(name="replay")(replay_command)
-    app.command(name="serve")(serve)
-    app.command(name="study")(study)
+    app.command(name="evaluate")(checked(evaluate))
+    app.command(name="cross-play")(checked(cross_play))
+    app.command(name="leaderboard")(checked(leaderboard))
+    app.command(name="gauntlet")(checked(gauntlet))
+    app.command(name="br-prox")(checked(br_prox))
+    app.command(name="challenge")(checked(challenge))
+    app.command(name="predict")(checked(predict))
+    app.command(name="behaviour")(checked(behaviour))
+    app.command(name="interdependence")(checked(interdependence))
+    app.command(name="metrics")(checked(metrics))
+    app.command(name="unit-tests")(checked(unit_tests))
+    app.command(name="play")(checked(play))
+    app.command(name="agents")(checked(list_agents))
+    app.command(name="export")(checked(export))
+    app.command(name="replay")(checked(replay_command))
+    app.command(name="serve")(checked(serve))
+    app.command(name="study")(checked(study))
     for name, commands, about in _GROUPS:
         group = SubcommandApp()
         for subcommand, body in commands.items():
-            group.command(name=subcommand)(body)
+            group.command(name=subcommand)(checked(body))
         app.command(group, name=name, help=about)
     return app

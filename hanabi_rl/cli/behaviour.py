@@ -8,13 +8,14 @@ import sys
 from typing import Any
 
 from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agent, names_games
+from hanabi_rl.storage.ranges import Count, Seed
 
 
 def behaviour(
     source: AgentOrFile,
     players: int | None = None,
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     sample: Flag = False,
     json: Flag = False,
 ) -> None:
@@ -30,7 +31,7 @@ def behaviour(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.record import Record
     from hanabi_rl.measure.registry import behaviour_figures
     from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -39,7 +40,7 @@ def behaviour(
 
     about: dict[str, Any]
     if names_games(source):
-        recorded = load_games(source)
+        recorded = load_distinct_games([source])
         rules, record = recorded.rules, Record(recorded)
         seats = "every seat" if recorded.human_seats is None else "human seats"
         title = f"{source}: {rules.num_players} players, {seats}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agents, Flag, Groups, group_agents, load_agents
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +24,8 @@ def br_prox(
     agents: Agents,
     partners: Path,
     group: Groups = (),
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     sample: Flag = False,
     points: Flag = False,
     plot: Path | None = None,
@@ -37,11 +38,11 @@ def br_prox(
     told apart by what they score with copies of themselves.
 
     Args:
-        agents: any (bot:NAME, agent:NAME, a run's folder, ...); several of one group are one
-            method's training runs.
+        agents: any (bot:NAME, agent:NAME, a run's folder, ...), a line each.
         partners: partners.json, which `hanabi-rl partners select` writes; by hand
             {"partners": [{"agent": NAME, "best_response": NAME}, ...]}.
-        group: which agents are runs of one method; by default those of one algorithm.
+        group: which agents are training runs of one method: they share a line, and its interval
+            is over runs.
         games: decks a seat.
         seed: of the decks, of the actions where they are sampled, and of the resamples.
         sample: draw actions from the agents' distributions instead of taking the most likely ones.
@@ -49,6 +50,7 @@ def br_prox(
         plot: a PNG file to draw the scores' table to.
         json: print one line of JSON on stdout and the tables on stderr.
     """
+    from hanabi_rl.agents.identity import distinct_identities
     from hanabi_rl.measure.matrix import Setting
     from hanabi_rl.measure.partners import play_alone, play_partners, read_partners
     from hanabi_rl.runs.tracking import Progress
@@ -58,7 +60,6 @@ def br_prox(
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
-    agents = tuple(dict.fromkeys(agents))
     setting, chosen = Setting(games, seed, sample), read_partners(partners)
     unknown = [
         partner for partner in chosen.partners if not _known(partner, chosen, sample, points)
@@ -75,7 +76,10 @@ def br_prox(
     policies = loaded[: len(agents)]
     beside = loaded[len(agents) : len(agents) + len(others)]
     best_responses = dict(zip(unknown, loaded[len(agents) + len(others) :], strict=True))
-    groups = group_agents(agents, short_labels(agents), policies, group)
+    distinct_identities(policies, agents)
+    distinct_identities(beside, others, f"{partners}: ")
+    labels = short_labels(agents)
+    groups = group_agents(agents, labels, labels, group)
     best = _best_returns(chosen.partners, beside, best_responses, setting)
     alone = play_alone(beside, setting)
     with Progress("br-prox", total=len(policies) * len(beside), unit="pairs") as progress:
@@ -104,8 +108,9 @@ def br_prox(
 
 
 def _known(partner: Partner, chosen: PartnerSet, sample: bool, points: bool) -> bool:
-    """Whether the file says what the partner's best response gets in such games."""
-    alike = chosen.sampled is None or chosen.sampled == sample
+    """Whether the file says what the partner's best response gets in such games, and not on decks
+    that something was chosen by."""
+    alike = chosen.sampled in (None, sample) and chosen.purpose != "selection"
     return alike and partner.score is not None and (partner.points is not None or not points)
 
 

@@ -7,26 +7,28 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Flag
+from hanabi_rl.storage.ranges import Count, Number, Seed, Share
 
 
 def challenge(
     partner: str = "convention",
-    games: int = 1000,
+    games: Count = 1000,
     players: int = 2,
     methods: tuple[str, ...] = (),
     level: str = "facts",
-    total_steps: int = 800_000,
-    kl_weight: float = 0.1,
-    held_out: int = 200,
-    decks: int = 1000,
-    seed: int = 0,
+    total_steps: Number = 800_000,
+    kl_weight: Share = 0.1,
+    held_out: Count = 200,
+    decks: Count = 1000,
+    seed: Seed = 0,
     proxies: tuple[str, ...] = (),
     agents: tuple[str, ...] = (),
     out: Path | None = None,
     json: Flag = False,
 ) -> None:
     """Generate games of a partner, train each method on them within a budget, and play each with
-    that partner: AH2AC2's challenge with any partner. The same command goes on where it stopped.
+    that partner: AH2AC2's challenge with any partner. The same command goes on where it stopped,
+    and with other methods adds their rows.
 
     Args:
         partner: whose games: a bot, any agent, or A+B for tables where they take turns.
@@ -38,7 +40,7 @@ def challenge(
         kl_weight: of HDR-IPPO.
         held_out: games to predict.
         decks: games that each method plays with the proxies, one a deck, spread over the line-ups.
-        seed: of the runs and the decks.
+        seed: of the games, the runs and the decks: another seed draws all of them anew.
         proxies: whom the methods play with instead of the partner (of A+B: both), any agents.
         agents: any others to play beside the methods, such as obl:FILE or a run of Other-Play.
         out: where the runs and challenge.json go; default

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hanabi_rl.cli.agents import Agents, Flag, Groups, group_agents, load_agents
+from hanabi_rl.cli.agents import Agents, Flag, Groups, algorithms_of, group_agents, load_agents
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.cells import CellCache
@@ -19,8 +20,8 @@ def cross_play(
     agents: Agents,
     out: Path,
     players: int | None = None,
-    games: int = 5000,
-    seed: int = 0,
+    games: Count = 5000,
+    seed: Seed = 0,
     group: Groups = (),
     cache: Path | None = None,
     sample: Flag = False,
@@ -52,7 +53,7 @@ def cross_play(
     if not agents:
         raise ValueError("expected at least one agent, got none")
     policies, labels = load_agents(agents, players), short_labels(agents)
-    groups = group_agents(agents, labels, policies, group)
+    groups = group_agents(agents, labels, algorithms_of(agents, policies), group)
     lineup = make_agents(policies, labels, groups)
     matrix = _play(lineup, Setting(games, seed, sample), CellCache(cache or out / "cells"))
     write_matrix(matrix, out)

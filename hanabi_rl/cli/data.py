@@ -10,7 +10,7 @@ import json as json_format
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
@@ -18,40 +18,70 @@ import tyro
 from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
+from hanabi_rl.storage.ranges import Count, Seed, Share
+
+if TYPE_CHECKING:
+    from hanabi_rl.data.games import Games
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
 PART_NAMES = ("train", "val", "test")
+MOST_REASONS = 5  # shown, of games that are left out
 
 
-def info(file: File, json: Flag = False) -> None:
-    """Validate a file of games and print its statistics (scores and lengths as in AH2AC2's Table
-    1).
+def info(source: Source, skip_bad: Flag = False, json: Flag = False) -> None:
+    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1).
 
     Args:
-        file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live).
+        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
+        skip_bad: leave out, and count, the games that are not what they should be (another variant,
+            no move, another number of players than most), instead of refusing the file.
         json: print one line of JSON.
     """
-    from hanabi_rl.data.files import load_games
     from hanabi_rl.data.statistics import describe, statistics
 
-    stats = statistics(load_games(file))
+    games, skipped = _read(source, skip_bad)
+    stats = statistics(games)
     print(
-        json_format.dumps({"file": str(file), **dataclasses.asdict(stats)})
+        json_format.dumps({"file": source, **dataclasses.asdict(stats), "skipped": skipped})
         if json
-        else f"{file}: {describe(stats)}"
+        else f"{source}: {describe(stats)}"
     )
 
 
-def convert(source: File, target: File) -> None:
-    """Write a file of games in another format and read it back.
+def _read(source: str | Path, skip_bad: bool) -> tuple[Games, int]:
+    """The games of a file or a link, and how many were left out. Which, and why, goes to stderr."""
+    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.games import GameDataError, refuse
+
+    bad: list[GameDataError] = []
+    try:
+        games = load_games(source, on_bad=bad.append if skip_bad else refuse)
+    except GameDataError as error:
+        if error.game is None or skip_bad:
+            raise
+        raise ValueError(f"{error} (--skip-bad leaves such games out)") from error
+    for reason in bad[:MOST_REASONS]:
+        print(f"left out: {reason}", file=sys.stderr)
+    if len(bad) > MOST_REASONS:
+        print(f"... and {len(bad) - MOST_REASONS:,} more", file=sys.stderr)
+    if bad:
+        print(
+            f"{source}: {len(bad):,} of {len(bad) + len(games):,} games left out", file=sys.stderr
+        )
+    return games, len(bad)
+
+
+def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
+    """Write games in another format and read them back.
 
     Args:
-        source: .safetensors (AH2AC2), or .json or .jsonl (hanab.live).
+        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
         target: the file to write; its suffix says the format.
+        skip_bad: leave out, and count, the games that are not what they should be.
     """
     from hanabi_rl.data.files import load_games, save_games
 
-    games = load_games(source)
+    games, _ = _read(source, skip_bad)
     save_games(target, games)
     written = load_games(target)
     cut = int((written.num_actions < games.num_actions).sum())
@@ -66,10 +96,11 @@ def convert(source: File, target: File) -> None:
 
 def split(
     file: File,
-    fractions: tuple[float, ...] = (),
-    sizes: tuple[int, ...] = (),
-    seed: int = 0,
+    fractions: tuple[Share, ...] = (),
+    sizes: tuple[Count, ...] = (),
+    seed: Seed = 0,
     out: Path = Path(),
+    skip_bad: Flag = False,
 ) -> None:
     """Divide a file of games at random into <name>_train, _val and _test; games of one deck stay in
     one part.
@@ -80,13 +111,14 @@ def split(
         sizes: or the parts' games.
         seed: of the random choice.
         out: the folder to write to.
+        skip_bad: leave out, and count, the games that are not what they should be.
     """
-    from hanabi_rl.data.files import load_games, save_games
+    from hanabi_rl.data.files import save_games
     from hanabi_rl.data.split import split_games, split_games_by_size
 
     if bool(fractions) == bool(sizes):
         raise ValueError(f"expected either --fractions or --sizes, got {fractions} and {sizes}")
-    games = load_games(file)
+    games, _ = _read(file, skip_bad)
     parts = (
         split_games(games, fractions, seed)
         if fractions
@@ -114,13 +146,13 @@ def download(split: Split = "train", players: int = 2, dest: Path = Path("data")
         players: 2 or 3.
         dest: the folder to write to.
     """
-    info(fetch(split, players, dest))
+    info(str(fetch(split, players, dest)))
 
 
 def demos(
     players: int = 2,
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     bot: str = "convention",
     out: Path | None = None,
 ) -> None:
@@ -156,10 +188,10 @@ def replay_command(source: Source, game: int = 0, turn: int | None = None) -> No
         turn: only this turn, from 1 (the deal).
     """
     from hanabi_rl.data.files import load_games
-    from hanabi_rl.data.formats.hanab_live import LINK_PREFIX, decode_link, share_link
+    from hanabi_rl.data.formats.hanab_live import decode_link, is_link, share_link
     from hanabi_rl.env.render import render_game
 
-    if source.startswith(LINK_PREFIX):
+    if is_link(source):
         linked = decode_link(source)
         print(render_game(linked.rules, linked.deck, linked.actions.tolist(), turn))
         return

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hanabi_rl.cli.agents import Agent, Flag, load_agent
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.selfplay import SelfPlayResult
@@ -18,8 +19,8 @@ _BARS = " ▁▂▃▄▅▆▇█"
 def evaluate(
     agent: Agent,
     players: int | None = None,
-    games: int = 5000,
-    seed: int = 0,
+    games: Count = 5000,
+    seed: Seed = 0,
     sample: Flag = False,
     json: Flag = False,
 ) -> None:

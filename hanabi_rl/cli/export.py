@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from hanabi_rl.cli.agents import Agent
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import NetworkPolicy
@@ -23,8 +24,8 @@ def export(
     data: str = "none",
     command: str = "",
     predict: Path | None = None,
-    games: int = 5000,
-    seed: int = 1,
+    games: Count = 5000,
+    seed: Seed = 1,
 ) -> None:
     """Write a trained policy to one file, in half precision, with a model card in its header. Any
     command takes the file as an agent; the card's figures are those of the file.
@@ -93,8 +94,8 @@ def _prediction(policy: NetworkPolicy, file: Path | None) -> dict[str, Any] | No
         return None
     import numpy as np
 
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.prediction import predict
 
-    figures = predict(policy, load_games(file)).as_dict()
+    figures = predict(policy, load_distinct_games([file])).as_dict()
     return {"file": file.name, **{key: np.round(value, 4) for key, value in figures.items()}}

@@ -7,15 +7,16 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag, load_agents
+from hanabi_rl.storage.ranges import Count, Number, Seed
 
 
 def gauntlet(
     agents: Agents,
     people: tuple[str, ...] = (),
     players: int | None = None,
-    games: int = 100,
-    series: int = 5,
-    seed: int = 0,
+    games: Count = 100,
+    series: Number = 5,
+    seed: Seed = 0,
     plot: Path | None = None,
     json: Flag = False,
 ) -> None:
@@ -36,7 +37,8 @@ def gauntlet(
         plot: a PNG file to draw the families to.
         json: print one line of JSON on stdout and the tables on stderr.
     """
-    from hanabi_rl.agents.names import trained_with
+    from hanabi_rl.agents.identity import distinct_identities
+    from hanabi_rl.agents.names import load_policy, trained_with
     from hanabi_rl.measure.gauntlet import run_gauntlet, strangers
     from hanabi_rl.runs.tracking import Progress
     from hanabi_rl.show.gauntlet import (
@@ -50,12 +52,14 @@ def gauntlet(
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
-    if series < 1 or games < series or games % series:
-        raise ValueError(
-            f"--games: expected a multiple of --series {series}, which is at least 1, got {games}"
-        )
+    if games % series:
+        raise ValueError(f"--games: expected a multiple of --series {series}, got {games}")
     agents = tuple(dict.fromkeys(agents))
     policies, labels = load_agents(agents, players), short_labels(agents)
+    distinct_identities(policies, agents)
+    distinct_identities(
+        [load_policy(name, policies[0].rules) for name in people], people, "--people: "
+    )
     results = []
     with Progress("gauntlet", total=len(agents), unit="agents") as progress:
         for name, label, policy in zip(agents, labels, policies, strict=True):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agents, names_games
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -21,10 +22,10 @@ def interdependence(
     source: AgentOrFile,
     partner: _Partner = "",
     players: int | None = None,
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     sample: Flag = False,
-    references: int = 500,
+    references: Count = 500,
     json: Flag = False,
 ) -> None:
     """Print who helps whom: what hints, cards played and tokens gained by one seat lead to at
@@ -69,12 +70,12 @@ def interdependence(
 
 def _recorded(file: str, partner: str) -> tuple[Games, Roles, dict[str, Any], str]:
     """The games of a file, who sits where, and what is said of them in JSON and in words."""
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.teams import roles_of
 
     if partner:
         raise ValueError(f"expected no partner for the recorded games of {file}, got {partner}")
-    recorded = load_games(file)
+    recorded = load_distinct_games([file])
     return recorded, roles_of(recorded), {"file": file}, f"{file}, every seat"
 
 

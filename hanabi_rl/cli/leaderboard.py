@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanabi_rl.cli.agents import Flag, Groups, load_agents, read_groups
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -32,8 +33,8 @@ def leaderboard(
     proxies: tuple[str, ...],
     agents: tuple[str, ...],
     players: int | None = None,
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
     group: Groups = (),
     val: Path | None = None,
     data: Path | None = None,
@@ -56,8 +57,9 @@ def leaderboard(
         out: a folder for leaderboard.json.
         json: print one line of JSON on stdout and the tables on stderr.
     """
-    from hanabi_rl.data.files import load_games
-    from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies, same
+    from hanabi_rl.agents.identity import distinct_identities
+    from hanabi_rl.data.files import load_distinct_games
+    from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies
     from hanabi_rl.measure.prediction import predict
     from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import to_json, write_json
@@ -71,16 +73,14 @@ def leaderboard(
         [policy_of[proxy] for proxy in proxies],
         [label_of[proxy] for proxy in proxies],
     )
-    for place, partner in enumerate(partners):
-        if any(same(partner, other) for other in partners[:place]):
-            raise ValueError(f"--proxies: expected agents that differ, got {names[place]} twice")
-    agents = tuple(dict.fromkeys(agents))
+    distinct_identities(partners, proxies, "--proxies: ")
+    distinct_identities([policy_of[agent] for agent in agents], agents, "--agents: ")
     labels = [label_of[agent] for agent in agents]
     grouped = read_groups(group, agents, labels)
     if grouped and val is None:
         raise ValueError("--group: expected --val, recorded games to choose a seed by, got none")
-    human = None if data is None else load_games(data)
-    chosen_by = None if val is None else load_games(val)
+    human = None if data is None else load_distinct_games([data])
+    chosen_by = None if val is None else load_distinct_games([val])
     rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
     entries: dict[str, LeaderboardEntry] = {}
     for row in rows:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents, names_games
+from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
+    from hanabi_rl.data.games import Games
     from hanabi_rl.env.game import Rules
     from hanabi_rl.measure.matrix import Agent, Setting
     from hanabi_rl.measure.profiles import Profile
@@ -28,8 +30,8 @@ def metrics(
     sources: Sources,
     partners: tuple[str, ...] = (),
     players: int | None = None,
-    games: int = 125,
-    seed: int = 0,
+    games: Count = 125,
+    seed: Seed = 0,
     sample: Flag = False,
     cache: Path | None = None,
     out: Path | None = None,
@@ -85,22 +87,40 @@ def _recorded(
     files: Sequence[str], partners: Sequence[str]
 ) -> tuple[list[Profile], Rules, dict[str, Any]]:
     """The players of every file, and what to say of them."""
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.profiles import recorded_profiles
+    from hanabi_rl.show.matrix import short_labels
 
     if partners:
         raise ValueError("expected no --partners with a file: who played with whom is recorded")
-    loaded = [load_games(file) for file in files]
+    loaded = [load_distinct_games([file]) for file in files]
     if len({games.rules for games in loaded}) > 1:
         raise ValueError("expected files of one game, got different ones")
+    _check_files(files, loaded)
+    stems = [str(Path(file).with_suffix("")) for file in files]
+    labels = short_labels(stems if len(set(stems)) == len(stems) else files)
     profiles = [
         profile
-        for file, games in zip(files, loaded, strict=True)
-        for profile in recorded_profiles(games, Path(file).stem)
+        for label, games in zip(labels, loaded, strict=True)
+        for profile in recorded_profiles(games, label)
     ]
     rules = loaded[0].rules
     title = f"{', '.join(files)}: {rules.num_players} players"
     return profiles, rules, {"title": title, "files": list(files)}
+
+
+def _check_files(files: Sequence[str], loaded: Sequence[Games]) -> None:
+    """Raises ValueError where two files hold the same games of the same seats: a row of its own
+    each would say that two were measured."""
+    first: dict[tuple[bytes, ...], str] = {}
+    for file, games in zip(files, loaded, strict=True):
+        seats = b"" if games.human_seats is None else games.human_seats.tobytes()
+        content = (*games.contents(), seats)
+        if content in first:
+            raise ValueError(
+                f"expected files that differ, got the same games as {first[content]} and as {file}"
+            )
+        first[content] = file
 
 
 def _played(

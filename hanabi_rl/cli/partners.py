@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hanabi_rl.cli.agents import File, Flag, load_agents
+from hanabi_rl.storage.ranges import EXACT, Count, Number, Range, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.partners import PartnerSet
@@ -14,20 +15,21 @@ if TYPE_CHECKING:
 
 def select_partners(
     candidates: File,
-    count: int,
+    count: Number,
     out: Path,
     by: Literal["br-div", "p-div"] = "br-div",
     select: Literal["best", "dpp"] = "best",
-    samples: int = 10_000,
-    games: int = 1000,
-    seed: int = 0,
+    samples: Count = 10_000,
+    games: Count = 1000,
+    seed: Seed = 0,
     sample: Flag = False,
 ) -> None:
     """Choose the partners that differ most, by what they or their best responses do.
 
     Every candidate plays with its best response at both seats. Pairs that score at most 5% of the
     greatest score are left out; of the others the set is chosen whose event counts have the
-    greatest determinant of similarities.
+    greatest determinant of similarities. They are chosen on decks of their own; what is written of
+    the chosen is measured on the decks that `br-prox` plays.
 
     Args:
         candidates: a partners.json that names each candidate's agent and best_response.
@@ -41,23 +43,28 @@ def select_partners(
         seed: of the decks, of sampled actions and of the search.
         sample: draw actions from the agents' distributions instead of taking the most likely ones.
     """
+    import dataclasses
+
+    from hanabi_rl.agents.identity import distinct_identities
+    from hanabi_rl.launch.partner_set import measured_with
     from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.measure.partners import chosen_set, measure_pairs, read_partners, write_partners
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.measure.partners import chosen_set, read_partners, write_partners
 
     read, setting = read_partners(candidates), Setting(games, seed, sample)
     for partner in read.partners:
         if not partner.best_response:
             raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
-    names = [name for p in read.partners for name in (p.best_response, p.agent)]
-    policies = dict(zip(names, load_agents(names, read.players), strict=True))
-    with Progress("partners", total=len(read.partners), unit="pairs") as progress:
-        found = measure_pairs(read.partners, policies, setting, progress.update)
+    names = [partner.agent for partner in read.partners]
+    policies = load_agents(names, read.players)
     draws = samples if select == "dpp" else None
     try:
-        chosen = chosen_set(found, count, by, setting, policies[names[0]].rules, draws)
+        distinct_identities(policies, names)
+        found = measured_with(read.partners, setting, "candidates", "selection", read.players)
+        chosen = chosen_set(found, count, by, setting, policies[0].rules, draws)
     except ValueError as error:
         raise ValueError(f"{candidates}: {error}") from error
+    partners = measured_with(chosen.partners, setting, "partners", "report", read.players)
+    chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
     write_partners(out, chosen)
     print(_about(chosen, left_out=len(found) - (chosen.candidates or 0)))
     print(f"{out}: written", file=sys.stderr)
@@ -77,13 +84,13 @@ def _about(chosen: PartnerSet, left_out: int) -> str:
 
 def train_partners(
     candidates: File,
-    count: int,
+    count: Number,
     out: Path,
     preset: str = "quick",
-    total_steps: float | None = None,
+    total_steps: Annotated[float, Range(1, EXACT)] | None = None,
     by: Literal["br-div", "p-div"] = "br-div",
-    games: int = 1000,
-    seed: int = 0,
+    games: Count = 1000,
+    seed: Seed = 0,
 ) -> None:
     """Choose partners as `select` does, add their mid-skill checkpoints, and train best responses.
 

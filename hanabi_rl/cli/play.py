@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents
+from hanabi_rl.storage.ranges import Port, Seconds, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -37,11 +38,11 @@ def play(
     players: int | None = None,
     watch: Flag = False,
     terminal: Flag = False,
-    seed: int | None = None,
+    seed: Seed | None = None,
     out: Path = Path("games"),
-    port: int = 8642,
+    port: Port = 8642,
     no_browser: Flag = False,
-    pause: float = 0.8,
+    pause: Seconds = 0.8,
 ) -> None:
     """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
 

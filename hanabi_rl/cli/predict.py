@@ -5,8 +5,10 @@ from __future__ import annotations
 import json as json_format
 import sys
 from pathlib import Path
+from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, File, Flag
+from hanabi_rl.storage.ranges import WORD, Range
 
 _PLOT = "prediction.png"
 _FIGURES = "prediction.json"
@@ -20,7 +22,11 @@ _NOTES = {  # of agents whose logits are no distribution
 
 
 def predict(
-    agent: Agent, file: File, surprising: int = 10, out: Path | None = None, json: Flag = False
+    agent: Agent,
+    file: File,
+    surprising: Annotated[int, Range(0, WORD)] = 10,
+    out: Path | None = None,
+    json: Flag = False,
 ) -> None:
     """Print how well an agent predicts recorded games, by kind of move and by turn, and the moves
     it expected least.
@@ -35,15 +41,13 @@ def predict(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.record import Record
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table
     from hanabi_rl.show.plots import plot_prediction
     from hanabi_rl.storage.files import to_json, write_json
 
-    if surprising < 0:
-        raise ValueError(f"expected --surprising 0 or more, got {surprising}")
-    games = load_games(file)
+    games = load_distinct_games([file])
     policy = load_policy(agent, games.rules)
     figures = prediction_figures(Record(games, policy), surprising)
     seats = "every seat" if games.human_seats is None else "human seats"

@@ -7,12 +7,13 @@ import functools
 import socket
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from hanabi_rl.cli.play import check_extra, listen
 from hanabi_rl.serve.guard import NetworkLimits
+from hanabi_rl.storage.ranges import Count, Port, Range
 
 if TYPE_CHECKING:
     from hanabi_rl.serve.store import Store
@@ -27,9 +28,9 @@ def serve(
     proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-likeness"),
     prediction: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
-    port: int = 8643,
-    slots: int = 512,
-    web_workers: int = 1,
+    port: Port = 8643,
+    slots: Count = 512,
+    web_workers: Annotated[int, Range(1, 1024)] = 1,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)
@@ -136,8 +137,8 @@ def add_entry(
 def create_key(
     entry: tyro.conf.Positional[str],
     kind: Literal["eval", "test"] = "eval",
-    games_2p: int = 1000,
-    games_3p: int = 1000,
+    games_2p: Annotated[int, Range(0, 10_000_000)] = 1000,
+    games_3p: Annotated[int, Range(0, 10_000_000)] = 1000,
     state: Path = STATE,
     store: str | None = None,
 ) -> None:

@@ -12,6 +12,7 @@ import tyro
 from hanabi_rl.cli.agents import File, Flag, load_agents
 from hanabi_rl.cli.play import check_extra, listen, progress
 from hanabi_rl.serve.guard import NetworkLimits
+from hanabi_rl.storage.ranges import Count, Port, Seconds
 
 if TYPE_CHECKING:
     from hanabi_rl.serve.participants import StudyFolder
@@ -22,9 +23,9 @@ def study(
     file: File,
     state: Path | None = None,
     host: str = "127.0.0.1",
-    port: int = 8644,
-    pause: float = 0.8,
-    slots: int = 16,
+    port: Port = 8644,
+    pause: Seconds = 0.8,
+    slots: Count = 16,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag, load_agents
+from hanabi_rl.storage.ranges import Count, Seed
 
 _GAMES = 4  # generated for each situation that is mined: not every game has one
 _CHANCE = 100  # situations of each test at least, of the player at random
@@ -15,8 +16,8 @@ _CHANCE = 100  # situations of each test at least, of the player at random
 def unit_tests(
     agents: Agents,
     games: Path | None = None,
-    instances: int = 50,
-    seed: int = 0,
+    instances: Count = 50,
+    seed: Seed = 0,
     sample: Flag = False,
     json: Flag = False,
 ) -> None:
@@ -29,13 +30,13 @@ def unit_tests(
         agents: any (bot:NAME, agent:NAME, a run's folder, ...), and `careful`: the player on the
             table that shows that every test can be passed.
         games: recorded games that two of the tests are mined from; by default games of
-            bot:convention with itself.
+            bot:convention with itself, none of them among those that clones are trained on.
         instances: situations of each test.
         seed: of the situations.
         sample: draw the agents' moves from their distributions.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure import scripts
     from hanabi_rl.measure.situations import RULES
     from hanabi_rl.measure.unit_tests import chance_levels, run_tests
@@ -48,9 +49,9 @@ def unit_tests(
     if instances < 1:
         raise ValueError(f"--instances: expected at least 1, got {instances}")
     if games is None:
-        recorded = demo_games(RULES, "convention", _GAMES * instances, seed)
+        recorded = demo_games(RULES, "convention", _GAMES * instances, seed, "situations")
     else:
-        recorded = load_games(games)
+        recorded = load_distinct_games([games])
     names = [name for name in agents if name != "careful"]
     loaded = dict(zip(names, load_agents(names, RULES.num_players), strict=True)) if names else {}
     chances = chance_levels(recorded, max(instances, _CHANCE), seed + 1)

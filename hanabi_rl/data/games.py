@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -45,6 +45,15 @@ class GameDataError(ValueError):
         super().__init__(f"{', '.join(where)}: {problem}")
 
 
+def refuse(error: GameDataError) -> None:
+    """Raises it: what readers do with a game that is not what it should be, unless told."""
+    raise error
+
+
+OnBad = Callable[[GameDataError], None]
+"""Is handed every such game's error; where it returns, that game alone is left out."""
+
+
 class Ends(NamedTuple):
     """How N games ended."""
 
@@ -57,7 +66,8 @@ class Games:
     """N games of one set of rules, played here or recorded, as NumPy arrays. Seat 0 moves first;
     turns, games and slots count from 0.
 
-    `unfinished` games stop, legally, before the rules end them. `human_seats` says whose moves are
+    `unfinished` games stop, legally, before the rules end them and while points could still be
+    scored: hanab.live ends a game itself where none can. `human_seats` says whose moves are
     worth cloning (None: everyone's).
     """
 
@@ -110,6 +120,21 @@ class Games:
         outcomes = replay_moves(self.rules, self.decks, self.actions, validate=False)
         at_end = np.arange(len(self)), self.num_actions - 1
         return Ends(np.asarray(outcomes.points)[at_end], np.asarray(outcomes.life_tokens)[at_end])
+
+    @cached_property
+    def deck_numbers(self) -> np.ndarray:
+        """int64[N]: which of the different decks each game was dealt, in the order in which they
+        first come; 0 to N - 1 where no deck comes twice. Games on one deck (its seatings, a site's
+        seed that many play) are not independent: intervals count them as one."""
+        _, first, which = np.unique(self.decks, axis=0, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[which.reshape(-1)]
+
+    def contents(self) -> list[bytes]:
+        """What makes each game the one it is: its deck and its moves, not its number."""
+        return [
+            self.decks[game].tobytes() + self.moves(game).astype(np.int32).tobytes()
+            for game in range(len(self))
+        ]
 
     def moves(self, game: int) -> np.ndarray:
         """int32[num_actions]: the actions of one game, without the padding."""

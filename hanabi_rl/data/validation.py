@@ -3,13 +3,13 @@ rules."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Iterator
 
 import numpy as np
 
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.replay import Outcomes, explain_illegal, replay_moves
-from hanabi_rl.env.table import card_name, full_deck
+from hanabi_rl.env.table import Table, card_name, full_deck
 
 
 def replay_outcomes(games: Games) -> Outcomes:
@@ -18,34 +18,73 @@ def replay_outcomes(games: Games) -> Outcomes:
 
 
 def stops_early(games: Games, outcomes: Outcomes) -> np.ndarray:
-    """bool[N]: the rules had not ended the game when its record stops."""
-    last = np.clip(games.num_actions - 1, 0, games.actions.shape[1] - 1)
-    return ~np.asarray(outcomes.over)[np.arange(len(games)), last]
+    """bool[N]: when its record stops, neither the rules had ended the game nor was no card left to
+    score with, where hanab.live ends it."""
+    early = ~np.asarray(outcomes.over)[np.arange(len(games)), _last_turns(games)]
+    for game in np.flatnonzero(early):
+        early[game] = _can_still_score(games, game)
+    return early
+
+
+def _can_still_score(games: Games, game: int | np.integer) -> bool:
+    try:
+        table = Table(games.rules, games.decks[game])
+        for action in games.moves(int(game)):
+            table.apply(int(action))
+    except ValueError:  # no game: what is wrong with it is said elsewhere
+        return True
+    return table.can_score()
+
+
+def _last_turns(games: Games) -> np.ndarray:
+    """int[N]: the turn of each game's last move, inside the array whatever the record says."""
+    return np.clip(games.num_actions - 1, 0, games.actions.shape[1] - 1)
 
 
 def validate_games(games: Games, source: str = "games", outcomes: Outcomes | None = None) -> None:
     """Check shapes, dtypes, decks, actions and lengths, then replay: legal moves, nothing after the
     end, stored scores.
 
-    Games that stop legally before the rules end them pass where they are flagged `unfinished`.
+    Games that stop legally before their end pass where they are flagged `unfinished`.
     Raises GameDataError about the first offending game.
     """
-    _check_arrays(games, source)
-    _check_decks(games, source)
-    _check_moves(games, source)
-    _check_replay(games, source, replay_outcomes(games) if outcomes is None else outcomes)
+    check_arrays(games, source)
+    outcomes = replay_outcomes(games) if outcomes is None else outcomes
+    everyone = np.ones(len(games), bool)
+    for error in problems(games, source, outcomes, everyone):
+        raise error
+    for game in np.flatnonzero(stops_early(games, outcomes) != games.unfinished):
+        got = bool(games.unfinished[game])
+        problem = f"expected {not got} as replayed, got {got}"
+        raise _error(games, source, "unfinished", game, problem)
 
 
-def _fail(
-    games: Games, source: str, field: str, game: int, problem: str, turn: int | None = None
-) -> NoReturn:
+def problems(
+    games: Games, source: str, outcomes: Outcomes, good: np.ndarray
+) -> Iterator[GameDataError]:
+    """What is wrong with each game that is none, `unfinished` aside: one error a game, if `good`
+    bool[N] is cleared for it before the next is asked for; those where it is false are left out."""
+    for check in (_wrong_decks, _wrong_moves):
+        yield from check(games, source, good)
+    yield from _wrong_replays(games, source, outcomes, good)
+
+
+def _error(
+    games: Games,
+    source: str,
+    field: str,
+    game: int | np.integer,
+    problem: str,
+    turn: int | None = None,
+) -> GameDataError:
     game_id = int(games.game_ids[game])
-    raise GameDataError(
+    return GameDataError(
         problem, source=source, field=field, game=int(game), game_id=game_id, turn=turn
     )
 
 
-def _check_arrays(games: Games, source: str) -> None:
+def check_arrays(games: Games, source: str = "games") -> None:
+    """Raises GameDataError for an array of another shape or kind than a record of games has."""
     rules, num_games = games.rules, len(games.decks)
     num_turns = games.actions.shape[1] if games.actions.ndim == 2 else 0
     expected = {
@@ -69,10 +108,10 @@ def _check_arrays(games: Games, source: str) -> None:
             )
 
 
-def _check_decks(games: Games, source: str) -> None:
+def _wrong_decks(games: Games, source: str, good: np.ndarray) -> Iterator[GameDataError]:
     expected = np.array(full_deck(games.rules), np.uint8)
     differs = (np.sort(games.decks, axis=1) != expected).any(axis=1)
-    for game in np.flatnonzero(differs)[:1]:
+    for game in np.flatnonzero(differs & good):
         counts = np.bincount(games.decks[game], minlength=games.rules.num_cards)
         wanted = np.bincount(expected, minlength=len(counts))
         card = int(np.flatnonzero(counts != wanted)[0])
@@ -81,60 +120,53 @@ def _check_decks(games: Games, source: str) -> None:
             f"expected the {len(expected)}-card deck with {wanted[card]} of {name}, got "
             f"{counts[card]}"
         )
-        _fail(games, source, "decks", game, problem)
+        yield _error(games, source, "decks", game, problem)
 
 
-def _check_moves(games: Games, source: str) -> None:
+def _wrong_moves(games: Games, source: str, good: np.ndarray) -> Iterator[GameDataError]:
     rules, num_turns = games.rules, games.actions.shape[1]
-    for game in np.flatnonzero((games.num_actions < 1) | (games.num_actions > num_turns))[:1]:
-        _fail(
-            games,
-            source,
-            "num_actions",
-            game,
-            f"expected 1..{num_turns}, got {games.num_actions[game]}",
-        )
-    for game, turn in np.argwhere((games.actions < 0) | (games.actions >= rules.num_moves))[:1]:
+    wrong_length = (games.num_actions < 1) | (games.num_actions > num_turns)
+    for game in np.flatnonzero(wrong_length & good):
+        problem = f"expected 1..{num_turns}, got {games.num_actions[game]}"
+        yield _error(games, source, "num_actions", game, problem)
+    unknown = (games.actions < 0) | (games.actions >= rules.num_moves)
+    for game in np.flatnonzero(unknown.any(axis=1) & good):
+        turn = int(np.argmax(unknown[game]))
         problem = f"expected an action in 0..{rules.num_moves - 1}, got {games.actions[game, turn]}"
-        _fail(games, source, "actions", game, problem, int(turn))
+        yield _error(games, source, "actions", game, problem, turn)
     after_end = np.arange(num_turns) >= games.num_actions[:, None]
-    for game, turn in np.argwhere(after_end & (games.actions != rules.noop))[:1]:
+    moved = after_end & (games.actions != rules.noop)
+    for game in np.flatnonzero(moved.any(axis=1) & good):
+        turn = int(np.argmax(moved[game]))
         problem = (
             f"expected the no-op {rules.noop} after the game's {games.num_actions[game]} moves, "
             f"got {games.actions[game, turn]}"
         )
-        _fail(games, source, "actions", game, problem, int(turn))
+        yield _error(games, source, "actions", game, problem, turn)
 
 
-def _check_replay(games: Games, source: str, outcomes: Outcomes) -> None:
-    turns, rows, last = (
-        np.arange(games.actions.shape[1]),
-        np.arange(len(games)),
-        games.num_actions - 1,
-    )
-    played = turns < games.num_actions[:, None]
+def _wrong_replays(
+    games: Games, source: str, outcomes: Outcomes, good: np.ndarray
+) -> Iterator[GameDataError]:
+    rows, last = np.arange(len(games)), _last_turns(games)
+    played = np.arange(games.actions.shape[1]) < games.num_actions[:, None]
     illegal = played & ~outcomes.legal
     score = outcomes.score[rows, last]
-    unfinished = stops_early(games, outcomes)
-    wrong = illegal.any(axis=1) | (score != games.scores) | (unfinished != games.unfinished)
-    for game in np.flatnonzero(wrong)[:1]:
+    for game in np.flatnonzero((illegal.any(axis=1) | (score != games.scores)) & good):
         if illegal[game].any():
             turn = int(np.argmax(illegal[game]))
-            if turn > 0 and outcomes.over[game, turn - 1]:
-                problem = (
-                    f"expected the no-op after the game's end at turn {turn - 1}, got "
-                    f"{games.actions[game, turn]}"
-                )
-            else:
-                explanation = explain_illegal(
-                    games.rules, games.decks[game], games.actions[game], turn
-                )
-                problem = "expected a legal move, got " + explanation.partition(": ")[2]
-            _fail(games, source, "actions", game, problem, turn)
-        if score[game] != games.scores[game]:
+            problem = _why_illegal(games, outcomes, int(game), turn)
+            yield _error(games, source, "actions", game, problem, turn)
+        else:
             problem = f"expected {score[game]} as replayed, got {games.scores[game]}"
-            _fail(games, source, "scores", game, problem, int(last[game]))
-        problem = (
-            f"expected {bool(unfinished[game])} as replayed, got {bool(games.unfinished[game])}"
+            yield _error(games, source, "scores", game, problem, int(last[game]))
+
+
+def _why_illegal(games: Games, outcomes: Outcomes, game: int, turn: int) -> str:
+    if turn > 0 and outcomes.over[game, turn - 1]:
+        return (
+            f"expected the no-op after the game's end at turn {turn - 1}, got "
+            f"{games.actions[game, turn]}"
         )
-        _fail(games, source, "unfinished", game, problem)
+    explanation = explain_illegal(games.rules, games.decks[game], games.actions[game], turn)
+    return "expected a legal move, got " + explanation.partition(": ")[2]

@@ -80,7 +80,7 @@ def render_game(
             blocks.append("\n".join([*_lines(_table_view(table)), f"  {table.describe(action)}"]))
         table.apply(action)
     if turn is None:
-        ending = "" if table.over else ", unfinished"
+        ending = ", unfinished" if not table.over and table.can_score() else ""
         lives = f"{table.life_tokens} of {rules.max_life_tokens} lives left"
         blocks.append(
             f"End: score {table.score} of {rules.max_score} after {len(moves)} moves, "

@@ -105,21 +105,17 @@ class Table:
         drawn."""
         return self.life_tokens == 0 or self.points == self.rules.max_score or self.turns_left == 0
 
-    def best_reachable(self) -> int:
-        """The most points the discards still allow (each colour ends below its first rank with no
-        copy left)."""
-        best = 0
-        lost = [self.deck[order] for order in self.discards]
-        for color, height in enumerate(self.fireworks):
-            while height < self.rules.num_ranks:
-                if (
-                    lost.count(color * self.rules.num_ranks + height)
-                    == self.rules.num_cards_of_rank[height]
-                ):
-                    break
-                height += 1
-            best += height
-        return best
+    def can_score(self) -> bool:
+        """Whether some firework's next card can still be played: it is in the deck, or in the hand
+        of a player who has a turn left."""
+        players, ranks = self.rules.num_players, self.rules.num_ranks
+        turns = players if self.turns_left is None else self.turns_left
+        hands = [self.hands[(self.player + k) % players] for k in range(turns)]
+        left = {self.deck[order] for hand in hands for order in hand} | {*self.deck[self.drawn :]}
+        return any(
+            height < ranks and color * ranks + height in left
+            for color, height in enumerate(self.fireworks)
+        )
 
     def touched(self, move: Move) -> list[int]:
         """Slots of the hint's target that hold the hinted colour or rank."""

@@ -3,8 +3,12 @@
 
 import argparse
 import dataclasses
+import io
 import itertools
-from collections.abc import Sequence
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +19,7 @@ from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, saved_config
 
 C = TypeVar("C", bound=RunConfig)
+T = TypeVar("T")
 
 
 def parse_args(
@@ -30,9 +35,12 @@ def parse_args(
     With --resume the config is the run's own; only its length and its logging may be changed.
 
     Raises:
-        ValueError: --resume without --run-dir, or with a flag that changes what the run computes.
+        ValueError: --resume without --run-dir, or with a flag that changes what the run computes;
+            --seed beside --seeds; a number that its flag cannot take.
     """
     args = hyphenated(args)
+    if flag_values("--seeds", args) and (seed := flag_value("--seed", args)) is not None:
+        raise ValueError(f"--seed, --seeds: expected one of the two, got both (--seed {seed})")
     if "--resume" not in args:
         default = load_preset(
             cls, algorithm, flag_value("--preset", args) or default_preset, configs
@@ -49,7 +57,39 @@ def parse_args(
 
 def _with_flags(config: C, args: Sequence[str]) -> C:
     config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args)))
-    return tyro.cli(type(config), default=config, args=args, description=type(config).__doc__)
+    cls = type(config)
+    return one_line(lambda: tyro.cli(cls, default=config, args=args, description=cls.__doc__))
+
+
+def one_line(parse: Callable[[], T]) -> T:
+    """What `parse`, a call of tyro's, makes of a command line.
+
+    Raises:
+        ValueError: what a config says of values that it refuses, around which tyro draws a box.
+        SystemExit: after tyro's own errors, and --help.
+    """
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            parsed = parse()
+    except SystemExit as stop:
+        if (refused := _refusal(stop)) is not None:
+            raise refused from None
+        sys.stderr.write(said.getvalue())
+        raise
+    sys.stderr.write(said.getvalue())
+    return parsed
+
+
+def _refusal(stop: BaseException) -> ValueError | None:
+    """What a config raised when it was made, if that led to this end."""
+    error: BaseException | None = stop
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, ValueError) and any(f.name == "__post_init__" for f in frames):
+            return error
+        error = error.__context__
+    return None
 
 
 def _game_flags(args: Sequence[str]) -> dict[str, Any]:

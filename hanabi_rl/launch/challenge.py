@@ -33,7 +33,7 @@ from hanabi_rl.storage.files import read_json, write_json
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
 """`ippo` reads no game: what a method is worth without data."""
-_TRAINING, _HELD_OUT = 0, 1  # seeds of the demonstrations' decks
+FORMAT_VERSION = 2  # of the files of a challenge; raised when they, or the games, change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,8 @@ class Challenge:
     decks: int = 1000
     """Games that each method plays with the proxies, one a deck, spread over the line-ups."""
     seed: int = 0
+    """Of the games to learn from, of those to predict, of the runs and of the decks: another seed
+    draws all of them anew."""
     proxies: tuple[str, ...] = ()
     """Whom the methods play with; none: the partner, of A+B both."""
     agents: tuple[str, ...] = ()
@@ -75,33 +77,43 @@ class Challenge:
 
 
 def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
-    """Trains what is missing in `folder` and plays; returns what `challenge.json` there holds.
+    """Trains what is missing in `folder` and plays; returns what `challenge.json` there holds: the
+    rows of the methods and agents asked for, and of those of earlier calls.
 
     Raises:
         ValueError: no such partner, or `folder` holds another challenge.
         Stopped: as a run does; the same call goes on.
     """
     rules = Rules(num_players=challenge.players)
-    demonstrators(rules, challenge.partner)  # there is one, before anything is written
     proxies = proxies_of(challenge, rules)
     given = {name: load_policy(name, rules) for name in challenge.agents}
     _check_table(challenge, list(proxies.values()), given)
     _claim(challenge, folder)
-    train = demo_games(rules, challenge.partner, challenge.games, _TRAINING)
-    held_out = demo_games(rules, challenge.partner, challenge.held_out, _HELD_OUT)
+    partner, seed = challenge.partner, challenge.seed
+    train = demo_games(rules, partner, challenge.games, seed)
+    held_out = demo_games(rules, partner, challenge.held_out, seed, "held-out")
     save_games(folder / "games.safetensors", train)
+    rows = _rows(folder, "methods") | {
+        name: _method(name, challenge, folder, held_out, proxies) for name in _in_order(challenge)
+    }
+    others = _rows(folder, "agents") | {
+        name: {"method": name, **_measured(policy, challenge, held_out, proxies)}
+        for name, policy in given.items()
+    }
     record = dataclasses.asdict(challenge) | {
+        "format_version": FORMAT_VERSION,
         "partner_with_itself": _with_themselves(challenge, proxies, held_out),
-        "methods": [
-            _method(name, challenge, folder, held_out, proxies) for name in _in_order(challenge)
-        ],
-        "agents": [
-            {"method": name, **_measured(policy, challenge, held_out, proxies)}
-            for name, policy in given.items()
-        ],
+        "methods": [rows[name] for name in METHODS if name in rows],
+        "agents": list(others.values()),
     }
     write_json(folder / "challenge.json", record)
     return record
+
+
+def _rows(folder: Path, kind: str) -> dict[str, Any]:
+    """Method or agent -> its row, of earlier calls."""
+    path = folder / "challenge.json"
+    return {row["method"]: row for row in read_json(path)[kind]} if path.exists() else {}
 
 
 def _in_order(challenge: Challenge) -> list[str]:
@@ -113,12 +125,18 @@ def _in_order(challenge: Challenge) -> list[str]:
 
 
 def _claim(challenge: Challenge, folder: Path) -> None:
+    """Raises ValueError where `folder` holds another challenge, or there is no such partner."""
+    partners = demonstrators(Rules(num_players=challenge.players), challenge.partner)
     path, mine = folder / "config.json", dataclasses.asdict(challenge)
+    del mine["methods"], mine["agents"]  # more of them may be added
+    mine |= {
+        "proxies": list(challenge.proxies),
+        "partner_hashes": [policy.identity() for policy in partners],  # a folder's may change
+        "format_version": FORMAT_VERSION,
+    }
     if path.exists():
         theirs = read_json(path)
-        differs = [key for key, value in mine.items() if theirs.get(key) != _json(value)]
-        # more of them may be added
-        differs = [key for key in differs if key not in ("methods", "agents")]
+        differs = [key for key, value in mine.items() if theirs.get(key) != value]
         if differs:
             raise ValueError(
                 f"{folder} holds a challenge with another {differs[0]}: expected "
@@ -126,10 +144,6 @@ def _claim(challenge: Challenge, folder: Path) -> None:
             )
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, mine)
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import signal
 import subprocess
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 FOLDER = "jobs"
 """Of a sweep's folder: where submitit's files are."""
-_SUBMITTED = "submitted.json"  # run folder -> its newest Slurm job
+_SUBMITTED = "submitted.json"  # run folder, as seen from the sweep's -> its newest Slurm job
 _NO_LIMIT = 60 * 24 * 365  # minutes; submitit ends a local job after two unless told otherwise
 _LOG_LEVEL = "SUBMITIT_LOG_LEVEL"
 _POLL_S, _ASK_AGAIN_S = 0.2, 15.0
@@ -200,20 +201,32 @@ def submit_slurm(folder: Path, config: SlurmConfig, stages: Sequence[Sequence[Jo
     check_installed()
     submitted = folder / FOLDER / _SUBMITTED
     ids: dict[str, str] = read_json(submitted) if submitted.exists() else {}
+
+    def place(job: Job) -> str:
+        """The same however the sweep's folder is named."""
+        return os.path.relpath(job.run_dir, folder)
+
     active = _active_slurm_jobs() if ids else set()
     after: list[str] = []
     for stage in stages:
-        new = [job for job in stage if ids.get(job.run_dir) not in active]
+        new = [job for job in stage if ids.get(place(job)) not in active]
         for job in new:
-            if job.run_dir in ids:
-                print(f"{job.run_dir}: {_slurm_failure(folder, ids[job.run_dir])}", file=sys.stderr)
+            if (earlier := ids.get(place(job))) is not None:
+                print(f"{job.run_dir}: {_slurm_failure(folder, earlier)}", file=sys.stderr)
         if new:
             sent = _submit_array(folder, config, new, after)
-            ids |= {job.run_dir: job_id for job, job_id in zip(new, sent, strict=True)}
+            ids |= {place(job): job_id for job, job_id in zip(new, sent, strict=True)}
             write_json(submitted, ids)
             where = f"job {sent[0].split('_')[0]}; logs: {submitted.parent}"
             print(f"{len(new)} runs sent to Slurm as {where}", file=sys.stderr)
-        after = [ids[job.run_dir] for job in stage]
+        after = [ids[place(job)] for job in stage]
+
+
+def job_name(folder: Path) -> str:
+    """What a sweep's jobs are called: its folder's name, and what no folder of that name elsewhere
+    has."""
+    whole = folder.resolve()
+    return f"{whole.name}-{hashlib.sha256(str(whole).encode()).hexdigest()[:8]}"
 
 
 def _submit_array(
@@ -223,7 +236,7 @@ def _submit_array(
     import submitit
 
     parameters: dict[str, Any] = {
-        "job_name": folder.name,
+        "job_name": job_name(folder),
         "partition": config.slurm_partition,
         "time": config.slurm_time,
         "gpus_per_node": config.slurm_gpus or None,

@@ -2,11 +2,12 @@
 machine's, 1 and one line for a training that broke down, 130 or 143 after Ctrl-C or SIGTERM, 141
 and no word where the reader of the output has left."""
 
-import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+from hanabi_rl.launch.streams import safe_streams
 
 DEBUG = "--debug"
 
@@ -17,25 +18,32 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
     nothing to save (in a training loop `GracefulStop` takes signals). Yields `args` without
     --debug, which shows an error's traceback instead."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
+    with safe_streams() as output:
         try:
-            yield [arg for arg in args if arg != DEBUG]
+            try:
+                yield [arg for arg in args if arg != DEBUG]
+            finally:
+                output.finish()  # that the reader has left is noticed here, not at Python's end
+        except BrokenPipeError:
+            sys.exit(128 + signal.SIGPIPE)
+        except (ValueError, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
+            if DEBUG in args or not (line := _in_a_line(error)):
+                raise
+            print(f"{program}: {line} ({DEBUG} shows where)", file=sys.stderr)
+            sys.exit(1 if isinstance(error, FloatingPointError) else 2)
+        except KeyboardInterrupt:
+            print(
+                f"{program}: stopped without saving; what was saved before is as it was",
+                file=sys.stderr,
+            )
+            sys.exit(128 + signal.SIGINT)
         finally:
-            sys.stdout.flush()  # that the reader has left is noticed here, not at Python's end
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
-    except (ValueError, OSError, FloatingPointError) as error:
-        if DEBUG in args:
-            raise
-        line = " ".join(str(error).split()) or type(error).__name__
-        print(f"{program}: {line} ({DEBUG} shows where)", file=sys.stderr)
-        sys.exit(1 if isinstance(error, FloatingPointError) else 2)
-    except KeyboardInterrupt:
-        print(
-            f"{program}: stopped without saving; what was saved before is as it was",
-            file=sys.stderr,
-        )
-        sys.exit(128 + signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, before)
+
+
+def _in_a_line(error: Exception) -> str | None:
+    """The error in one line; None where it is no error of the user's or of the machine's."""
+    line = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, MemoryError) or line.startswith("RESOURCE_EXHAUSTED"):  # NumPy's, JAX's
+        return f"expected what fits into memory, got: {line[:300]}"
+    return None if isinstance(error, RuntimeError) else line

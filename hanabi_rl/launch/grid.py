@@ -6,15 +6,16 @@ import itertools
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
-from hanabi_rl.launch.argv import flag_value, hyphenated, parse_args
+from hanabi_rl.launch.argv import flag_value, hyphenated, one_line, parse_args
 from hanabi_rl.launch.presets import read_toml
-from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.runs.config import RunConfig, check_seeds
+from hanabi_rl.storage.ranges import Count, Range, Seed, check_fields
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested
 
@@ -40,6 +41,7 @@ class SlurmConfig:
     """How often a run that its time ended is queued again; the same command goes on after that."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, least in dict(time=1, gpus=0, cpus=1, at_once=1, requeues=0).items():
             if (value := getattr(self, f"slurm_{name}")) < least:
                 flag = f"--slurm-{name.replace('_', '-')}"
@@ -61,13 +63,13 @@ class SweepConfig(SlurmConfig):
     """The algorithm's preset."""
     grid: tuple[str, ...] = ()
     """FIELD=[VALUE, ...], TOML values; dots for nested fields. Several make a grid."""
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[Seed, ...] = (0,)
     run_dir: str | None = None
     """The sweep's folder; default runs/sweep-<algorithm>-<preset>."""
-    jobs: int = 1
+    jobs: Annotated[int, Range(1, 1024)] = 1
     """Runs at once, each in a process with its share of the cores (and of the accelerator's
     memory)."""
-    matrix_games: int = 1000
+    matrix_games: Count = 1000
     """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
     launcher: Literal["local", "slurm"] | None = None
     """Runs as jobs of submitit (pip install 'hanabi-rl[cluster]'): processes of this machine,
@@ -77,8 +79,6 @@ class SweepConfig(SlurmConfig):
         super().__post_init__()
         if not self.seeds:
             raise ValueError("--seeds: expected at least one seed, got none")
-        if self.jobs < 1:
-            raise ValueError(f"--jobs: expected at least 1, got {self.jobs}")
 
 
 class Point(NamedTuple):
@@ -100,13 +100,16 @@ def parse_sweep(
         names = ", ".join(sorted(p.stem for p in (configs / "sweep").glob("*.toml")))
         raise FileNotFoundError(f"--sweep {name}: no file {path}; there are: {names}")
     default = from_dict(SweepConfig, read_toml(path) | {"sweep": name}, where=str(path))
-    sweep, rest = tyro.cli(
-        SweepConfig,
-        default=default,
-        args=list(args),
-        description=SweepConfig.__doc__,
-        return_unknown_args=True,
+    sweep, rest = one_line(
+        lambda: tyro.cli(
+            SweepConfig,
+            default=default,
+            args=list(args),
+            description=SweepConfig.__doc__,
+            return_unknown_args=True,
+        )
     )
+    check_seeds(sweep.seeds)
     algorithm = ALGORITHMS[sweep.algorithm]
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
@@ -151,14 +154,16 @@ def _points(
     axes = own | axes or {field: list(values) for field, values in algorithm.axes.items()}
     if not axes:
         raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
-    points = []
+    points, configs = [], list[RunConfig]()
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        with_values(base, chosen)  # raises here, before anything runs
+        config = with_values(base, chosen)  # raises here, before anything runs
         points.append(
             Point(",".join(f"{field}={_short(value)}" for field, value in chosen.items()), chosen)
         )
-    if len({point.name for point in points}) < len(points):
+        configs.append(config)
+    alike = any(config in configs[:place] for place, config in enumerate(configs))  # 1 and 1.0
+    if alike or len({point.name for point in points}) < len(points):
         raise ValueError(
             f"--grid: expected different values, got {', '.join(point.name for point in points)}"
         )
@@ -194,7 +199,7 @@ def _axis(text: str) -> tuple[str, list[Any]]:
     field, equals, values = text.partition("=")
     try:
         parsed = tomllib.loads(f"values = {values}")["values"]
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(
             f"--grid {text}: expected FIELD=[VALUE, ...] with TOML values: {error}"
         ) from error

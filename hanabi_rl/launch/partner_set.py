@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_agents
+from hanabi_rl.agents.identity import distinct_identities
+from hanabi_rl.agents.names import load_agents, load_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.matrix import Setting
@@ -22,6 +23,7 @@ from hanabi_rl.measure.partners import (
     write_partners,
 )
 from hanabi_rl.play.decks import Purpose
+from hanabi_rl.play.demos import plain_name
 from hanabi_rl.runs.tracking import Progress
 
 MEASURED, SELECTED, PARTNERS = "measured.json", "selected.json", "partners.json"
@@ -46,7 +48,8 @@ def train_set(
         by: whose events count.
 
     Raises:
-        ValueError: a candidate without a response or a mid-skill checkpoint, or as `chosen_set`.
+        ValueError: a candidate without a response or a mid-skill checkpoint, one that is there
+            twice, or as `chosen_set`.
         Stopped: as a run does.
     """
     read = read_partners(candidates)
@@ -55,48 +58,74 @@ def train_set(
             raise ValueError(
                 f"{candidates}: expected a best_response and a mid_skill of {partner.agent}"
             )
+    names = [partner.agent for partner in read.partners]
+    policies = load_agents(names)
+    distinct_identities(policies, names, f"{candidates}: ")
     folder.mkdir(parents=True, exist_ok=True)
     found = measured_with(read.partners, setting, "candidates", "selection")
     write_partners(folder / MEASURED, dataclasses.replace(read, partners=tuple(found)))
-    rules = load_agents([found[0].agent])[0].rules
-    chosen = chosen_set(found, count, by, setting, rules)
+    chosen = chosen_set(found, count, by, setting, policies[0].rules)
     write_partners(folder / SELECTED, chosen)
     players = chosen.players or config.game.num_players
     config = dataclasses.replace(config, game=config.game.replace(num_players=players))
 
-    whole = []
-    for partner in chosen.partners:
-        place = folder / Path(partner.agent).parent.name
-        fresh = respond(partner.agent, place / "best-response", config)
-        whole.append(dataclasses.replace(partner, best_response=fresh))
-        mid = dataclasses.replace(partner, agent=partner.mid_skill, mid_skill="")
-        response = respond(mid.agent, place / "best-response-mid", config)
-        whole.append(
-            dataclasses.replace(mid, best_response=response, note=f"mid-skill: {partner.note}")
-        )
+    whole = [
+        dataclasses.replace(partner, best_response=respond(partner.agent, folder, config))
+        for partner in with_mid_skill(chosen.partners)
+    ]
     responded = measured_with(whole, setting, "best responses", "selection")
     together = {partner.agent: partner for partner in chosen.partners}
     kept = [better(partner, together.get(partner.agent)) for partner in responded]
     partners = measured_with(kept, setting, "partners", "report")
-    write_partners(folder / PARTNERS, dataclasses.replace(chosen, partners=tuple(partners)))
+    chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
+    write_partners(folder / PARTNERS, chosen)
     print(partner_lines(partners))
     return folder / PARTNERS
 
 
-def respond(agent: str, run_dir: Path, config: BestResponseConfig) -> str:
-    """The run of a best response to one agent, made where it is missing."""
-    run_once("best_response", dataclasses.replace(config, partners=(agent,), run_dir=str(run_dir)))
-    return str(run_dir)
+def folder_name(agent: str, identity: str) -> str:
+    """What an agent's folder is called: something to know it by, and what no other agent has.
+
+    `runs/s0/pairs/pair-003/biased` -> `pairs-pair-003-biased-5d41402abc4b`.
+    """
+    return f"{plain_name('-'.join(Path(agent).parts[-3:]))[-60:]}-{identity[:12]}"
+
+
+def with_mid_skill(chosen: Sequence[Partner]) -> list[Partner]:
+    """Each of the chosen and then its mid-skill checkpoint, where that is not one of the others
+    (of a pair that learnt nothing it may be)."""
+    there = {load_policy(partner.agent).identity() for partner in chosen}
+    found = []
+    for partner in chosen:
+        found.append(partner)
+        if (identity := load_policy(partner.mid_skill).identity()) not in there:
+            there.add(identity)
+            note = f"mid-skill: {partner.note}"
+            found.append(
+                dataclasses.replace(partner, agent=partner.mid_skill, mid_skill="", note=note)
+            )
+    return found
+
+
+def respond(agent: str, folder: Path, config: BestResponseConfig) -> str:
+    """The run of a best response to one agent, made in `folder` where it is missing."""
+    run_dir = str(folder / folder_name(agent, load_policy(agent).identity()) / "best-response")
+    run_once("best_response", dataclasses.replace(config, partners=(agent,), run_dir=run_dir))
+    return run_dir
 
 
 def measured_with(
-    partners: Sequence[Partner], setting: Setting, title: str, purpose: Purpose
+    partners: Sequence[Partner],
+    setting: Setting,
+    title: str,
+    purpose: Purpose,
+    players: int | None = None,
 ) -> list[Partner]:
     """The partners with what their best responses get on the decks of a purpose."""
     names = [name for p in partners for name in (p.best_response, p.agent)]
-    policies = dict(zip(names, load_agents(names), strict=True))
+    policies = dict(zip(names, load_agents(names, players), strict=True))
     with Progress(title, total=len(partners), unit="pairs") as progress:
-        return measure_pairs(partners, policies, setting, progress.update, purpose)
+        return measure_pairs(partners, policies, setting, purpose, progress.update)
 
 
 def better(fresh: Partner, together: Partner | None) -> Partner:

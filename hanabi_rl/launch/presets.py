@@ -63,5 +63,5 @@ def read_toml(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         try:
             return tomllib.load(file)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # TOML's own and Unicode's are ValueErrors
             raise ValueError(f"{path}: not a TOML file: {error}") from error

@@ -27,7 +27,13 @@ from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.learning import parallel
 from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, with_game
+from hanabi_rl.runs.config import (
+    MAY_DIFFER_ON_RESUME,
+    RunConfig,
+    check_saved_config,
+    check_seeds,
+    with_game,
+)
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.files import read_json
 
@@ -143,6 +149,7 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     if not config.seeds:
         algorithm.run(config)
         return
+    check_seeds(config.seeds)
     config = with_game(config, algorithm.game(config), "its data, clone or partners")
     configs = []
     for seed in config.seeds:
@@ -245,7 +252,7 @@ def _take_share(shares: Any, jobs: int) -> None:
 def _run_logged(algorithm: str, config: RunConfig) -> dict[str, Any]:
     folder = Path(config.run_dir or "")
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.txt").open("a", buffering=1) as log:
+    with (folder / "log.txt").open("a", buffering=1, encoding="utf-8") as log:
         sys.stdout = sys.stderr = log
         try:
             return run_once(algorithm, config)
@@ -325,7 +332,7 @@ def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[st
         place | {key: value for key, value in summary.items() if not isinstance(value, dict | list)}
         for place, summary in zip(places, summaries, strict=True)
     ]
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)

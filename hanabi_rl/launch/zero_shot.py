@@ -20,11 +20,12 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.launch.partner_set import MEASURED, SELECTED, train_set
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.learning.config import Steps, check_positive
+from hanabi_rl.learning.config import Steps
 from hanabi_rl.measure.diversity import diversity, farthest, select
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import able, behaviour_features, read_partners
 from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
+from hanabi_rl.storage.ranges import Count, LearningRate, Number, Seed, check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +36,11 @@ class ZeroShot:
     """The folder of all runs."""
     preset: str = "small"
     """Of behaviour_preferring, best_response, ippo and e3t."""
-    pairs: int = 16
+    pairs: Number = 16
     """Candidates."""
-    partners: int = 4
+    partners: Number = 4
     """Chosen for evaluation, with as many mid-skill ones."""
-    runs: int = 3
+    runs: Number = 3
     """Training seeds of each method."""
     selfplay_runs: int = 4
     """In the population of FCP, each at its beginning, half-way and end; HSP has half as many, and
@@ -52,16 +53,16 @@ class ZeroShot:
     """Of SP, and of the members of populations."""
     agent_steps: Steps = 1_200_000
     """Of FCP, HSP and E3T."""
-    lr: float = 2e-3
+    lr: LearningRate = 2e-3
     """Of all runs."""
-    games: int = 1000
+    games: Count = 1000
     """Decks a seat, in all that is measured."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the candidates, the choice of partners and all decks; the methods' seeds are 0 to
     `runs` - 1."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "pairs", "partners", "runs", "games")
+        check_fields(self)
         if self.selfplay_runs < 2 or self.selfplay_runs % 2:
             raise ValueError(
                 f"selfplay_runs: expected an even number from 2, got {self.selfplay_runs}"

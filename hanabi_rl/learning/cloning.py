@@ -18,13 +18,13 @@ from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.learning import losses, parallel
-from hanabi_rl.learning.config import check_positive
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.learning.permutations import color_permutations
 from hanabi_rl.nn.kinds import NetworkField
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params, initial_carry
 from hanabi_rl.nn.precision import Precision
+from hanabi_rl.storage.ranges import Count, LearningRate, Number, Weight
 
 PyTree = Any
 
@@ -43,32 +43,27 @@ class BCTraining:
     convention bot."""
     val: tuple[str, ...] = ()
     """Game files for validation. None: a tenth of the games, split by deck."""
-    demo_games: int = 1000
+    demo_games: Count = 1000
     """How many bot games to clone when no data is given."""
     demo_bot: str = "convention"
     """Whose: a bot, any agent, or A+B for mixed tables."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
-    batch_size: int = 32
+    batch_size: Number = 32
     """Games in a minibatch (each gives one trajectory per player); decisions, where the network is
     structured."""
-    epochs: int = 70
-    lr: float = 5e-3
-    final_lr: float = 1e-4
+    epochs: Number = 70
+    lr: LearningRate = 5e-3
+    final_lr: LearningRate = 1e-4
     """The rate falls linearly from lr to final_lr, which it keeps for the last 10% of training;
     along a cosine to the end, where the network is structured."""
-    weight_decay: float = 1e-4
+    weight_decay: Weight = 1e-4
     """AdamW's decay as in AH2AC2's code; 0 is Adam, as in the paper."""
     permute_colors: bool = True
     """One uniform colour permutation per game and epoch; of no use to structured networks."""
-    selfplay_games: int = 5000
+    selfplay_games: Count = 5000
     """Greedy self-play games behind each model selection."""
-    selfplay_every: int = 1
+    selfplay_every: Number = 1
     """Epochs between self-play evaluations (the last epoch is always evaluated)."""
-
-    def __post_init__(self) -> None:
-        check_positive(
-            self, "demo_games", "batch_size", "epochs", "selfplay_games", "selfplay_every"
-        )
 
 
 class BCState(flax.struct.PyTreeNode):

@@ -1,28 +1,43 @@
 """What the learners can be told; frozen dataclasses, whose fields are flags of the command line."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.precision import Precision
+from hanabi_rl.storage.ranges import (
+    EXACT,
+    WORD,
+    LearningRate,
+    Number,
+    OutOfRangeError,
+    Range,
+    Share,
+    Weight,
+    check_fields,
+)
+
+
+def _whole(text: str) -> float:
+    """`1e10` as the whole number that it is; what is none is left for `check_fields` to refuse."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        return int(number) if number.is_integer() else number
+
 
 _SCIENTIFIC_INT = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
     metavar="INT",
-    instance_from_str=lambda args: int(float(args[0])),
+    instance_from_str=lambda args: _whole(args[0]),
     is_instance=lambda instance: isinstance(instance, int),
     str_from_instance=lambda instance: [str(instance)],
 )
-Steps = Annotated[int, _SCIENTIFIC_INT]  # accepts 1e10
-
-
-def check_positive(config: Any, *names: str) -> None:
-    """Raises ValueError where one of these fields is less than 1."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")
+Steps = Annotated[int, _SCIENTIFIC_INT, Range(1, EXACT)]  # accepts 1e10
+StepsFrom0 = Annotated[int, _SCIENTIFIC_INT, Range(0, EXACT)]
 
 
 def check_divides(what: str, value: int, by: str, divisor: int) -> None:
@@ -40,33 +55,36 @@ class TrainingConfig:
     """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies
     it faster. Structured networks compute in float32 whatever it says."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclasses.dataclass(frozen=True)
 class PPOConfig(TrainingConfig):
     """The PPO core; the defaults are AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
 
-    num_envs: int = 1024
-    num_steps: int = 128
+    num_envs: Number = 1024
+    num_steps: Number = 128
     """Environment timesteps of each environment in one update."""
     total_steps: Steps = 10_000_000_000
     """Environment timesteps in all."""
-    lr: float = 5e-4
+    lr: LearningRate = 5e-4
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
+    gamma: Share = 0.99
+    gae_lambda: Share = 0.95
     difference: Literal["discounted", "as-published"] = "discounted"
     """as-published: reward + gamma + next estimate, where reward + gamma * next estimate is meant:
     the slip of AH2AC2's HDR-IPPO trainer (docs/ah2ac2.md)."""
-    clip_eps: float = 0.2
+    clip_eps: Annotated[float, Range(0.0, above=True)] = 0.2
     clip_value: bool = True
     """Whether the critic, too, is held within `clip_eps` (points) of its former estimate."""
-    value_coef: float = 0.5
-    entropy_coef: float = 1e-3
-    max_grad_norm: float = 0.5
-    epochs: int = 4
-    num_minibatches: int = 4
-    num_blocks: int = 8
+    value_coef: Weight = 0.5
+    entropy_coef: Weight = 1e-3
+    max_grad_norm: Annotated[float, Range(0.0, above=True)] = 0.5
+    epochs: Number = 4
+    num_minibatches: Number = 4
+    num_blocks: Number = 8
     """Actors are shuffled within this many fixed blocks of environments; the number of devices must
     divide it."""
     loss_average: Literal["timesteps", "decisions"] = "timesteps"
@@ -75,13 +93,13 @@ class PPOConfig(TrainingConfig):
     keep_points: bool = False
     """Train on a return that keeps the points on the last life (what is reported never does) and
     fades to the true score: see `shaped_until` and `true_score_from`."""
-    life_cost: float = 0.0
+    life_cost: Weight = 0.0
     """Points that a lost life costs in the training return; it fades as `keep_points` does."""
-    shaped_until: float = 0.0
+    shaped_until: Share = 0.0
     """The share of training after which `keep_points` and `life_cost` begin to fade, linearly."""
-    true_score_from: float = 1.0
+    true_score_from: Share = 1.0
     """The share of training from which the return is the true score."""
-    teaming_weight: float = 0.0
+    teaming_weight: Weight = 0.0
     """Points in the training return for each constructive link (Biswas et al.): a card that scores
     brings as much again for its colour if a hint had named it, and for its rank; all through
     training."""
@@ -98,13 +116,11 @@ class PPOConfig(TrainingConfig):
     """A feed-forward network reads for the seat to move alone, as structured ones always do, and
     beside partners that hold as many seats in every game minibatches leave the partners' moves out:
     each spares with two players half of the work."""
-    critic_warmup_updates: int = 0
+    critic_warmup_updates: Annotated[int, Range(0, WORD)] = 0
     """First train the critic alone for this many updates."""
 
     def __post_init__(self) -> None:
-        check_positive(
-            self, "num_envs", "num_steps", "total_steps", "epochs", "num_minibatches", "num_blocks"
-        )
+        super().__post_init__()
         check_divides("num_envs", self.num_envs, "num_blocks", self.num_blocks)
         if not 0.0 <= self.shaped_until <= self.true_score_from <= 1.0:
             raise ValueError(
@@ -115,6 +131,13 @@ class PPOConfig(TrainingConfig):
         check_divides(
             "num_envs / num_blocks * num_players", actors, "num_minibatches", self.num_minibatches
         )
+        if self.num_updates > WORD:  # they are counted in 32 bits
+            most = (WORD + 1) * self.num_envs * self.num_steps - 1
+            raise OutOfRangeError(
+                "total_steps",
+                f"expected at most {most:,} with {self.num_envs} x {self.num_steps} in an update, "
+                f"got {self.total_steps:,}",
+            )
 
     @property
     def dominance_weights(self) -> tuple[float, float, float]:

@@ -207,6 +207,7 @@ def collect(
         drawn = jax.vmap(lambda k: draw_episode(jax.random.fold_in(k, t)))(episode_keys)
         rematch = None
         if drawn.again is not None:
+            assert drawn.shift is not None, "a rematch says who sits where"
             rematch = transition.done & drawn.again
             memory = select_games(rematch, view.next_game(memory, game, drawn.shift), memory)
             drawn = select_games(rematch, moved_on(episode, drawn.shift), drawn)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from hanabi_rl.agents.identity import distinct_identities
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.cells import Cell, CellCache, CellKey
@@ -79,8 +80,10 @@ def make_agents(
     if not policies:
         raise ValueError("expected at least one agent, got none")
     agents = tuple(
-        Agent(label=label, group=group, policy=policy, hash=policy.identity())
-        for policy, label, group in zip(policies, labels, groups, strict=True)
+        Agent(label=label, group=group, policy=policy, hash=identity)
+        for policy, label, group, identity in zip(
+            policies, labels, groups, distinct_identities(policies, labels), strict=True
+        )
     )
     for index, agent in enumerate(agents):
         if agent.policy.rules != agents[0].policy.rules:
@@ -88,15 +91,8 @@ def make_agents(
                 f"expected agents of one game, got {agents[0].label} for {agents[0].policy.rules} "
                 f"and {agent.label} for {agent.policy.rules}"
             )
-        for other in agents[:index]:
-            if other.hash == agent.hash:
-                raise ValueError(
-                    f"expected policies that differ, got the same one as {other.label} and as "
-                    f"{agent.label} "
-                    f"(hash {agent.hash[:12]})"
-                )
-            if other.label == agent.label:
-                raise ValueError(f"expected labels that differ, got {agent.label!r} twice")
+        if agent.label in labels[:index]:
+            raise ValueError(f"expected labels that differ, got {agent.label!r} twice")
     return agents
 
 

@@ -70,6 +70,9 @@ class PartnerSet:
     games: int | None = None
     """Decks a seat that `score` and the events are means over; None: not known."""
     seed: int | None = None
+    purpose: str = ""
+    """Of those decks (`play/decks.py`): `selection` where something was chosen by them; "" not
+    known."""
     sampled: bool | None = None
     selected_by: str = ""
     """`br-div` or `p-div`: by whose events; "" for a set that was not selected."""
@@ -183,11 +186,15 @@ def measure_pairs(
     partners: Sequence[Partner],
     policies: Mapping[str, Policy],
     setting: Setting,
+    purpose: Purpose,
     on_pair: Callable[[int], None] = lambda done: None,
-    purpose: Purpose = "report",
 ) -> list[Partner]:
     """The partners with what their best responses get and do with them on the decks of a purpose;
-    after each pair `on_pair(pairs done)` is called."""
+    after each pair `on_pair(pairs done)` is called.
+
+    `purpose="selection"` where something is chosen by it, `"report"` for what is believed of a best
+    response afterwards.
+    """
     found = []
     for done, partner in enumerate(partners, start=1):
         response, policy = policies[partner.best_response], policies[partner.agent]
@@ -236,8 +243,9 @@ def chosen_set(
     rules: Rules,
     samples: int | None = None,
 ) -> PartnerSet:
-    """The `size` of the able among measured candidates that differ most (`choose`), with how they
-    were measured. Raises ValueError where none is able, or as `diversity.select` does."""
+    """The `size` of the able among candidates, measured on selection decks, that differ most
+    (`choose`), with how they were measured. Raises ValueError where none is able, or as
+    `diversity.select` does."""
     kept = able(measured_ones, rules.max_score)
     if not kept:
         raise ValueError(f"expected pairs that score, got none of {len(measured_ones)}")
@@ -246,6 +254,7 @@ def chosen_set(
         players=rules.num_players,
         games=setting.games,
         seed=setting.seed,
+        purpose="selection",
         sampled=setting.sample,
         selected_by=by,
         search=chosen.search,

@@ -15,6 +15,7 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
+from hanabi_rl.measure.intervals import group_sums
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games, step_seats
@@ -28,8 +29,8 @@ _CHUNK = 256  # games read at once
 
 
 class Prediction(NamedTuple):
-    """How a policy predicts recorded games: sums for each of N games, so that intervals can
-    resample whole games.
+    """How a policy predicts recorded games: sums for each of N games (or of N decks, each with all
+    of its games), so that intervals can resample them whole.
 
     correct, nll: float64[N], right greedy guesses and nats of cross-entropy, summed over the
     counted decisions.
@@ -137,12 +138,13 @@ def cross_entropy_per_timestep(record: Record) -> Ratio:
 
 
 def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Prediction:
-    """Accuracy and cross-entropy of `policy` on `games`; only the `human_seats` count where the
-    games name them.
+    """Accuracy and cross-entropy of `policy` on `games`, sums for each deck of theirs; only the
+    `human_seats` count where the games name them.
 
     Raises ValueError when the games are of other rules than the policy's.
     """
-    return predict_decisions(policy, games, chunk_size).summed()
+    of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_numbers
+    return Prediction(*(group_sums(column, decks) for column in of_games))
 
 
 def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Decisions:

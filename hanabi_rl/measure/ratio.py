@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hanabi_rl.measure.intervals import Interval, bootstrap_ratio, bootstrap_ratios
+from hanabi_rl.measure.intervals import Interval, bootstrap_ratio, bootstrap_ratios, group_sums
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -23,6 +23,13 @@ class Ratio:
     def over(cls, values: np.ndarray, counted: np.ndarray) -> Ratio:
         """The mean of `values` [N, T] where `counted` bool[N, T]."""
         return cls(np.where(counted, values, 0).sum(axis=1, dtype=np.float64), counted.sum(axis=1))
+
+    def summed(self, groups: np.ndarray) -> Ratio:
+        """The same ratio of whole groups of games, as `Games.deck_numbers` int[N] tells them apart:
+        its interval resamples groups."""
+        if len(groups) == len(set(groups.tolist())):
+            return self
+        return Ratio(group_sums(self.numerator, groups), group_sums(self.denominator, groups))
 
     @property
     def defined(self) -> bool:

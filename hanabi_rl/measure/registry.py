@@ -376,10 +376,11 @@ def measures_of(group: Group) -> tuple[Measure, ...]:
 
 
 def measure_figures(record: Record, measures: Iterable[Measure]) -> dict[str, Any]:
-    """JSON-ready figures: `name` and `name_ci95` of each measure, None where nothing was
-    counted."""
+    """JSON-ready figures: `name` and `name_ci95` (over decks) of each measure, None where nothing
+    was counted."""
     measures = tuple(measures)
-    intervals = intervals_of([measure.of(record) for measure in measures])
+    decks = record.games.deck_numbers
+    intervals = intervals_of([measure.of(record).summed(decks) for measure in measures])
     figures: dict[str, Any] = {}
     for measure, interval in zip(measures, intervals, strict=True):
         figures[measure.name] = None if interval is None else interval.mean

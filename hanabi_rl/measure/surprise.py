@@ -122,23 +122,25 @@ def prediction_figures(record: Record, count: int) -> dict[str, Any]:
     figures |= measure_figures(record, measures_of("prediction"))
     return figures | {
         "by_move": {
-            name: _share_dict(share) for name, share in by_move(decisions, games.rules).items()
+            name: _share_dict(share, games)
+            for name, share in by_move(decisions, games.rules).items()
         },
-        "by_turn": {name: _share_dict(share) for name, share in by_turn(decisions).items()},
+        "by_turn": {name: _share_dict(share, games) for name, share in by_turn(decisions).items()},
         "surprising": [
             dataclasses.asdict(surprise) for surprise in most_surprising(decisions, games, count)
         ],
     }
 
 
-def _share_dict(share: Share) -> dict[str, Any]:
-    return {
-        "decisions": share.decisions,
-        "accuracy": share.accuracy.mean,
-        "accuracy_ci95": share.accuracy.bounds,
-        "cross_entropy": share.cross_entropy.mean,
-        "cross_entropy_ci95": share.cross_entropy.bounds,
-    }
+def _share_dict(share: Share, games: Games) -> dict[str, Any]:
+    figures: dict[str, Any] = {"decisions": share.decisions}
+    for name in ("accuracy", "cross_entropy"):
+        ratio: Ratio = getattr(share, name)
+        figures |= {
+            name: ratio.mean,
+            f"{name}_ci95": ratio.summed(games.deck_numbers).bounds,
+        }
+    return figures
 
 
 def prediction_table(figures: dict[str, Any]) -> str:
@@ -153,7 +155,7 @@ def prediction_table(figures: dict[str, Any]) -> str:
     lines.append(
         f"Per timestep as AH2AC2 prints it: {figures['seat_timesteps']:,} seat-timesteps, idle "
         "turns included. "
-        "Intervals are 95%, over games."
+        "Intervals are 95%, over games, those of one deck as one."
     )
     if figures["surprising"]:
         lines.append("Most surprising moves:")

@@ -93,7 +93,7 @@ def _correlation(record: Record, name: str, which: np.ndarray) -> dict[str, Any]
     links = constructive(record).numerator[which]
     if len(points) == 0 or np.ptp(points) == 0 or np.ptp(links) == 0:
         return {name: None, f"{name}_ci95": None}
-    interval = bootstrap_correlation(points, links)
+    interval = bootstrap_correlation(points, links, groups=record.games.deck_numbers[which])
     return {name: interval.mean, f"{name}_ci95": interval.bounds}
 
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import Policy, PyTree, next_game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.partners import alike, stack_policies
@@ -31,6 +32,11 @@ class Lanes(flax.struct.PyTreeNode):
         """See `Policy.rules`."""
         rules: Rules = self.groups[0].rules
         return rules
+
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        kinds = [type(group).__name__ for group in self.groups]
+        return digest({"lanes": self.order, "of": kinds, "each": self.each}, self.groups)
 
     def init_carry(self, batch: int) -> PyTree:
         """One carry a group, leaves [its lanes, rows of a lane, ...]."""

@@ -1,13 +1,14 @@
 """What every run can be told, and the config that a run's folder keeps."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.config import TrainingConfig
 from hanabi_rl.runs.folder import check_resumable, read_config
+from hanabi_rl.storage.ranges import Count, Seed
 from hanabi_rl.storage.records import from_dict, to_dict
 
 T = TypeVar("T")
@@ -30,8 +31,8 @@ class RunConfig(TrainingConfig):
 
     preset: str | None = None
     """configs/<algorithm>/<NAME>.toml or a file; read before the other flags."""
-    seed: int = 0
-    seeds: tuple[int, ...] = ()
+    seed: Seed = 0
+    seeds: tuple[Seed, ...] = ()
     """Run once per seed, one after another, and print a table over them (instead of --seed)."""
     run_dir: str | None = None
     """Where the run is written; default runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>."""
@@ -42,8 +43,15 @@ class RunConfig(TrainingConfig):
     tensorboard: bool = True
     wandb: bool = False
     """Also log to Weights & Biases (pip install 'hanabi-rl[wandb]')."""
-    report_games: int = 5000
+    report_games: Count = 5000
     """Greedy games, on decks never used for selection, behind each reported score."""
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raises ValueError where a seed is given twice: one run counted as two would make the error
+    over seeds too small."""
+    if repeated := [seed for place, seed in enumerate(seeds) if seed in seeds[:place]]:
+        raise ValueError(f"--seeds: expected seeds that differ, got {repeated[0]} twice")
 
 
 def with_game(config: R, game: Rules, source: str) -> R:

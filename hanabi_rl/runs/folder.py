@@ -12,11 +12,12 @@ import fcntl
 import importlib.metadata
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import warnings
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 from hanabi_rl.storage.files import read_json, to_json, write_json
 
 FORMAT_VERSION = 1
-LOCK = ".lock"
+LOCK, METRICS = ".lock", "metrics.jsonl"
 BEST_POLICY, LATEST_POLICY = "policy", "policy-latest"
 """Folders of a run's policies: of the best score, and the last."""
 MOST_ACCURATE, LEAST_LOSS = "policy-accuracy", "policy-loss"
@@ -34,7 +35,7 @@ EVALUATED = "policies"
 _WRITTEN_BY_RUNS = (
     "config.json",
     "checkpoints",
-    "metrics.jsonl",
+    METRICS,
     BEST_POLICY,
     LATEST_POLICY,
     "summary.json",
@@ -114,6 +115,30 @@ def locked(run_dir: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
         yield
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """`path` and those above it which are not there, the innermost first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+@contextmanager
+def undone_unless_begun(run_dir: Path, made: Sequence[Path] = ()) -> Iterator[None]:
+    """Removes what a start that fails has written in `run_dir`, which this process holds, and then
+    the folders `made` for it; where a line of metrics is there the run has begun, and stays."""
+    before = set(run_dir.iterdir()) - {run_dir / LOCK}
+    try:
+        yield
+    except BaseException:
+        written = set(run_dir.iterdir()) - before
+        begun = (path for place in written for path in (place, *place.rglob(METRICS)))
+        if not any(path.name == METRICS and path.stat().st_size for path in begun):
+            for place in written:
+                shutil.rmtree(place) if place.is_dir() else place.unlink()
+            for folder in made:
+                with suppress(OSError):  # somebody else's things are in it
+                    folder.rmdir()
+        raise
 
 
 def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, seed: int) -> None:

@@ -4,6 +4,7 @@ stopping."""
 import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,15 @@ from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
 from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config
-from hanabi_rl.runs.folder import GracefulStop, create_run, locked, read_config, write_config
+from hanabi_rl.runs.folder import (
+    GracefulStop,
+    create_run,
+    locked,
+    missing_folders,
+    read_config,
+    undone_unless_begun,
+    write_config,
+)
 from hanabi_rl.runs.tracking import Tracker
 from hanabi_rl.storage.checkpoint import Checkpointer, Restored
 from hanabi_rl.storage.files import finish_replacements
@@ -110,6 +119,8 @@ def open_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterato
     """The run's folder, held for this process alone: a new one with its config.json, or with
     --resume the one that is there. The first host opens it, the others are told its name.
 
+    A start that fails, or is stopped before there is a line of metrics, leaves nothing of itself.
+
     Raises:
         ValueError: where the folder holds another run, is in use, or cannot be written to.
     """
@@ -126,24 +137,18 @@ def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterat
         assert given is not None, "parse_args makes sure that --run-dir is given"
         # before the lock: a folder that is no run's is left as it is
         read_config(given, algorithm=algorithm)
-        run_dir = given
-    else:
-        preset = config.preset or "default"
-        run_dir = create_run(
-            algorithm, num_players=num_players, preset=preset, seed=config.seed, run_dir=given
-        )
-    with locked(run_dir):
+        with locked(given):
+            finish_replacements(given)
+            check_saved_config(config, given, algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME)
+            yield given
+        return
+    made = missing_folders(given or Path("runs"))
+    new = partial(create_run, algorithm, num_players=num_players, seed=config.seed)
+    run_dir = new(preset=config.preset or "default", run_dir=given)
+    with locked(run_dir), undone_unless_begun(run_dir, made if given else [run_dir, *made]):
         finish_replacements(run_dir)
-        if config.resume:
-            check_saved_config(
-                config, run_dir, algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME
-            )
-        else:
-            # still free?
-            create_run(
-                algorithm, num_players=num_players, preset=None, seed=config.seed, run_dir=run_dir
-            )
-            write_config(run_dir, to_dict(config), algorithm=algorithm, seed=config.seed)
+        new(preset=None, run_dir=run_dir)  # still free?
+        write_config(run_dir, to_dict(config), algorithm=algorithm, seed=config.seed)
         yield run_dir
 
 

@@ -4,8 +4,10 @@ terminal. Host side only."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -35,12 +37,13 @@ class Tracker:
         resume_step: the step of the restored checkpoint, where the run continues: whatever was
             logged later is dropped.
         tensorboard: whether to write TensorBoard's files.
-        wandb: whether to log to Weights & Biases as well (project `hanabi-rl`, the run's folder as
-            its name).
+        wandb: whether to log to Weights & Biases as well (project `hanabi-rl`, the folder's path as
+            the run's name). The id there is drawn once and kept in the folder: folders of several
+            sweeps, and of several people, are called alike.
         config: what to show as the run's config there.
 
     Raises:
-        ValueError: where W&B is asked for but not installed.
+        ValueError: where W&B is asked for but not installed, or does not take the run.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Tracker:
         kept = cut_metrics(path, resume_step) if resume_step is not None else []
         self._wall_before = float(kept[-1]["wall_s"]) if kept else 0.0
         self._started = time.monotonic()
-        self._wandb = _start_wandb(run_dir.name, config or {}) if wandb else None
+        self._wandb = _start_wandb(run_dir, config or {}) if wandb else None
         self._file = path.open("w" if resume_step is None else "a", encoding="utf-8")
         purge_step = None if resume_step is None else resume_step + 1
         self._tensorboard = (
@@ -144,16 +147,34 @@ def cut_metrics(path: Path, step: int) -> list[dict[str, Any]]:
     return kept
 
 
-def _start_wandb(name: str, config: Mapping[str, Any]) -> Any:
+WANDB_ID = "wandb-id"
+"""Of a run's folder: by which W&B knows the run, wherever the folder is moved to."""
+_LONGEST_NAME = 128  # of a run's name at W&B
+
+
+def _start_wandb(run_dir: Path, config: Mapping[str, Any]) -> Any:
     try:
         import wandb
     except ImportError as error:
         raise ValueError(
             "--wandb needs the wandb package: pip install 'hanabi-rl[wandb]'"
         ) from error
-    return wandb.init(
-        project="hanabi-rl", name=name, id=name, resume="allow", config=to_json(config)
-    )
+    kept = run_dir / WANDB_ID
+    if not kept.exists():
+        write_text(kept, uuid.uuid4().hex)
+    name = os.path.relpath(run_dir)
+    if name.startswith(os.pardir):
+        name = "/".join(run_dir.resolve().parts[-3:])
+    try:
+        return wandb.init(
+            project="hanabi-rl",
+            name=name[-_LONGEST_NAME:],
+            id=kept.read_text(),
+            resume="allow",
+            config=to_json(config),
+        )
+    except wandb.Error as error:
+        raise ValueError(f"--wandb: expected W&B to take the run, got: {error}") from error
 
 
 class Progress:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hanabi_rl.measure.br_prox import BRProx, Part, by_strength, experts, ratios
 from hanabi_rl.show.palette import COLORS
+from hanabi_rl.show.plots import error_bars
 
 MANY_CLIPPED = 0.1
 _PARTS: tuple[Part, ...] = ("all", "moderate", "expert")
@@ -145,13 +146,11 @@ def plot_br_prox(parts: Mapping[str, Mapping[Part, BRProx]], path: Path, title: 
         ]
         if not found:
             continue
-        middle = np.array([prox.iqm.mean for _, prox in found])
-        low, high = np.array([prox.iqm.bounds for _, prox in found]).T
+        middle = [prox.iqm.mean for _, prox in found]
         axes.errorbar(
             middle,
             [row + 0.2 * (index - 1) for row, _ in found],
-            # rounding must not make a reach negative
-            xerr=[(middle - low).clip(min=0), (high - middle).clip(min=0)],
+            xerr=error_bars(middle, [prox.iqm.bounds for _, prox in found]),
             fmt=_MARKERS[part],
             color=_COLORS[part],
             markersize=5,

@@ -25,7 +25,7 @@ def interdependence_table(
         *_pair_lines(figures["pairs"]),
         "",
         f"{figures['games']:,} games of {rules.num_players} players, {figures['turns']:,} turns, "
-        f"{figures['hints']:,} hints. Intervals are 95%, over games.",
+        f"{figures['hints']:,} hints. Intervals are 95%, over games, those of one deck as one.",
         "A link says what rested on what, not what was meant: luck counts. Read it beside "
         "bot:random's. Counts of links grow with the score: compare teams by those for each point.",
     ]

@@ -60,7 +60,7 @@ def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
         table,
         f"{figures['games']:,} games: {figures['plays']:,} cards played, {figures['hints']:,} "
         f"hints on {figures['token_turns']:,} turns with a token and {figures['turns']:,} in all. "
-        "Intervals are 95%, over games.",
+        "Intervals are 95%, over games, those of one deck as one.",
     ]
     if has_published:
         lines.append(

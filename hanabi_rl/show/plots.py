@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from hanabi_rl.show.palette import COLORS, DASHES
 
 if TYPE_CHECKING:
@@ -80,6 +82,13 @@ def plot_ppo(
     draw_panels(metrics, panels, path, x_key="env_steps", x_label="environment steps")
 
 
+def error_bars(means: Sequence[float], bounds: Sequence[Sequence[float]]) -> np.ndarray:
+    """float64[2, N], what each interval reaches below and above its mean, as Matplotlib takes it;
+    NaN, which draws no bar, of one without bounds."""
+    reach = np.array([[m - low, high - m] for m, (low, high) in zip(means, bounds, strict=True)]).T
+    return np.where(np.isfinite(reach), reach.clip(min=0), np.nan)  # rounding may make it negative
+
+
 def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
     """Draws accuracy and cross-entropy by turn and by kind of move, with 95% intervals, from
     `prediction_figures`."""
@@ -100,12 +109,10 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
             shares = figures[part]
             means = [share[measure] for share in shares.values()]
             bounds = [share[f"{measure}_ci95"] for share in shares.values()]
-            reach = [[m - low for m, (low, _) in zip(means, bounds, strict=True)]]
-            reach.append([high - m for m, (_, high) in zip(means, bounds, strict=True)])
             axes.errorbar(
                 list(shares),
                 means,
-                yerr=reach,
+                yerr=error_bars(means, bounds),
                 fmt="o",
                 color=_COLORS[row],
                 markersize=4,

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.profiles import (
     ENOUGH,
@@ -162,7 +164,10 @@ def _digits(name: str) -> int:
 
 
 def _half(bounds: Sequence[float] | None) -> float | None:
-    return None if bounds is None else (bounds[1] - bounds[0]) / 2
+    """Half of an interval; None of one without bounds too."""
+    if bounds is None or not np.isfinite(bounds[1] - bounds[0]):
+        return None
+    return (bounds[1] - bounds[0]) / 2
 
 
 def ratings_table(profiles: Sequence[Profile]) -> str:

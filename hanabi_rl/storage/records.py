@@ -8,6 +8,8 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
+from hanabi_rl.storage.ranges import OutOfRangeError
+
 T = TypeVar("T")
 
 
@@ -35,7 +37,8 @@ def from_dict(
         where: named in errors.
 
     Raises:
-        ValueError: an unknown field, or a value of the wrong type, named with its place.
+        ValueError: an unknown field, a value of the wrong type, or a number that the field cannot
+            hold, named with its place.
     """
     hints = typing.get_type_hints(cls)
     known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -56,9 +59,12 @@ def from_dict(
             changes[name] = None
         else:
             changes[name] = _checked(value, hints[name], place)
-    if hasattr(base, "replace"):  # a class with fields that follow from others has its own
-        return base.replace(**changes)
-    return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+    try:
+        if hasattr(base, "replace"):  # a class with fields that follow from others has its own
+            return base.replace(**changes)
+        return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+    except OutOfRangeError as error:
+        raise OutOfRangeError(error.place, error.problem, where) from error
 
 
 def _of_kind(hint: Any, value: dict[str, Any], current: type, place: str) -> type:

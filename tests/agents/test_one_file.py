@@ -16,7 +16,15 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import known_agents, load_policy
-from hanabi_rl.agents.one_file import SHIPPED, read_card, read_file, rounded, shipped, write_file
+from hanabi_rl.agents.one_file import (
+    SHIPPED,
+    _digest,
+    read_card,
+    read_file,
+    rounded,
+    shipped,
+    write_file,
+)
 from hanabi_rl.cli import main
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.trees import CorruptError
@@ -65,6 +73,19 @@ def test_other_files_and_parameters_are_refused(tmp_path: Path) -> None:
     large = policy.replace(params=jax.tree.map(lambda x: jnp.full_like(x, 1e6), policy.params))
     with pytest.raises(ValueError, match="that half precision can hold"):
         write_file(path, large, {})
+
+
+@pytest.mark.parametrize("said", ["[1]", "{", "[" * 100_000, '{"format_version": 2}'])
+def test_a_description_that_is_none(tmp_path: Path, said: str) -> None:
+    """Whoever wrote it took care of the digest."""
+    path, leaves = tmp_path / "a.safetensors", {"x": np.zeros(3, np.float16)}
+    header = {"policy": said, "card": said}
+    save_file(leaves, path, header | {"sha256": _digest(leaves, header)})
+    with pytest.raises(ValueError, match=r"a\.safetensors: (policy: )?expected"):
+        read_file(path)
+    if not said.startswith('{"'):
+        with pytest.raises(ValueError, match=r"a\.safetensors: card: expected"):
+            read_card(path)
 
 
 def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

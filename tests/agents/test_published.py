@@ -302,6 +302,24 @@ def test_the_configuration_beside_a_clone_is_read(stored, tmp_path):
         load_policy(f"ah2ac2:{path}")
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a: [", "expected YAML"),
+        (b"\xff\xfe\x00", "expected YAML"),
+        (b"[" * 5000, "expected YAML"),
+        (b"- 1", "expected a mapping, got list"),
+        (b"dropout: .nan", r"dropout: expected a rate in \[0, 1\), got nan"),
+        (b"dropout: [1]", r"dropout: expected a rate in \[0, 1\), got \[1\]"),
+    ],
+)
+def test_a_configuration_that_is_none(stored, content, message):
+    path = stored(clone())
+    path.with_suffix(".yaml").write_bytes(content)
+    with pytest.raises(ValueError, match=f"weights.yaml: {message}"):
+        load_policy(f"ah2ac2:{path}")
+
+
 def test_the_licence_is_shown_before_anything_is_loaded(tmp_path, capsys):
     with pytest.raises(FileNotFoundError, match="which does not exist"):
         load_policy(f"obl:{tmp_path}/missing.safetensors")

@@ -143,6 +143,9 @@ def test_members_by_seed() -> None:
     assert all(0.0 <= member["epsilon"] <= MOST_EPSILON for member in drawn)
     with pytest.raises(ValueError, match="seed=9..0: expected seeds from the least to the"):
         spread_names(["bot:rules?seed=9..0"])
+    with pytest.raises(ValueError, match=r"seed=5\.\.10005: expected at most 10,000 seeds"):
+        spread_names(["bot:rules?seed=5..10005"])
+    assert len(spread_names(["bot:rules?seed=5..10004"])) == 10_000
     names = spread_names(["bot:rules?seed=3..5", "bot:iggi"])
     assert names == ["bot:rules?seed=3", "bot:rules?seed=4", "bot:rules?seed=5", "bot:iggi"]
     member = load_policy("bot:rules?seed=3&trusts=true")

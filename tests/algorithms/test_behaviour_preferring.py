@@ -176,7 +176,7 @@ def test_a_reward_in_words_and_what_is_refused() -> None:
     weights[EVENTS.index("hint_color")] = 0.5
     weights[EVENTS.index("play_blind")] = -1.0
     assert describe(tuple(weights), 0.5) == "0.5 r + 0.5 hint_color - 1 play_blind"
-    with pytest.raises(ValueError, match="expected at least 0 and at least one weight"):
+    with pytest.raises(ValueError, match="--score-weights: expected at least one weight, got none"):
         BehaviourPreferringConfig(score_weights=())
     with pytest.raises(ValueError, match=r"start_states: expected \(\), .* got .'games'"):
         BehaviourPreferringConfig(start_states=("games",))

@@ -131,7 +131,7 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
     assert partner_rules(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
     with pytest.raises(ValueError, match="--partners: expected whom to play with, got nobody"):
         partner_rules(BestResponseConfig())
-    with pytest.raises(ValueError, match=r"partner_share: expected a chance in \[0, 1\], got 2"):
+    with pytest.raises(ValueError, match="--partner-share: expected a number from 0 to 1, got 2"):
         BestResponseConfig(partner_share=2.0)
 
 

@@ -93,7 +93,7 @@ def test_start_states_of_another_game_are_refused(tmp_path: Path) -> None:
     config = IPPOConfig(start_states=(str(path),))
     with pytest.raises(ValueError, match="games.safetensors: expected games of .*, got "):
         recorded_starts(config)
-    with pytest.raises(ValueError, match=r"start_share: expected a chance in \[0, 1\], got 1.5"):
+    with pytest.raises(ValueError, match="--start-share: expected a number from 0 to 1, got 1.5"):
         IPPOConfig(start_share=1.5)
 
 

@@ -140,6 +140,16 @@ def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> N
     )
 
 
+def test_validation_games_are_there_once_and_not_cloned(training: BCTraining) -> None:
+    rules = load_games(training.data[0]).rules
+    for val, message in (
+        (training.val * 2, "expected games that differ, got game 0 of .* again"),
+        (training.data, "--val: expected games that are not in --data, got 40 that are"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            training_games(BCTraining(data=training.data, val=val), rules, seed=0)
+
+
 def test_validation_games_of_another_game_are_refused(training: BCTraining, tmp_path: Path) -> None:
     other = tmp_path / "other.safetensors"
     save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))

@@ -92,7 +92,10 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         (["evaluate", "nowhere"], "expected an agent"),
         (["evaluate", "bot:genius"], "bot:convention"),
         (["evaluate", "bot:random", "--players", "7"], "num_players must be 2 to 5, got 7"),
-        (["evaluate", "bot:random", "--games", "0"], "at least one game"),
+        (["evaluate", "bot:random", "--games", "0"], "--games: expected a whole number from 1"),
+        (["evaluate", "bot:random", "--seed", "-1"], "--seed: expected a whole number from 0 to 4"),
+        (["metrics", "bot:random", "--games", "9999999999"], "--games: expected a whole number"),
+        (["play", "--pause", "nan"], "--pause: expected a number from 0 to 1,000,000, got nan"),
         (["data", "info", "missing.safetensors"], "missing.safetensors"),
         (["replay", "missing.json"], "missing.json"),
     ],
@@ -105,6 +108,61 @@ def test_a_users_error_is_one_line_and_exit_code_2(args, message, capsys):
     assert out == "" and len(err.splitlines()) == 1 and message in err
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         main([*args, "--debug"])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["bc", "--seed", "9223372036854775808"], "--seed: expected a whole number from 0 to 4,29"),
+        (["bc", "--seed", "-1"], "--seed: expected a whole number from 0 to 4,294,967,295, got -1"),
+        (["bc", "--lr", "nan"], "--lr: expected a number from 0 to 10, got nan"),
+        (["bc", "--seeds", "0", "4294967296"], "--seeds: expected a whole number from 0 to 4,294"),
+        (["bc", "--network.dropout", "nan"], "network.dropout: expected a rate in [0, 1), got nan"),
+        (["hdr_ippo", "--total-steps", "inf"], "--total-steps: expected a whole number, got inf"),
+        (["hdr_ippo", "--bc.lr", "inf"], "--bc.lr: expected a number from 0 to 10, got inf"),
+        (["ippo", "--total-steps", "1.5"], "--total-steps: expected a whole number, got 1.5"),
+        (["ippo", "--total-steps", "9e15"], "--total-steps: expected at most 17,592,186,044,415"),
+        (["ippo", "--num-envs", "100"], "num_envs=100 must be divisible by num_blocks=8"),
+        (["e3t", "--epsilon", "-0.5"], "--epsilon: expected a number from 0 to 1, got -0.5"),
+        (["behaviour_preferring", "--weights.misplay", "nan"], "--weights.misplay: expected a num"),
+    ],
+)
+def test_a_wrong_number_of_a_training_is_one_line_and_leaves_nothing(
+    args, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["train", *args])
+    err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("Preset")]
+    assert stop.value.code == 2 and len(err) == 1 and message in err[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--grid", "lr=[1e-3, nan]"], "--grid.lr: expected a number from 0 to 10, got nan"),
+        (["--grid", "lr=[1e-3, inf]"], "--grid.lr: expected a number from 0 to 10, got inf"),
+        (["--grid", "total_steps=[-5]"], "--grid.total_steps: expected a whole number from 1 to"),
+        (["--grid", f"lr={'[' * 9999}"], "--grid lr="),
+        (["--kl-weights", "nan"], "--grid.kl_weight: expected a number from 0 to 1, got nan"),
+        (["--jobs", "0"], "--jobs: expected a whole number from 1 to 1,024, got 0"),
+        (["--seeds", "-1"], "--seeds: expected a whole number from 0 to 4,294,967,295, got -1"),
+    ],
+)
+def test_a_wrong_number_of_a_sweep(args, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["sweep", *args])
+    err = capsys.readouterr().err
+    assert stop.value.code == 2 and len(err.splitlines()) == 1 and message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tyros_own_errors_are_as_they_were(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "bc", "--epochs", "many"])
+    assert stop.value.code == 2 and "--epochs" in capsys.readouterr().err
 
 
 def test_a_trained_policy_plays_only_its_own_number_of_players(policy_folder, capsys):

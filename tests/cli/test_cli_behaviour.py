@@ -6,7 +6,8 @@ import pytest
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
-from hanabi_rl.data.files import load_games
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.games import join_games
 from hanabi_rl.measure.behaviour import communicativeness, hint_share, information_per_play
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -48,3 +49,51 @@ def test_errors_are_one_line_and_exit_code_2(policy_folder, capsys, args, messag
         main(["behaviour", *[str(policy_folder) if arg == "POLICY" else arg for arg in args]])
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["behaviour", "FILE"],
+        ["interdependence", "FILE"],
+        ["metrics", "FILE"],
+        ["predict", "AGENT", "FILE"],
+        ["leaderboard", "--proxies", "bot:random", "--agents", "AGENT", "--data", "FILE"],
+        ["unit-tests", "careful", "--games", "FILE"],
+        ["export", "AGENT", "OUT", "--about", "it", "--games", "2", "--predict", "FILE"],
+    ],
+)
+def test_a_game_that_is_in_a_file_twice_is_not_measured_twice(
+    policy_folder, small_file, tmp_path, capsys, args
+):
+    games, twice = load_games(small_file), tmp_path / "twice.safetensors"
+    save_games(twice, join_games([games, games.select([4])]))
+    names = {
+        "FILE": str(twice),
+        "AGENT": str(policy_folder),
+        "OUT": str(tmp_path / "x.safetensors"),
+    }
+    with pytest.raises(SystemExit) as stop:
+        main([names.get(arg, arg) for arg in args])
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2 and out == "" and not (tmp_path / "x.safetensors").exists()
+    assert f"twice.safetensors, game 12 (game_id {games.game_ids[4]}): expected games that" in err
+
+
+def test_one_game_has_no_interval(policy_folder, small_file, tmp_path, capsys):
+    """In tables and in JSON, as `evaluate --games 1`; the plot is drawn."""
+    one = tmp_path / "one.safetensors"
+    save_games(one, load_games(small_file).select([0]))
+    main(["predict", str(policy_folder), str(one), "--json", "--out", str(tmp_path / "out")])
+    out, err = capsys.readouterr()
+    figures = json.loads(out)
+    parts = [figures, *figures["by_move"].values(), *figures["by_turn"].values()]
+    assert all(part["accuracy_ci95"] == [None, None] for part in parts)
+    assert figures["accuracy"] is not None and "[-inf, inf]" in err
+    assert (tmp_path / "out" / "prediction.png").stat().st_size > 10_000
+    for args in (["behaviour", str(one)], ["interdependence", str(one), "--references", "0"]):
+        main([*args, "--json"])
+        out, err = capsys.readouterr()
+        bounds = [value for key, value in json.loads(out).items() if key.endswith("_ci95")]
+        assert [None, None] in bounds and all(b in (None, [None, None]) for b in bounds)
+        assert "[-inf, inf]" in err

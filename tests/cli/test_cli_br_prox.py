@@ -15,11 +15,13 @@ from hanabi_rl.measure.br_prox import br_prox
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.diversity import diversity
 from hanabi_rl.measure.events import event_counts
+from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import (
     Partner,
     PartnerSet,
     able,
     behaviour_features,
+    measure_pairs,
     read_partners,
     write_partners,
 )
@@ -59,10 +61,14 @@ def test_select_measures_the_pairs_and_keeps_the_most_diverse(runs, tmp_path, ca
     assert (chosen.players, chosen.games, chosen.seed, chosen.sampled) == (2, 16, 3, True)
     assert (chosen.selected_by, chosen.search, chosen.candidates) == ("br-div", "exact", 4)
     assert f"BR-Div {chosen.br_div:.6g}" in capsys.readouterr().out
+    assert chosen.purpose == "report"
 
     main([*args, "--count", "4", "--out", str(tmp_path / "all.json")])
     every = read_partners(tmp_path / "all.json").partners
-    features = {by: behaviour_features(every, by) for by in ("br-div", "p-div")}
+    candidates = read_partners(tmp_path / "candidates.json").partners
+    policies = {str(runs / name): load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
+    by_what = measure_pairs(candidates, policies, Setting(16, 3, True), "selection")
+    features = {by: behaviour_features(by_what, by) for by in ("br-div", "p-div")}
     members = [every.index(partner) for partner in chosen.partners]
     assert diversity(features["p-div"], members) == pytest.approx(chosen.p_div)
     others = [diversity(features["br-div"], [i, j]) for i in range(4) for j in range(i)]
@@ -102,10 +108,11 @@ def test_br_prox_prints_a_table_json_and_a_picture(runs, tmp_path, capsys):
     file = write_pairs(tmp_path / "p.json", runs, [("s0", "s1"), ("s1", "s0"), ("s3", "s2")])
     agents = [str(runs / name) for name in ("s2", "s3", "s0")]
     flags = ["--partners", file, "--games", "16", "--sample", "--points"]
+    flags += ["--group", f"ippo={agents[0]},s3"]
     main(["br-prox", *agents, *flags, "--plot", str(tmp_path / "p.png"), "--json"])
     out, err = capsys.readouterr()
     record = json.loads(out)
-    assert [run["method"] for run in record["agents"]] == ["ippo", "ippo", "bc"]
+    assert [run["method"] for run in record["agents"]] == ["ippo", "ippo", "s0"]
     assert (tmp_path / "p.png").stat().st_size > 10_000
 
     policies = {name: load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
@@ -133,8 +140,45 @@ def test_br_prox_prints_a_table_json_and_a_picture(runs, tmp_path, capsys):
         assert found["iqm_ci95"] == expected.iqm.bounds and found["interval_over"] == "runs"
         shown = [partner["best_response_return"] for partner in record[unit]["partners"]]
         assert shown == best.tolist()
-    assert record["scores"]["methods"]["bc"]["all"]["interval_over"] == "decks"
+    assert record["scores"]["methods"]["s0"]["all"]["interval_over"] == "decks"
     assert "resample runs; of one run its decks" in err and "moderate (2)" in err
+
+
+def test_agents_of_one_algorithm_are_no_runs_of_one_method_unless_it_is_said(
+    runs, tmp_path, capsys
+):
+    file = write_pairs(tmp_path / "p.json", runs, [("s0", "s1")])
+    agents = [str(runs / name) for name in ("s2", "s3")]
+    main(["br-prox", *agents, "--partners", file, "--games", "16", "--sample", "--json"])
+    methods = json.loads(capsys.readouterr().out)["scores"]["methods"]
+    assert {
+        name: (of["all"]["runs"], of["all"]["interval_over"]) for name, of in methods.items()
+    } == {"s2": (1, "decks"), "s3": (1, "decks")}
+
+
+def test_one_policy_is_not_counted_as_several(runs, tmp_path, capsys):
+    """By whatever name: a run's folder, its policy folder; among agents and among partners."""
+    one, again = str(runs / "s2"), str(runs / "s2" / "policy")
+    single = write_pairs(tmp_path / "1.json", runs, [("s0", "s1")])
+    double = write_pairs(tmp_path / "2.json", runs, [("s0", "s1"), ("s0/policy", "s1")])
+    for agents, file, told in (
+        ([one, again], single, f"got the same one as {one} and as {again} (hash "),
+        ([one, one], single, f"got the same one as {one} and as {one} (hash "),
+        ([one], double, f"2.json: expected policies that differ, got the same one as {runs}/s0"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["br-prox", *agents, "--partners", file, "--games", "16", "--group", "x=s2"])
+        out, err = capsys.readouterr()
+        assert stop.value.code == 2 and out == "" and told in err and len(err.splitlines()) == 1
+
+
+def test_a_file_of_pairs_that_something_was_chosen_by_is_measured_anew(runs, tmp_path, capsys):
+    partner = {"agent": str(runs / "s0"), "score": [1.0, 2.0]}
+    path = tmp_path / "selected.json"
+    path.write_text(json.dumps({"partners": [partner], "purpose": "selection"}))
+    with pytest.raises(SystemExit):
+        main(["br-prox", str(runs / "s1"), "--partners", str(path), "--games", "16"])
+    assert "expected a best_response of" in capsys.readouterr().err
 
 
 def test_what_the_file_says_of_a_best_response_is_believed(runs, tmp_path, capsys):
@@ -271,13 +315,17 @@ def test_a_bad_file_is_an_error_of_one_line(runs, tmp_path, capsys, text, messag
 
 def test_other_mistakes_are_errors_of_one_line(runs, tmp_path, capsys):
     pairs = write_pairs(tmp_path / "p.json", runs, [("s0", "s1"), ("s0", "s1")])
+    single = write_pairs(tmp_path / "1.json", runs, [("s0", "s1")])
     out = str(tmp_path / "out.json")
     select = ["partners", "select", pairs, "--out", out, "--games", "16", "--seed", "3", "--sample"]
     for args, message in (
-        ([*select, "--count", "2"], "expected to select 1 to 1 of 2 candidates"),
+        ([*select, "--count", "2"], "got the same one as"),
         (["br-prox", "--partners", pairs], "at least one agent"),
         (["br-prox", str(runs / "s0"), "--partners", "nowhere.json"], "nowhere.json"),
-        (["br-prox", str(runs / "s0"), "--partners", pairs, "--group", "x=y"], "one of the agents"),
+        (
+            ["br-prox", str(runs / "s0"), "--partners", single, "--group", "x=y"],
+            "one of the agents",
+        ),
     ):
         with pytest.raises(SystemExit) as stop:
             main(args)

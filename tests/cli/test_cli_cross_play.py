@@ -11,7 +11,7 @@ from support.policies import network_policy
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_agents, load_policy
 from hanabi_rl.cli import main
-from hanabi_rl.cli.agents import group_agents
+from hanabi_rl.cli.agents import algorithms_of, group_agents
 from hanabi_rl.cli.leaderboard import _text as leaderboard_text
 from hanabi_rl.cli.leaderboard import candidates
 from hanabi_rl.data import files as data_files
@@ -67,11 +67,13 @@ def test_cross_play_writes_a_table_and_files(runs, tmp_path, capsys, monkeypatch
 
 def test_a_group_may_hold_agents_whose_options_have_commas() -> None:
     agents = ["bot:simple", "bot:simple?safe=0.6,0.1", "bot:value"]
-    policies = load_agents(agents)
+    kinds = algorithms_of(agents, load_agents(agents))
     chosen = ["safe=bot:simple?safe=0.6,0.1,bot:value"]
-    assert group_agents(agents, agents, policies, chosen) == ["simple", "safe", "safe"]
+    assert group_agents(agents, agents, kinds, chosen) == ["simple", "safe", "safe"]
     with pytest.raises(ValueError, match="got 'bot:simple.safe=0.7'"):
-        group_agents(agents, agents, policies, ["safe=bot:simple?safe=0.7,0.1"])
+        group_agents(agents, agents, kinds, ["safe=bot:simple?safe=0.7,0.1"])
+    with pytest.raises(ValueError, match="--group value=...: expected bot:value among its agents"):
+        group_agents(agents, agents, kinds, ["value=bot:simple"])
 
 
 def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
@@ -190,8 +192,12 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
             "--group: expected --val, recorded games to choose a seed by",
         ),
         (
-            ["leaderboard", "--proxies", "RUNS/s1", "RUNS/s1", "--agents", "RUNS/s0"],
-            "--proxies: expected agents that differ, got s1 twice",
+            ["leaderboard", "--proxies", "RUNS/s1", "RUNS/s1/policy", "--agents", "RUNS/s0"],
+            "--proxies: expected policies that differ",
+        ),
+        (
+            ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s0/policy"],
+            "--agents: expected policies that differ",
         ),
     ],
 )

@@ -43,6 +43,40 @@ def test_info(file, capsys):
     assert (stats["games"], stats["players"], stats["human_seats"]) == (20, 2, 40)
 
 
+def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
+    mixed, clean = tmp_path / "mixed.jsonl", tmp_path / "clean.safetensors"
+    run(capsys, "data", "convert", file, mixed)
+    lines = mixed.read_text().splitlines()
+    odd = [json.dumps(json.loads(line) | {"players": []}) for line in lines[:7]]
+    mixed.write_text("\n".join([*lines, *odd]))
+    for command in (["info", mixed], ["convert", mixed, clean], ["split", mixed, "--sizes", 5]):
+        with pytest.raises(SystemExit) as caught:
+            run(capsys, "data", *command, *(["--out", tmp_path] if command[0] == "split" else []))
+        err = capsys.readouterr().err
+        assert caught.value.code == 2 and len(err.splitlines()) == 1
+        assert "game 20 (game_id 0): expected 2-5 players, got 0 (--skip-bad leaves" in err
+    assert sorted(tmp_path.iterdir()) == [mixed]
+    main(["data", "info", str(mixed), "--skip-bad", "--json"])
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["games"], json.loads(out)["skipped"]) == (20, 7)
+    assert err.splitlines()[-2:] == ["... and 2 more", f"{mixed}: 7 of 27 games left out"]
+    assert err.count("left out: ") == 5
+    run(capsys, "data", "convert", mixed, clean, "--skip-bad")
+    np.testing.assert_array_equal(load_games(clean).actions, load_games(file).actions)
+    run(capsys, "data", "split", mixed, "--sizes", 5, "--out", tmp_path, "--skip-bad")
+    assert len(load_games(tmp_path / "mixed_train.jsonl")) == 5
+
+
+def test_a_link_is_read_as_a_file_is(file, capsys, tmp_path):
+    link = run(capsys, "replay", file, "--game", 3).splitlines()[-1]
+    link = link.replace("https://hanab.live/shared-replay-json/", "www.hanab.live/replay-json/")
+    assert json.loads(run(capsys, "data", "info", link, "--json"))["games"] == 1
+    run(capsys, "data", "convert", link, tmp_path / "one.json")
+    moves = load_games(file).moves(3)
+    np.testing.assert_array_equal(load_games(tmp_path / "one.json").moves(0), moves)
+    assert "1 games: " in run(capsys, "behaviour", link)
+
+
 def test_convert(file, capsys, tmp_path):
     text = run(capsys, "data", "convert", file, tmp_path / "games.jsonl")
     assert "games.jsonl: 20 games" in text
@@ -102,6 +136,8 @@ def test_demos(capsys, tmp_path, monkeypatch):
         ),
         (["replay", "FILE", "--game", "20"], "expected --game in 0..19, got 20"),
         (["replay", "FILE", "--turn", "0"], "expected a turn in 1.."),
+        (["replay", "https://hanab.live/replay/12#3"], "save https://hanab.live/export/12 as 12."),
+        (["data", "info", "hanab.live/shared-replay/12"], "save https://hanab.live/export/12 as"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(file, capsys, args, message):

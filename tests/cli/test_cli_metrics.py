@@ -58,6 +58,25 @@ def test_metrics_of_files(small_file, tmp_path, capsys):
     assert "Recorded games" in err
 
 
+def test_files_of_one_name_are_told_apart_and_one_file_is_no_two(small_file, tmp_path, capsys):
+    games = load_games(small_file)
+    for folder, which in (("a", slice(0, 6)), ("b", slice(6, 12)), ("c", slice(0, 6))):
+        (tmp_path / folder).mkdir()
+        save_games(tmp_path / folder / "games.safetensors", games.select(which))
+    files = [str(tmp_path / folder / "games.safetensors") for folder in "abc"]
+    main(["metrics", *files[:2], "--json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["label"] for row in rows] == ["a/games, every seat", "b/games, every seat"]
+    for pair in ([files[0], files[2]], [files[1], files[1]]):
+        with pytest.raises(SystemExit) as caught:
+            main(["metrics", *pair])
+        out, err = capsys.readouterr()
+        assert caught.value.code == 2 and out == "" and len(err.splitlines()) == 1
+        assert (
+            f"expected files that differ, got the same games as {pair[0]} and as {pair[1]}" in err
+        )
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

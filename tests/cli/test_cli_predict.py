@@ -69,7 +69,7 @@ def test_the_random_bot_is_as_surprised_as_there_are_legal_moves(small_file, cap
         (["predict", "nowhere", "FILE"], "expected an agent"),
         (
             ["predict", "FOLDER", "FILE", "--surprising", "-1"],
-            "expected --surprising 0 or more, got -1",
+            "--surprising: expected a whole number from 0 to 2,147,483,647, got -1",
         ),
     ],
 )

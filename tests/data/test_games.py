@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.games import TINY, random_games, shared_data
 
-from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.files import load_distinct_games, load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games, join_games
 from hanabi_rl.data.statistics import statistics
 from hanabi_rl.data.validation import validate_games
@@ -42,11 +42,11 @@ def path(games, tmp_path):
 @pytest.mark.parametrize(
     ("name", "count", "mean", "known"),
     [
-        ("3_player_games_val", 221, 24.19, {"unfinished": 34, "bombed": 0}),
+        ("3_player_games_val", 221, 24.19, {"unfinished": 0, "bombed": 0}),  # the site ended 34
         ("3p_human_train_180", 180, None, {}),
         ("3p_human_val_41", 41, None, {}),
-        ("2p_human_hanab_live", 19, None, {}),
-        ("3p_human_hanab_live", 16, None, {}),
+        ("2p_human_hanab_live", 19, None, {"unfinished": 8}),
+        ("3p_human_hanab_live", 16, None, {"unfinished": 5}),
         ("2p_human_with_ai", 1576, 6.69, {"bombed": 969, "human_seats": 1576}),
         ("2p_recorded_bot_8k", 8000, 20.82, {"decks": 8000}),
         ("2p_hgroup_bot_train", 1000, 21.51, {"bombed": 76, "decks": 1000}),
@@ -123,6 +123,28 @@ def test_a_small_game_round_trips_and_the_site_refuses_it(tmp_path):
         GameDataError, match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has the standard"
     ):
         save_games(tmp_path / "small.jsonl", small)
+
+
+def test_games_to_measure_on_are_there_once(games, path, tmp_path):
+    """Whatever their numbers are; the same deck with other moves is another game."""
+    assert_equal(load_distinct_games([path]), load_games(path))
+    again = dataclasses.replace(games.select([3, 5]), game_ids=np.array([70, 80], np.int32))
+    twice, other = tmp_path / "twice.safetensors", tmp_path / "other.safetensors"
+    save_games(twice, join_games([games, again]))
+    save_games(other, again)
+    for paths, message in (
+        (
+            [twice],
+            f"{twice}, game 8 (game_id 70): expected games that differ, got game 3 of {twice}",
+        ),
+        ([path, other], f"{other}, game 0 (game_id 70): expected .*, got game 3 of {path} again"),
+        ([other, other], f"{other}, game 0 (game_id 70): expected .*, got game 0 of {other} again"),
+    ):
+        with pytest.raises(GameDataError, match=message.replace("(", r"\(").replace(")", r"\)")):
+            load_distinct_games(paths)
+    first = games.select([0])
+    shorter = dataclasses.replace(first, num_actions=first.num_actions - 1)
+    assert shorter.contents() != first.contents()
 
 
 def test_joining_and_selecting(games):
@@ -297,4 +319,101 @@ def test_site_files_name_the_game_that_is_wrong(games, tmp_path):
         load_games(path)
     path.write_text("\n".join([lines[0], "{"]))
     with pytest.raises(GameDataError, match="games.jsonl, line 2: expected JSON"):
+        load_games(path)
+
+
+def no_moves(record):
+    record["actions"] = [{"type": 4, "target": 0, "value": 4}]
+
+
+def another_variant(record):
+    record["options"]["variant"] = "Rainbow (6 Suits)"
+
+
+def three_players(record):
+    record.update(json.loads(json.dumps(THREE)))
+
+
+THREE: dict = {}
+ODD = {
+    "no moves": (no_moves, "expected at least one move, got none"),
+    "no players": (lambda r: r.update(players=[]), "expected 2-5 players, got 0"),
+    "a variant": (another_variant, "expected option variant to be 'No Variant'"),
+    "an end of another kind": (lambda r: r["actions"].append({"type": 9, "target": 0}), "type 0-5"),
+    "no human seats": (lambda r: r.update(humanSeats=[]), "humanSeats: expected 2 times true"),
+    "other players": (three_players, "players: expected 2 players as in game"),
+}
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("place", [0, 3])
+def test_one_odd_game_is_refused_or_left_out(games, tmp_path, suffix, odd, place):
+    """The first of a file, which is no measure of the others, and one of the middle."""
+    path = tmp_path / f"games{suffix}"
+    save_games(path, random_games(Rules(num_players=3), 1))
+    THREE.update(json.loads(path.read_text()))
+    save_games(path, games)
+    text = path.read_text()
+    records = json.loads(text) if suffix == ".json" else list(map(json.loads, text.splitlines()))
+    change, message = ODD[odd]
+    change(records[place])
+    path.write_text("\n".join(map(json.dumps, [records] if suffix == ".json" else records)))
+    with pytest.raises(GameDataError, match=f"game {place}.*{message}"):
+        load_games(path)
+    skipped: list[GameDataError] = []
+    kept = load_games(path, on_bad=skipped.append)
+    assert [error.game for error in skipped] == [place] and message in str(skipped[0])
+    assert_equal(kept, games.select(np.arange(len(games)) != place))
+
+
+def test_a_line_that_is_no_json_is_left_out(games, tmp_path):
+    path = tmp_path / "games.jsonl"
+    save_games(path, games)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], "{", *lines[2:], "[" * 100_000]))
+    skipped: list[GameDataError] = []
+    assert_equal(load_games(path, on_bad=skipped.append), games)
+    assert ["line 3" in str(skipped[0]), "line 10" in str(skipped[1])] == [True, True]
+
+
+def test_odd_games_of_tensors_are_left_out_once_each(path, games):
+    """Each kind of wrong, two of them in one game, named by their places in the file."""
+    tensors = load_file(path)
+    tensors["decks"][6, 49, 1] = 5
+    tensors["actions"][6, 0, 0] = 99
+    swap_cards(tensors)  # game 3
+    illegal_discard(tensors)  # game 2
+    tensors["num_actions"][1] = 0
+    tensors["actions"][5, 3, 0] = 4  # out of turn
+    tensors["scores"] = tensors["scores"].astype(np.int64)
+    tensors["scores"][7] += 2**32
+    save_file(tensors, path)
+    skipped: list[GameDataError] = []
+    kept = load_games(path, on_bad=skipped.append)
+    assert sorted(error.game for error in skipped) == [1, 2, 3, 5, 6, 7]
+    assert all(f"game {error.game}" in str(error) for error in skipped)
+    assert_equal(kept, games.select([0, 4]))
+    tensors["scores"][[0, 4]] += 1
+    save_file(tensors, path)
+    assert len(load_games(path, on_bad=skipped.append)) == 0 and len(skipped) == 14
+
+
+def test_a_file_that_is_none_is_refused_whatever_is_left_out(path, tmp_path):
+    tensors = load_file(path)
+    save_file(tensors | {"num_players": np.array(7)}, path)
+    (tmp_path / "a.json").write_text("{")
+    for file in (path, tmp_path / "a.json"):
+        skipped: list[GameDataError] = []
+        with pytest.raises(GameDataError, match="expected"):
+            load_games(file, on_bad=skipped.append)
+        assert skipped == []
+
+
+def test_unsigned_numbers_that_would_wrap(path):
+    tensors = load_file(path)
+    tensors["scores"] = tensors["scores"].astype(np.uint32)
+    tensors["scores"][4] = 2**32 - 1
+    save_file(tensors, path)
+    with pytest.raises(GameDataError, match="game 4, scores: expected numbers from -2147483648"):
         load_games(path)

@@ -2,6 +2,8 @@
 be refused."""
 
 import copy
+import dataclasses
+import json
 import re
 
 import numpy as np
@@ -9,18 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live import (
+    ALPHABET,
     decode_link,
     exported_length,
     game_from_json,
     game_to_json,
+    is_link,
     share_link,
 )
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.render import render_game
 from hanabi_rl.env.table import Table, full_deck
 
 KNOWN_MOVES = [17, 10, 5, 0, 6]
 KNOWN_LINK = "https://hanab.live/shared-replay-json/215aaabbccddefffgghh-iijkkkllmmnnopppqqrr-sstuuuvvwwxxy,03tbga-aabfac,0#1"
+PAYLOAD = KNOWN_LINK.rpartition("/")[2].partition("#")[0]
 
 
 @st.composite
@@ -31,7 +38,7 @@ def games(draw: st.DrawFn) -> tuple[Rules, np.ndarray, np.ndarray]:
     table = Table(rules, deck)
     moves = []
     for choice in draw(st.lists(st.integers(0, 48), min_size=1, max_size=60)):
-        if table.over or table.points == table.best_reachable():
+        if table.over or not table.can_score():
             break
         legal = [
             action for action in range(rules.num_moves) if table.illegal_reason(action) is None
@@ -134,9 +141,9 @@ def test_the_export_stops_where_no_more_points_can_be_reached():
     assert 0 < kept < len(moves)
     again = Table(rules, deck)
     for move in moves[:kept]:
-        assert again.points < again.best_reachable()
+        assert again.can_score()
         again.apply(move)
-    assert again.points == again.best_reachable() == 5
+    assert again.points == 5 and not again.can_score()
     np.testing.assert_array_equal(decode_link(share_link(rules, deck, moves)).actions, moves[:kept])
 
 
@@ -144,13 +151,125 @@ def known_record() -> dict:
     return game_to_json(Rules(), full_deck(Rules()), KNOWN_MOVES)
 
 
-def test_a_game_ended_by_a_player_is_read_up_to_there():
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [{"type": 4, "target": 0, "value": 4}],
+        [{"type": 5, "target": -1, "value": 10}],  # by a vote
+        [{"type": 5, "target": 1}],
+        [{"type": 5, "target": -1, "value": 10}, {"type": 4, "target": 1, "value": 4}],
+    ],
+)
+def test_a_game_ended_by_players_is_read_up_to_there(ends):
     record = known_record()
-    record["actions"].append({"type": 4, "target": 0, "value": 4})
+    record["actions"] += ends
     np.testing.assert_array_equal(game_from_json(record).actions, KNOWN_MOVES)
     record["actions"].append({"type": 0, "target": 3})
     with pytest.raises(ValueError, match="action 5 ends the game, but 1 more follow"):
         game_from_json(record)
+
+
+def test_a_link_with_such_an_end():
+    """Action types 0 to 5 make six of each value, where the known link's 0 to 3 make four."""
+    head, body, variant = PAYLOAD.replace("-", "").split(",")
+    wider = "".join(
+        ALPHABET[ALPHABET.index(first) // 4 * 6 + ALPHABET.index(first) % 4] + target
+        for first, target in zip(body[2::2], body[3::2], strict=True)
+    )
+    for end in (4, 5):
+        decoded = decode_link(f"{head},05{wider}{ALPHABET[end]}a,{variant}")
+        np.testing.assert_array_equal(decoded.actions, KNOWN_MOVES)
+
+
+def test_what_the_site_turns_on_without_changing_the_rules():
+    record = known_record()
+    record["options"] |= {"timed": True, "timeBase": 120, "timePerTurn": 20, "cardCycle": True}
+    record["options"] |= {"speedrun": True, "unheardOf": False}
+    np.testing.assert_array_equal(game_from_json(record).actions, KNOWN_MOVES)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        f"https://hanab.live/replay-json/{PAYLOAD}",
+        f"http://hanab.live/shared-replay-json/{PAYLOAD}#12",
+        f"hanab.live/replay-json/{PAYLOAD}#3",
+        f"www.hanab.live/shared-replay-json/{PAYLOAD}/",
+        f"https://www.hanab.live/replay-json/{PAYLOAD}/#1",
+        f"HTTPS://Hanab.Live/replay-json/{PAYLOAD}",
+        f" <https://hanab.live/shared-replay-json/{PAYLOAD.replace(',', '%2C')}?from=chat#2>\n",
+        f"https:/hanab.live/replay-json/{PAYLOAD}",  # as pathlib writes it
+    ],
+)
+def test_a_link_in_every_spelling(link):
+    assert is_link(link)
+    assert_same_game(decode_link(link), Rules(), full_deck(Rules()), KNOWN_MOVES)
+    games = load_games(link)
+    np.testing.assert_array_equal(games.moves(0), KNOWN_MOVES)
+    assert (len(games), games.unfinished.tolist(), games.scores.tolist()) == (1, [True], [1])
+
+
+@pytest.mark.parametrize(
+    ("link", "message"),
+    [
+        ("https://hanab.live/replay/12345#7", "save https://hanab.live/export/12345 as 12345.json"),
+        ("hanab.live/shared-replay/12345/7", "save https://hanab.live/export/12345 as 12345.json"),
+        ("http://www.hanab.live/history/Bob", "expected a link with the game in it, .*/Bob'"),
+        ("https://hanab.live", "expected a link with the game in it"),
+        ("https://hanab.live/replay-json/", "expected a link with the game in it"),
+    ],
+)
+def test_a_link_without_a_game(link, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        load_games(link)
+    assert "hanab.live" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["hanab.live.json", "games/hanab.json", "bot:random", "2p.jsonl"])
+def test_what_is_no_link(name):
+    assert not is_link(name)
+
+
+def open_handed(rules: Rules, deck: np.ndarray) -> list[int]:
+    """Everyone knows their cards: plays what fits, else discards what is of no use."""
+    table, moves = Table(rules, deck), []
+    while not table.over:
+        hand = [divmod(table.deck[order], 5) for order in table.hands[table.player]]
+        fits = [5 + slot for slot, (c, r) in enumerate(hand) if table.fireworks[c] == r]
+        useless = [slot for slot, (c, r) in enumerate(hand) if table.fireworks[c] > r]
+        others = [slot for slot, (_, r) in enumerate(hand) if r < 4][::-1]
+        wishes = [*fits, *useless, *others, *range(10, 20), 0]
+        moves.append(next(move for move in wishes if table.illegal_reason(move) is None))
+        table.apply(moves[-1])
+    return moves
+
+
+def test_the_export_stops_in_the_last_round_as_the_site_does(tmp_path):
+    """Deck 21: with one turn left, every next card is gone or with who has moved for the last
+    time."""
+    rules = Rules()
+    deck = np.random.default_rng(21).permutation(full_deck(rules)).astype(np.uint8)
+    moves = open_handed(rules, deck)
+    kept, table = exported_length(rules, deck, moves), Table(rules, deck)
+    for move in moves[:kept]:
+        table.apply(move)
+    assert (kept, len(moves), table.turns_left, table.over) == (64, 65, 1, False)
+    nexts = {c * 5 + h for c, h in enumerate(table.fireworks) if h < 5}
+    assert nexts and not nexts & {table.deck[order] for order in table.hands[table.player]}
+    dead = table.hands[1 - table.player]
+    assert nexts & {table.deck[order] for order in dead}, "it could be played, but for the turn"
+    (tmp_path / "one.json").write_text(json.dumps(game_to_json(rules, deck, moves)))
+    games = load_games(tmp_path / "one.json")
+    assert (games.num_actions.tolist(), games.unfinished.tolist()) == ([64], [False])
+    save_games(tmp_path / "one.safetensors", games)
+    assert not load_games(tmp_path / "one.safetensors").unfinished.any()
+    text = render_game(rules, deck, moves[:kept])
+    assert "after 64 moves" in text and "unfinished" not in text
+    left = {"num_actions": np.array([63], np.int32), "scores": games.scores - 1}
+    games = dataclasses.replace(games, **left)
+    games.actions[0, 63] = rules.noop
+    save_games(tmp_path / "left.safetensors", games)  # one move less: it was abandoned
+    assert load_games(tmp_path / "left.safetensors").unfinished.all()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +308,10 @@ def test_options_that_change_the_rules_are_refused_by_name(option):
             "card 3: expected suitIndex 0-4 and rank 1-5, got .*6",
         ),
         (lambda r: r["deck"][0].update(rank=2), "expected 3 of card id 0, got 2"),
-        (lambda r: r["actions"][0].update(type=5), "action 0: expected a type 0-4"),
+        (lambda r: r["actions"][0].update(type=6), "action 0: expected a type 0-5"),
+        (lambda r: r["actions"][0].update(type=5), "action 0 ends the game, but 4 more follow"),
+        (lambda r: r["actions"].insert(2, {"type": 4, "target": 0}), "action 2 ends .* 3 more"),
+        (lambda r: r["options"].update(twoDecks=True), "option twoDecks: expected one that is kno"),
         (
             lambda r: r["actions"][0].update(target=0),
             "turn 0: expected a hint to another of 2 seats, got seat 0",
@@ -229,6 +351,7 @@ def test_malformed_records_are_refused(change, message):
         ("aaabbcc", "aaa!bcc", "a-z, 0-9, A-Z"),
         ("aaabbcc", "aaaZbcc", "card 3: expected suitIndex"),
         ("215aaa", "615aaa", "2-5 players, got 6"),
+        (",03tb", ",06tb", "action types within 0-5, got '15' and '06'"),
     ],
 )
 def test_malformed_links_are_refused(old, new, message):

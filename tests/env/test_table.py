@@ -161,10 +161,20 @@ def test_a_wrong_deck_is_refused():
         Table(Rules(), [1, *full_deck(Rules())[1:]])
 
 
-def test_the_most_that_can_be_reached():
-    """By hand: without any red 2 the red pile ends at 1, so 21 points are left."""
+def test_whether_a_card_is_left_to_score_with():
+    """By hand: only the red 5, the tenth card of a sorted deck, is missing."""
     table = Table(Rules(), full_deck(Rules()))
-    table.discards = [order for order, card in enumerate(table.deck) if card == 1]
-    assert table.best_reachable() == 21
-    table.discards.pop()
-    assert table.best_reachable() == 25
+    assert table.deck.index(4) == 9 and table.can_score()
+    table.fireworks, table.hands, table.drawn = [4, 5, 5, 5, 5], [[0], [1]], 9
+    assert table.can_score(), "it is in the deck"
+    table.drawn = 10
+    assert not table.can_score(), "it is discarded"
+    table.hands, table.drawn, table.turn = [[9], [1]], 50, 40
+    assert table.player == 0 and table.can_score(), "it is in a hand"
+    for turn, turns_left, left in ((40, 2, True), (41, 2, True), (42, 1, True), (41, 1, False)):
+        table.turn, table.turns_left = turn, turns_left
+        assert table.can_score() == left, "its player moves again, or has moved for the last time"
+    table.turn, table.turns_left, table.fireworks = 40, 2, [3, 5, 5, 5, 5]
+    assert not table.can_score(), "the red 4 before it is gone"
+    table.fireworks = [5] * 5
+    assert not table.can_score()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -109,21 +110,51 @@ def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard(
     assert row["nats"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
 
 
-@pytest.mark.slow
-def test_no_game_to_predict_is_on_a_deck_of_the_games_to_learn_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    predicted = []
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The games that methods are asked to predict; nothing is trained or played."""
+    asked: list[Any] = []
 
-    def method(name: str, challenge: Challenge, folder: Path, held_out: Any) -> dict[str, Any]:
-        predicted.append(held_out)
-        return {"method": name}
+    def method(name: str, challenge: Any, folder: Any, held_out: Any, *_: Any) -> dict[str, Any]:
+        asked.append(held_out)
+        return {"method": name, "row": len(asked)}
 
     monkeypatch.setattr(challenges, "_method", method)
+    monkeypatch.setattr(challenges, "_with_themselves", lambda *_: {"mean": 1.0})
+    return asked
+
+
+def test_every_seed_draws_its_own_games_to_learn_from_and_to_predict(
+    tmp_path: Path, predicted: list[Any]
+) -> None:
+    learnt = []
+    for seed in (0, 1, 2):
+        run_challenge(dataclasses.replace(SHORT, seed=seed), tmp_path / str(seed))
+        learnt.append(load_games(tmp_path / str(seed) / "games.safetensors"))
+    drawn = [deck.tobytes() for games in (*learnt, *predicted) for deck in games.decks]
+    assert len(drawn) == 3 * (24 + 8) == len(set(drawn))
+
+
+def test_other_methods_add_their_rows(tmp_path: Path, predicted: list[Any]) -> None:
+    def methods(*names: str) -> list[tuple[str, int]]:
+        record = run_challenge(dataclasses.replace(SHORT, methods=names), tmp_path)
+        assert json.loads((tmp_path / "challenge.json").read_text())["methods"] == record["methods"]
+        return [(row["method"], row["row"]) for row in record["methods"]]
+
+    assert methods("ippo") == [("ippo", 1)]
+    assert methods("br_bc") == [("bc", 2), ("br_bc", 3), ("ippo", 1)]
+    assert methods("ippo", "hdr_ippo") == [("bc", 4), ("hdr_ippo", 5), ("br_bc", 3), ("ippo", 6)]
+
+
+def test_a_partner_that_has_become_another_is_another_challenge(
+    tmp_path: Path, predicted: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is a folder's, which may be trained anew."""
     run_challenge(SHORT, tmp_path / "c")
-    learnt, (held_out,) = load_games(tmp_path / "c" / "games.safetensors"), predicted
-    decks = [{deck.tobytes() for deck in games.decks} for games in (learnt, held_out)]
-    assert list(map(len, decks)) == [24, 8] and not decks[0] & decks[1]
+    other = SimpleNamespace(identity=lambda: "another")
+    monkeypatch.setattr(challenges, "demonstrators", lambda *_: (other, other))
+    with pytest.raises(ValueError, match="holds a challenge with another partner_hashes"):
+        run_challenge(SHORT, tmp_path / "c")
 
 
 @pytest.mark.slow
@@ -138,7 +169,7 @@ def test_the_clone_plays_with_the_partner_itself(
     assert row["with_partner"]["mean"] == pytest.approx(expected.mean.mean)
     assert row["with_partner"]["games"] == 64  # both seatings, in half of them each
     train = load_games(tmp_path / "c" / "games.safetensors")
-    held_out = demo_games(train.rules, "simple", 8, 1)
+    held_out = demo_games(train.rules, "simple", 8, 3, "held-out")
     decks = {deck.tobytes() for deck in train.decks}
     assert len(train) == 24 and not decks & {deck.tobytes() for deck in held_out.decks}
     assert 0 < row["accuracy"] < 1 and row["nats"] > 0
@@ -201,7 +232,7 @@ def test_given_agents_are_rows_beside_the_methods(
     assert "median" in text[1] and "per timestep" in text[1]
     assert "8 games with simple over every line-up" in text[0]
     more = run_challenge(dataclasses.replace(other, agents=("bot:iggi",)), tmp_path)
-    assert [row["method"] for row in more["agents"]] == ["bot:iggi"]
+    assert [row["method"] for row in more["agents"]] == ["bot:legal-random", "bot:iggi"]
 
 
 def test_an_unknown_partner_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -293,7 +293,7 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
         "account=lab",
         "qos=high",
         "array=0-1%2",
-        "job-name=sweep-a",
+        f"job-name={cluster.job_name(tmp_path / 'sweep-a')}",
         f"output={jobs}/%A_%a_0_log.out",
     ):
         assert f"#SBATCH --{option}" in lines
@@ -359,6 +359,27 @@ def test_what_the_runs_share_is_a_job_that_the_array_waits_for(
     cluster.submit_slurm(tmp_path, SweepConfig(), stages)
     assert "#SBATCH --dependency=afterok:100" in script_of(slurm.scripts[2], 300).read_text()
     assert len(slurm.scripts) == 3
+
+
+def test_a_sweep_is_the_same_however_its_folder_is_named_and_no_other(
+    slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(algorithm: str, config: Any) -> dict[str, Any]:
+        return {}
+
+    for parent in ("one", "two"):
+        (tmp_path / parent).mkdir()
+        folder = tmp_path / parent / "sweep"
+        cluster.submit_slurm(folder, SweepConfig(), [[job(folder / "lr=1/s0", run)]])
+    scripts = [script_of(path, 100 * (1 + n)).read_text() for n, path in enumerate(slurm.scripts)]
+    names = [re.findall("--job-name=(.*)", script)[0] for script in scripts]
+    assert len(names) == len(set(names)) == 2 and all(name.startswith("sweep-") for name in names)
+    slurm.queue("100", "200")
+    monkeypatch.chdir(tmp_path / "one")
+    for named in (Path("sweep"), Path("../one/sweep")):
+        cluster.submit_slurm(named, SweepConfig(), [[job(named / "lr=1/s0", run)]])
+    assert len(slurm.scripts) == 2
+    assert cluster.job_name(Path("sweep")) == names[0]
 
 
 def test_a_job_that_failed_on_slurm_is_told_of(

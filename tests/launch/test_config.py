@@ -56,7 +56,7 @@ files = st.lists(st.text(max_size=5), max_size=2).map(tuple)
 training = {"data": files, "network": networks, "batch_size": st.integers(1, 512), "lr": rates}
 running = {
     "game": games,
-    "seeds": st.lists(st.integers(), max_size=3).map(tuple),
+    "seeds": st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple),
     "run_dir": st.none() | st.text(),
 }
 schedules = st.sampled_from(["linear", "constant"])
@@ -143,9 +143,9 @@ def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
             {"num_envs": 8, "num_minibatches": 4},
             "num_envs / num_blocks [*] num_players=2 must be divisible by num_minibatches=4",
         ),
-        (PPOConfig, {"num_steps": 0}, "num_steps: expected at least 1, got 0"),
-        (HDRIPPOConfig, {"kl_weight": 1.5}, r"kl_weight: expected a weight in \[0, 1\], got 1.5"),
-        (BCTraining, {"batch_size": 0}, "batch_size: expected at least 1, got 0"),
+        (PPOConfig, {"num_steps": 0}, "--num-steps: expected a whole number from 1 to .*, got 0"),
+        (HDRIPPOConfig, {"kl_weight": 1.5}, "--kl-weight: expected a number from 0 to 1, got 1.5"),
+        (BCConfig, {"batch_size": 0}, "--batch-size: expected a whole number from 1 to .*, got 0"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(
@@ -285,6 +285,14 @@ def test_a_flag_may_be_spelled_as_its_field() -> None:
     assert parse("--num_players", "4").game == Rules(num_players=4)
     with pytest.raises(ValueError, match="config.json in it, got no-run"):
         parse("--resume", "--run_dir", "no-run")
+
+
+def test_one_seed_and_several_are_not_both_given() -> None:
+    """One of them would be left out without a word."""
+    assert parse("--seed", "1").seed == 1 and parse("--seeds", "1", "2").seeds == (1, 2)
+    for seeds in (("--seed", "1", "--seeds", "2"), ("--seeds=2", "--seed=1")):
+        with pytest.raises(ValueError, match=r"--seed, --seeds: expected one of the two, got both"):
+            parse(*seeds)
 
 
 def test_flags_come_after_the_preset() -> None:

@@ -15,7 +15,7 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import sweep as sweeping
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep
-from hanabi_rl.launch.sweep import chosen_seed, run_sweep, seed_table, table
+from hanabi_rl.launch.sweep import chosen_seed, run_seeds, run_sweep, seed_table, table
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.runs.session import Stopped
@@ -85,7 +85,11 @@ def test_the_papers_grid_of_clones() -> None:
         (["--grid", "kl_weight"], r"--grid kl_weight: expected FIELD=\[VALUE, ...\]"),
         (["--grid", "kl_weight=0.5"], r"--grid kl_weight=0.5: expected FIELD=\[VALUE, ...\]"),
         (["--grid", "kl_weight=[0.5, 0.5]"], "expected different values"),
-        (["--grid", "kl_weight=[2.0]"], r"kl_weight: expected a weight in \[0, 1\], got 2.0"),
+        (["--grid", "kl_weight=[1, 1.0]"], "expected different values, got kl_weight=1, kl_weight"),
+        (["--kl-weights", "0.1", "0.10"], "expected different values"),
+        (["--seeds", "0", "0", "1"], "--seeds: expected seeds that differ, got 0 twice"),
+        (["--seeds", "3", "1", "2", "1"], "--seeds: expected seeds that differ, got 1 twice"),
+        (["--grid", "kl_weight=[2.0]"], "--grid.kl_weight: expected a number from 0 to 1, got 2"),
         (["--kl-weights", "0.1", "--grid", "kl_weight=[0.5]"], "expected one of the two, got both"),
         (["--algorithm", "ippp"], "expected an algorithm, one of bc, .*; got 'ippp'"),
         (["--seed", "5"], "--seed: expected --seeds in a sweep, got --seed 5"),
@@ -105,8 +109,17 @@ def test_a_sweep_says_what_is_wrong_before_it_runs(args: list[str], message: str
 def test_a_sweep_needs_a_seed_and_a_job() -> None:
     with pytest.raises(ValueError, match="--seeds: expected at least one seed, got none"):
         SweepConfig(seeds=())
-    with pytest.raises(ValueError, match="--jobs: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="--jobs: expected a whole number from 1 to 1,024, got 0"):
         SweepConfig(jobs=0)
+
+
+def test_a_script_refuses_a_seed_given_twice_before_anything_runs() -> None:
+    def run(config: Any) -> None:
+        raise AssertionError("it ran")
+
+    learner = ALGORITHMS["ippo"]._replace(run=run)
+    with pytest.raises(ValueError, match="--seeds: expected seeds that differ, got 7 twice"):
+        run_seeds(learner, IPPOConfig(seeds=(7, 7)))
 
 
 @pytest.fixture(scope="module")

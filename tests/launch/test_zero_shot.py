@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.launch import partner_set
-from hanabi_rl.launch.partner_set import better, train_set
+from hanabi_rl.launch.partner_set import better, folder_name, train_set
 from hanabi_rl.launch.zero_shot import ZeroShot, ladder, rank_table
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.matrix import Setting
@@ -25,25 +26,34 @@ def keep(folder: Path, seed: int, score: float | None = None, players: int = 2) 
     return str(folder)
 
 
-def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = []
+def candidate(folder: Path, seed: int) -> Partner:
+    """A pair's three policies, which are no others'."""
+    return Partner(
+        agent=keep(folder / "biased", seed),
+        best_response=keep(folder / "response", seed + 1),
+        mid_skill=keep(folder / "mid" / "biased", seed + 2),
+    )
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """(algorithm, partners, run folder) of every run that is asked for; a random policy comes of
+    it."""
+    runs: list[Any] = []
 
     def run_once(algorithm: str, config: BestResponseConfig) -> None:
-        trained.append((algorithm, config.partners))
-        keep(Path(config.run_dir or "") / "policy", seed=100 + len(trained))
+        runs.append((algorithm, config.partners, config.run_dir))
+        keep(Path(config.run_dir or "") / "policy", seed=100 + len(runs))
 
     monkeypatch.setattr(partner_set, "run_once", run_once)
     monkeypatch.setattr("hanabi_rl.measure.partners.LEAST_SHARE", -1.0)  # nobody can play yet
-    candidates = [
-        Partner(
-            agent=keep(tmp_path / f"pair-{k}" / "biased", 3 * k),
-            best_response=keep(tmp_path / f"pair-{k}" / "response", 3 * k + 1),
-            mid_skill=keep(tmp_path / f"pair-{k}" / "mid" / "biased", 3 * k + 2),
-        )
-        for k in range(3)
-    ]
+    return runs
+
+
+def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
+    tmp_path: Path, trained: list[Any]
+) -> None:
+    candidates = [candidate(tmp_path / f"pair-{k}", 3 * k) for k in range(3)]
     write_partners(tmp_path / "candidates.json", PartnerSet(partners=tuple(candidates)))
     out = tmp_path / "out"
     path = train_set(
@@ -55,11 +65,13 @@ def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
     assert [p.agent for p in found.partners] == [
         name for partner in chosen for name in (partner.agent, partner.mid_skill)
     ]
-    assert trained == [("best_response", (p.agent,)) for p in found.partners]
+    assert [run[:2] for run in trained] == [("best_response", (p.agent,)) for p in found.partners]
     for final, mid in zip(found.partners[::2], found.partners[1::2], strict=True):
-        assert mid.note.startswith("mid-skill") and "best-response-mid" in mid.best_response
+        assert mid.note.startswith("mid-skill")
         own = next(c for c in candidates if c.agent == final.agent).best_response
-        assert final.best_response in (own, str(out / Path(own).parent.name / "best-response"))
+        fresh = {run[1][0]: run[2] for run in trained}
+        assert final.best_response in (own, fresh[final.agent])
+        assert mid.best_response == fresh[mid.agent]
     # chosen on decks of their own, and measured on others
     measured = read_partners(out / "measured.json").partners
     for partners, purpose in ((measured, "selection"), (found.partners, "report")):
@@ -104,6 +116,79 @@ def test_best_responses_are_of_as_many_players_as_the_candidates(
     config = BestResponseConfig(game=TINY)
     train_set(tmp_path / "c.json", 2, tmp_path / "out", config, Setting(16, 0, False))
     assert trained == [TINY_3P] * 4
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[tuple[str, str]]]]:
+    """(purpose, pairs) of everything that is measured, with scores and events that are drawn."""
+    asked: list[tuple[str, list[tuple[str, str]]]] = []
+    rng = np.random.default_rng(0)
+
+    def measure_pairs(partners: Any, policies: Any, setting: Any, purpose: Any, *on: Any) -> Any:
+        asked.append((purpose, [(p.agent, p.best_response) for p in partners]))
+        drawn = {"response_events": rng.random((2, 14)), "partner_events": rng.random((2, 14))}
+        events = {name: tuple(map(tuple, rows.tolist())) for name, rows in drawn.items()}
+        return [dataclasses.replace(p, score=(1.0, rng.random()), **events) for p in partners]
+
+    monkeypatch.setattr(partner_set, "measure_pairs", measure_pairs)
+    return asked
+
+
+def test_only_what_is_written_of_the_kept_is_measured_on_report_decks(
+    tmp_path: Path, trained: list[Any], measured: list[tuple[str, list[tuple[str, str]]]]
+) -> None:
+    """Partners and best responses are chosen on others."""
+    candidates = tuple(candidate(tmp_path / f"pair-{k}", 3 * k) for k in range(2))
+    write_partners(tmp_path / "candidates.json", PartnerSet(partners=candidates))
+    path = train_set(
+        tmp_path / "candidates.json", 1, tmp_path, BestResponseConfig(), Setting(4, 0, False)
+    )
+    found = read_partners(path)
+    assert found.purpose == "report"
+    assert [purpose for purpose, _ in measured] == ["selection", "selection", "report"]
+    assert measured[1][1] == [(partners[0], run_dir) for _, partners, run_dir in trained]
+    assert measured[2][1] == [(p.agent, p.best_response) for p in found.partners]
+
+
+def test_best_responses_of_pairs_of_one_name_have_folders_of_their_own(
+    tmp_path: Path, trained: list[Any], measured: Any
+) -> None:
+    """Pairs number 3 of two runs; and a mid-skill checkpoint that is the pair at its end."""
+    candidates = [candidate(tmp_path / f"s{seed}" / "pair-003", 3 * seed) for seed in range(2)]
+    candidates[1] = dataclasses.replace(
+        candidates[1], mid_skill=keep(tmp_path / "s1" / "pair-003" / "mid" / "biased", 3)
+    )
+    write_partners(tmp_path / "candidates.json", PartnerSet(partners=tuple(candidates)))
+    arguments = tmp_path / "candidates.json", 2, tmp_path, BestResponseConfig()
+    train_set(*arguments, Setting(4, 0, False))
+    folders = {run[1]: run[2] for run in trained}
+    assert set(folders) == {
+        (candidates[0].agent,),
+        (candidates[0].mid_skill,),
+        (candidates[1].agent,),
+    }
+    assert len(set(folders.values())) == len(trained) == 3
+    assert all("pair-003" in folder for folder in folders.values())
+    train_set(*arguments, Setting(4, 0, False))  # the same ones again
+    assert {run[1]: run[2] for run in trained[3:]} == folders
+
+
+def test_bots_have_folders_of_their_own(tmp_path: Path) -> None:
+    names = ["bot:smart", "bot:simple", "bot:rules?seed=1", "bot:rules?seed=2", "agent:ippo-2p"]
+    folders = [folder_name(name, load_policy(name).identity()) for name in names]
+    assert len(set(folders)) == 5 and folders[0].startswith("bot_smart-")
+    assert all("/" not in folder and ":" not in folder for folder in folders)
+
+
+def test_a_candidate_that_is_there_twice_is_refused(tmp_path: Path, trained: list[Any]) -> None:
+    first = candidate(tmp_path / "a", 0)
+    again = dataclasses.replace(first, agent=keep(tmp_path / "b" / "biased", 0))
+    write_partners(tmp_path / "candidates.json", PartnerSet(partners=(first, again)))
+    with pytest.raises(ValueError, match="got the same one as .*/a/biased and as .*/b/biased"):
+        train_set(
+            tmp_path / "candidates.json", 2, tmp_path / "o", BestResponseConfig(), Setting(4, 0)
+        )
+    assert not (tmp_path / "o").exists()
 
 
 def test_the_better_of_two_best_responses_is_kept() -> None:

@@ -1,5 +1,6 @@
 """The shape of a measure: ratios of sums a game, the registry, and what derives from it."""
 
+import dataclasses
 import json
 from typing import get_args
 
@@ -8,7 +9,7 @@ import pytest
 
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.intervals import bootstrap_ratio
+from hanabi_rl.measure.intervals import bootstrap_ratio, mean_interval
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import MEASURES, Group, Measure, measure_figures, measures_of
@@ -21,7 +22,7 @@ def scored(scores: list[int], points: list[int]) -> Games:
     count, zeros = len(scores), np.zeros(len(scores), np.int32)
     return Games(
         rules=Rules(),
-        decks=np.zeros((count, 50), np.uint8),
+        decks=np.tile(np.arange(count, dtype=np.uint8)[:, None], 50),
         actions=np.full((count, 1), Rules().noop, np.int32),
         num_actions=zeros,
         scores=np.array(scores, np.int32),
@@ -37,8 +38,30 @@ def test_a_ratio_is_of_sums_and_resamples_whole_games():
     assert ratio.interval == bootstrap_ratio(np.array([3.0, 0, 5]), np.array([4.0, 2, 4]))
     assert ratio.bounds == [ratio.interval.low, ratio.interval.high]
     assert f"{ratio:.3f}" == f"0.800 [{ratio.bounds[0]:.3f}, {ratio.bounds[1]:.3f}]"
+    many = Ratio(np.tile([3.0, 0.0, 5.0], 20), np.tile([4, 2, 4], 20))
     # drawn with replacement, the extremes are a game alone: 0 / 2 and 5 / 4
-    assert 0 <= ratio.bounds[0] < 0.8 < ratio.bounds[1] <= 1.25
+    assert 0 <= many.bounds[0] < 0.8 < many.bounds[1] <= 1.25
+
+
+def test_games_of_one_deck_are_resampled_together():
+    """Twenty decks, each played by three teams that do the same there: no more than 20 games."""
+    numerators, denominators = np.random.default_rng(0).integers(1, 9, (2, 20)).astype(float)
+    decks = np.arange(60) % 20
+    whole = Ratio(numerators[decks], denominators[decks]).summed(decks)
+    assert whole.numerator.tolist() == (3 * numerators).tolist()
+    np.testing.assert_allclose(whole.interval, Ratio(numerators, denominators).interval)
+    alone = Ratio(numerators, denominators)
+    assert alone.summed(np.arange(20)) is alone
+
+
+def test_figures_of_games_take_those_of_one_deck_as_one():
+    games = scored([10, 12, 20, 18, 5, 9], [10, 12, 20, 18, 5, 9])
+    games = dataclasses.replace(games, decks=games.decks[[3, 3, 1, 1, 2, 2]])
+    assert games.deck_numbers.tolist() == [0, 0, 1, 1, 2, 2]
+    figures = measure_figures(Record(games), measures_of("scores"))
+    expected = mean_interval(np.array([11.0, 19, 7]))
+    assert figures["score"] == pytest.approx(expected.mean)
+    assert figures["score_ci95"] == pytest.approx(expected.bounds)
 
 
 def test_over_counts_where_it_is_told():

@@ -17,6 +17,70 @@ from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import Stopped, open_run_dir
 
 
+def fails(config: BCConfig, error: BaseException, *places: str, line: str = "") -> None:
+    """A start that has written its config, and files at `places` with a `line` in them."""
+    with open_run_dir("bc", config, 2) as folder:
+        assert (folder / "config.json").exists()
+        for place in places:
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).write_text(line)
+        raise error
+
+
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """So that the corrected command is a new run, and not one that is there already."""
+    run_dir = tmp_path / "new" / "run"
+    config = BCConfig(run_dir=str(run_dir))
+    for error in (ValueError("wrong"), OSError("wrong"), KeyboardInterrupt(), RuntimeError("bug")):
+        with pytest.raises(type(error)):
+            fails(config, error, "metrics.jsonl", "checkpoints/0/state", "tensorboard/events")
+        assert list(tmp_path.iterdir()) == []
+    with open_run_dir("bc", config, 2):
+        pass
+    assert (run_dir / "config.json").exists()
+
+
+def test_a_fresh_folder_of_a_failed_start_is_gone_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="wrong"):
+        fails(BCConfig(), ValueError("wrong"))
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "runs" / "other").mkdir(parents=True)
+    with pytest.raises(ValueError, match="wrong"):
+        fails(BCConfig(), ValueError("wrong"))
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["other"]
+
+
+def test_a_failed_start_takes_nothing_of_others(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "metrics.jsonl").write_text("{}\n")
+    config = BCConfig(run_dir=str(tmp_path))
+    with pytest.raises(ValueError, match="wrong"):
+        fails(config, ValueError("wrong"))
+    assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {"notes.txt", "old"}
+    with open_run_dir("bc", config, 2):
+        (tmp_path / "config.json").unlink()  # not yet written
+        with pytest.raises(ValueError, match="another run is at work"):
+            fails(config, ValueError("wrong"))
+        assert (tmp_path / ".lock").exists()
+
+
+@pytest.mark.parametrize("place", ["metrics.jsonl", "bc/metrics.jsonl"])
+def test_a_run_that_has_begun_is_kept(tmp_path: Path, place: str) -> None:
+    """A line of metrics, of the run or of the clone that it trains first."""
+    folder = tmp_path / "run"
+    config = BCConfig(run_dir=str(folder))
+    with pytest.raises(ValueError, match="wrong"):
+        fails(config, ValueError("wrong"), place, line='{"step": 0}\n')
+    assert (folder / "config.json").exists() and (folder / place).exists()
+    with pytest.raises(ValueError, match="wrong"):
+        fails(dataclasses.replace(config, resume=True), ValueError("wrong"))
+    assert (folder / "config.json").exists()
+
+
 def installed(monkeypatch: pytest.MonkeyPatch, run: Any, **changes: Any) -> Algorithm:
     """BC with another run."""
     bc = ALGORITHMS["bc"]._replace(run=run, **changes)

@@ -70,25 +70,73 @@ def test_a_metric_must_be_a_scalar(tmp_path: Path) -> None:
         tracker.log(1, {"loss": jnp.zeros(3)})
 
 
-def test_wandb_is_told_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    fake = types.ModuleType("wandb")
-    run = types.SimpleNamespace(
-        log=lambda numbers, step: seen.append((step, numbers)), finish=lambda: seen.append("done")
-    )
-    monkeypatch.setattr(fake, "init", lambda **kwargs: seen.append(kwargs) or run, raising=False)
+class FakeWandb(types.ModuleType):
+    """W&B as far as it is used: it keeps what it is told."""
+
+    class Error(Exception):
+        pass
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.seen: list[Any] = []
+
+    def init(self, **kwargs: Any) -> Any:
+        if set(kwargs["id"]) & set(":;,#?/\\%'") or not 0 < len(kwargs["name"]) <= 128:
+            raise self.Error("Run ID or name is not valid")
+        self.seen.append(kwargs)
+        return types.SimpleNamespace(
+            log=lambda numbers, step: self.seen.append((step, numbers)),
+            finish=lambda: self.seen.append("done"),
+        )
+
+
+@pytest.fixture
+def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
+    fake = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", fake)
+    return fake
+
+
+def test_wandb_is_told_the_same_numbers(tmp_path: Path, wandb: FakeWandb) -> None:
     with Tracker(tmp_path, tensorboard=False, wandb=True, config={"lr": 0.1}) as tracker:
         tracker.log(3, {"loss": 0.5, "score": float("nan")})
-    name = tmp_path.name
-    assert seen[0] == {
-        "project": "hanabi-rl",
-        "name": name,
-        "id": name,
-        "resume": "allow",
-        "config": {"lr": 0.1},
-    }
-    assert seen[1:] == [(3, {"loss": 0.5}), "done"]
+    started, *told = wandb.seen
+    assert (started["project"], started["resume"]) == ("hanabi-rl", "allow")
+    assert started["config"] == {"lr": 0.1}
+    assert told == [(3, {"loss": 0.5}), "done"]
+
+
+def test_every_run_is_one_of_its_own_at_wandb_and_stays_it(
+    tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of sweeps and clones are called alike, and folders are moved."""
+    monkeypatch.chdir(tmp_path)
+    names = ["a/lr=0.1/s0", "a/lr=0.2/s0", "b/lr=0.1/s0", "c/bc", "d/bc", "kl:0.1/s0", "x" * 200]
+    for name in names:
+        Path(name).mkdir(parents=True)
+        Tracker(Path(name), tensorboard=False, wandb=True).close()
+    started = [told for told in wandb.seen if isinstance(told, dict)]
+    assert len({run["id"] for run in started}) == len(names)
+    assert [run["name"] for run in started[:-1]] == names[:-1]
+    Path("a").rename("elsewhere")
+    Tracker(tmp_path / "elsewhere/lr=0.2/s0", tensorboard=False, wandb=True, resume_step=0).close()
+    again = [told for told in wandb.seen if isinstance(told, dict)][-1]
+    assert (again["id"], again["name"]) == (started[1]["id"], "elsewhere/lr=0.2/s0")
+    monkeypatch.chdir(tmp_path / "b")
+    Tracker(tmp_path / "d/bc", tensorboard=False, wandb=True, resume_step=0).close()
+    again = [told for told in wandb.seen if isinstance(told, dict)][-1]
+    assert (again["id"], again["name"]) == (started[4]["id"], f"{tmp_path.name}/d/bc")
+
+
+def test_what_wandb_refuses_is_the_users_error(
+    tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**kwargs: Any) -> Any:
+        raise wandb.Error("no API key configured")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    with pytest.raises(ValueError, match="--wandb: .* got: no API key configured"):
+        Tracker(tmp_path, wandb=True)
 
 
 def test_wandb_missing_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

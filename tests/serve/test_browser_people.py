@@ -161,15 +161,15 @@ def test_what_slides_and_scrolls_keeps_its_keys(make_play, open_page):
         press(page, ["End", "ArrowRight"])  # at its end a slider stays; the page would make a move
         page.wait_for_timeout(200)
         assert "Move 15 of 15" in page.locator("#actions").inner_text()
-        press(page, ["a"])  # no key of a slider's
-        assert page.locator("[data-key=auto]").get_attribute("aria-pressed") == "true"
-        press(page, ["a"])
-        shown = page.locator(".replay p").inner_text()
         page.locator("[role=log]").focus()
         press(page, ["End"])
         until(page, "document.querySelector('[role=log]').scrollTop > 0")
         press(page, ["Space"])
-        assert page.locator(".replay p").inner_text() == shown
+        page.wait_for_timeout(200)
+        assert "Move 15 of 15" in page.locator("#actions").inner_text()
+        page.locator("[data-key=slider]").focus()
+        press(page, ["a"])  # no key of a slider's
+        assert page.locator("[data-key=auto]").get_attribute("aria-pressed") == "true"
 
 
 def test_a_choice_does_not_move_the_page_and_the_list_of_keys_does(make_play, open_page):
@@ -181,8 +181,8 @@ def test_a_choice_does_not_move_the_page_and_the_list_of_keys_does(make_play, op
             "(button) => scrollBy(0, button.getBoundingClientRect().bottom + 2"
             " - document.querySelector('footer').getBoundingClientRect().top)"
         )
-        before = page.evaluate("scrollY")
-        told.click()
+        before, box = page.evaluate("scrollY"), told.bounding_box()
+        page.mouse.click(box["x"] + 9, box["y"] + 9)
         assert asked(page).startswith("Tell Bob") and page.evaluate("scrollY") == before
         summary = "document.querySelector('summary').getBoundingClientRect()"
         assert page.evaluate(f"{summary}.top > innerHeight")

@@ -35,7 +35,7 @@ from hanabi_rl.agents.policy import act
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.play.line_ups import CANDIDATE
-from hanabi_rl.serve.candidate import agents_of
+from hanabi_rl.serve.candidate import agents_at, agents_of, candidate_seats, team_of
 from hanabi_rl.serve.challenge import make_challenge
 from hanabi_rl.serve.connection import MAX_WRONG
 from hanabi_rl.serve.guard import Guard
@@ -212,6 +212,14 @@ def test_what_is_no_action_changes_nothing(served: Served, message: str, reason:
     environment.step(first_legal(environment.rows))
     assert not np.array_equal(environment.rows[agent]["obs"], before)
     environment.close()
+
+
+def test_the_team_is_who_sits_beside_the_candidate() -> None:
+    proxies = ("bot:simple", "bot:iggi", "bot:value")
+    assert team_of((2, CANDIDATE, 0), proxies) == ("bot:value", "bot:simple")
+    assert team_of((CANDIDATE, 1), proxies) == ("bot:iggi",)
+    assert candidate_seats((CANDIDATE, 1, CANDIDATE)) == (0, 2)
+    assert agents_at((0, 2)) == ("agent_0", "agent_2")
 
 
 def test_after_ten_of_them_the_connection_ends(served: Served) -> None:

@@ -117,8 +117,10 @@ def test_a_key_that_opens_nothing_stops_no_server(store: Store) -> None:
 
 def test_games_that_were_begun_keep_their_proxies(store: Store, open_store: Open) -> None:
     key = new_key(store, {2: 4})
-    agree(store, {2: ("a", "b")})
-    agree(store, {2: ("c", "d")})  # nobody has met them
+    agree(store, {2: ("a",)})
+    agree(store, {2: ("c", "d")})  # nobody has met the other one: who sits where is said anew
+    seated = [row.line_up for row in store.rows(key)]
+    assert sorted(seated) == [(CANDIDATE, 0), (CANDIDATE, 1), (0, CANDIDATE), (1, CANDIDATE)]
     first = store.claim(key)
     again = open_store()
     for others in (("a", "b"), ("c",), ("c", "d", "e")):

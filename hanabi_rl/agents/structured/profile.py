@@ -100,8 +100,12 @@ def rotated(profile: Profile, seats: int | jax.Array) -> Profile:
     """As kept by whoever sits so many seats further: an int, or int32[N], one a game."""
     players = profile.counts.shape[-2]
     if isinstance(seats, int):
-        turned = [jnp.roll(profile.cards, -seats, -3), jnp.roll(profile.known, -seats, -2)]
-        return Profile(*turned, profile.before, jnp.roll(profile.counts, -seats, -2))
+        return Profile(
+            cards=jnp.roll(profile.cards, -seats, -3),
+            known=jnp.roll(profile.known, -seats, -2),
+            before=profile.before,
+            counts=jnp.roll(profile.counts, -seats, -2),
+        )
     turns = [rotated(profile, k) for k in range(players)]
 
     def chosen(*leaves: jax.Array) -> jax.Array:

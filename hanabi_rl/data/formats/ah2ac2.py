@@ -8,18 +8,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from hanabi_rl.data.games import GameDataError, Games
+from hanabi_rl.data.games import GameDataError, Games, OnBad, refuse
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import fsync_path
+from hanabi_rl.storage.tensors import read_tensors
 
 DIMENSIONS = {
     "actions": 3,
@@ -34,24 +36,41 @@ OPTIONAL = {"human_seats": 2}
 MAX_TURNS = 1024
 
 
-def read(path: Path, validate: bool = True) -> Games:
-    """The games in the file, `unfinished` not yet known. Raises GameDataError where the layout is
-    not the expected one.
+def read(path: Path) -> Games:
+    """The games in the file, `unfinished` not yet known. Raises GameDataError as `read_each`, for
+    the first game that is not what it should be."""
+    return read_each(path)[0]
 
-    With `validate`, also where a card or action is out of range, or a seat acts out of turn.
+
+def read_each(
+    path: Path, validate: bool = True, on_bad: OnBad = refuse
+) -> tuple[Games, np.ndarray]:
+    """The games in the file, `unfinished` not yet known, and which are good so far (bool[N]).
+    Raises GameDataError where the layout is not the expected one.
+
+    Hands `on_bad` each game with a number that does not fit into 32 bits; with `validate`, also
+    with a card or action out of range, or where a seat acts out of turn.
     """
     source = str(path)
     tensors, metadata = _open(path)
     _check_tensors(tensors, source, validate)
     rules = _rules(int(tensors["num_players"]), metadata, source)
     _check_shapes(tensors, rules, source)
+    good = np.ones(len(tensors["game_ids"]), bool)
+    checks = [_too_wide(tensors, source)]
     if validate:
-        _check_ranges(tensors, rules, source)
-        _check_idle(tensors["actions"], tensors["game_ids"], rules, source)
+        checks += [
+            _out_of_range(tensors, rules, source),
+            _out_of_turn(tensors["actions"], tensors["game_ids"], rules, source),
+        ]
+    for error in itertools.chain.from_iterable(checks):
+        if good[error.game]:
+            on_bad(error)
+            good[error.game] = False
     actions = tensors["actions"]
     turns = np.arange(actions.shape[1])
     decks = tensors["decks"]
-    return Games(
+    games = Games(
         rules=rules,
         decks=(decks[..., 0] * rules.num_ranks + decks[..., 1]).astype(np.uint8),
         actions=actions[:, turns, turns % rules.num_players].astype(np.int32),
@@ -61,6 +80,7 @@ def read(path: Path, validate: bool = True) -> Games:
         unfinished=np.zeros(len(decks), bool),
         human_seats=tensors.get("human_seats"),
     )
+    return games, good
 
 
 def write(path: Path, games: Games) -> None:
@@ -91,14 +111,8 @@ def write(path: Path, games: Games) -> None:
 
 def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     try:
-        with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (
-        SafetensorError,
-        OSError,
-        TypeError,
-        ValueError,
-    ) as error:  # the last two: a dtype that NumPy lacks
+        return read_tensors(path)
+    except ValueError as error:
         raise GameDataError(
             f"expected a safetensors file, got one that cannot be read: {error}", source=str(path)
         ) from error
@@ -127,20 +141,24 @@ def _check_tensors(tensors: dict[str, np.ndarray], source: str, validate: bool) 
             raise GameDataError(
                 f"expected {known[name]} axes, got shape {tensor.shape}", source=source, field=name
             )
-        if tensor.dtype.itemsize > 4 and name not in ("game_ids", "num_players") and tensor.size:
-            _check_narrows(tensor, name, source)
 
 
-def _check_narrows(tensor: np.ndarray, name: str, source: str) -> None:
-    """A number that does not fit into int32 would come out as another one."""
+def _too_wide(tensors: dict[str, np.ndarray], source: str) -> Iterator[GameDataError]:
+    """Games with a number that does not fit into int32: it would come out as another one."""
     limits = np.iinfo(np.int32)
-    if tensor.min() < limits.min or tensor.max() > limits.max:
-        game = int(np.argwhere((tensor < limits.min) | (tensor > limits.max))[0, 0])
-        problem = (
-            f"expected numbers from {limits.min} to {limits.max}, got {tensor.min()} to "
-            f"{tensor.max()}"
-        )
-        raise GameDataError(problem, source=source, field=name, game=game)
+    for name in ("actions", "decks", "num_actions", "scores"):
+        tensor = tensors[name]
+        if tensor.dtype.itemsize < 4 or tensor.dtype == np.int32:
+            continue
+        for game in _games_with((tensor < limits.min) | (tensor > limits.max)):
+            low, high = tensor[game].min(), tensor[game].max()
+            problem = f"expected numbers from {limits.min} to {limits.max}, got {low} to {high}"
+            yield GameDataError(problem, source=source, field=name, game=game)
+
+
+def _games_with(wrong: np.ndarray) -> list[int]:
+    """The games of which anything is `wrong` [N, ...]."""
+    return [int(game) for game in np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))]
 
 
 def _rules(num_players: int, metadata: dict[str, str], source: str) -> Rules:
@@ -181,35 +199,46 @@ def _check_shapes(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> 
             )
 
 
-def _check_ranges(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> None:
+def _out_of_range(
+    tensors: dict[str, np.ndarray], rules: Rules, source: str
+) -> Iterator[GameDataError]:
+    """Games with a card or an action that the rules do not have."""
     game_ids = tensors["game_ids"]
     for axis, (name, limit) in enumerate((("colour", rules.num_colors), ("rank", rules.num_ranks))):
         values = tensors["decks"][..., axis]
-        for game, index in np.argwhere((values < 0) | (values >= limit))[:1]:
+        wrong = (values < 0) | (values >= limit)
+        for game in _games_with(wrong):
+            index = int(np.argmax(wrong[game]))
             problem = (
                 f"card {index}: expected a {name} in 0..{limit - 1}, got {values[game, index]}"
             )
-            raise GameDataError(
-                problem, source=source, field="decks", game=int(game), game_id=int(game_ids[game])
+            yield GameDataError(
+                problem, source=source, field="decks", game=game, game_id=int(game_ids[game])
             )
     actions = tensors["actions"]
-    for game, turn, seat in np.argwhere((actions < 0) | (actions >= rules.num_moves))[:1]:
+    wrong = (actions < 0) | (actions >= rules.num_moves)
+    for game in _games_with(wrong):
+        turn, seat = np.argwhere(wrong[game])[0]
         problem = (
             f"seat {seat}: expected an action in 0..{rules.num_moves - 1}, got "
             f"{actions[game, turn, seat]}"
         )
-        place = {"game": int(game), "game_id": int(game_ids[game]), "turn": int(turn)}
-        raise GameDataError(problem, source=source, field="actions", **place)
+        place = {"game": game, "game_id": int(game_ids[game]), "turn": int(turn)}
+        yield GameDataError(problem, source=source, field="actions", **place)
 
 
-def _check_idle(actions: np.ndarray, game_ids: np.ndarray, rules: Rules, source: str) -> None:
+def _out_of_turn(
+    actions: np.ndarray, game_ids: np.ndarray, rules: Rules, source: str
+) -> Iterator[GameDataError]:
+    """Games in which a seat acts while another moves."""
     turns, seats = np.ogrid[: actions.shape[1], : rules.num_players]
-    out_of_turn = (actions != rules.noop) & (seats != turns % rules.num_players)
-    for game, turn, seat in np.argwhere(out_of_turn)[:1]:
+    wrong = (actions != rules.noop) & (seats != turns % rules.num_players)
+    for game in _games_with(wrong):
+        turn, seat = np.argwhere(wrong[game])[0]
         problem = (
             f"seat {seat}: expected the no-op {rules.noop} while seat {turn % rules.num_players} "
             "moves, "
             f"got {actions[game, turn, seat]}"
         )
-        place = {"game": int(game), "game_id": int(game_ids[game]), "turn": int(turn)}
-        raise GameDataError(problem, source=source, field="actions", **place)
+        place = {"game": game, "game_id": int(game_ids[game]), "turn": int(turn)}
+        yield GameDataError(problem, source=source, field="actions", **place)

@@ -2,15 +2,17 @@
 game in its address.
 
 The site names a card by its index in the deck where we name a slot, and a hint's target by its seat
-where we count from the mover. It ends a game as soon as no more points can be reached, so an
-exported game ends there too (`exported_length`).
+where we count from the mover. It ends a game as soon as no more points can be reached, hands after
+their player's last turn included, so an exported game ends there too (`exported_length`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import reprlib
 import string
+import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +27,9 @@ ALPHABET = string.ascii_lowercase + string.digits + string.ascii_uppercase
 LINK_CHUNK = 20
 VARIANT = "No Variant"
 VARIANT_ID = 0
-PLAY, DISCARD, COLOR_HINT, RANK_HINT, GAME_OVER = range(5)
+PLAY, DISCARD, COLOR_HINT, RANK_HINT, GAME_OVER, VOTED_OVER = range(6)
+ENDS = (GAME_OVER, VOTED_OVER)
+"""What is no move: a player, or the players by a vote, end the game."""
 FOREIGN_OPTIONS = (
     "deckPlays",
     "emptyClues",
@@ -34,6 +38,9 @@ FOREIGN_OPTIONS = (
     "allOrNothing",
     "detrimentalCharacters",
 )
+OWN_OPTIONS = ("timed", "speedrun", "cardCycle")
+"""What the site can turn on that leaves the rules as they are."""
+_SITE = re.compile(r"(?:https?:/{1,2})?(?:www\.)?hanab\.live(?![\w.-])/*([^#?]*)", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +81,8 @@ def game_to_json(
 
 
 def exported_length(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]) -> int:
-    """How many of the game's moves the site keeps: it stops once the score is the most that can
-    still be reached."""
+    """How many of the game's moves the site keeps: it stops once no card that is left can be
+    played."""
     return len(_site_actions(rules, deck, actions))
 
 
@@ -99,12 +106,10 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
     actions = []
     for index, entry in enumerate(record["actions"]):
         kind, target, value = _read_action(entry, index)
-        if kind == GAME_OVER:
-            if index != len(record["actions"]) - 1:
-                raise ValueError(
-                    f"action {index} ends the game, but {len(record['actions']) - index - 1} more "
-                    "follow"
-                )
+        if kind in ENDS:
+            rest = [_read_action(later, k)[0] for k, later in enumerate(record["actions"])]
+            if more := sum(later not in ENDS for later in rest[index:]):
+                raise ValueError(f"action {index} ends the game, but {more} more follow")
             break
         if kind in (PLAY, DISCARD) and 0 <= target < rules.deck_size:
             target = new_order[target]
@@ -147,11 +152,38 @@ def share_link(
     return f"{LINK_PREFIX}{'-'.join(chunks)}#{turn}"
 
 
+def is_link(text: str) -> bool:
+    """Whether this is an address on hanab.live, in any of the spellings that browsers take."""
+    return _SITE.match(_unwrapped(text)) is not None
+
+
+def _unwrapped(text: str) -> str:
+    """A link as it is pasted, without what chats put around it."""
+    return urllib.parse.unquote(text.strip().strip("<>"))
+
+
+def _payload(link: str) -> str:
+    """What a replay link says of the game; of what is no link, all of it up to the turn."""
+    text = _unwrapped(link)
+    if (site := _SITE.match(text)) is None:
+        return text.partition("#")[0]
+    page, _, rest = site[1].strip("/").partition("/")
+    if page.lower() in ("shared-replay-json", "replay-json") and rest:
+        return rest
+    wanted = f"expected a link with the game in it, {LINK_PREFIX}..., got {link!r}"
+    number = rest.partition("/")[0]
+    if page.lower() in ("shared-replay", "replay", "export") and number.isdecimal():
+        raise ValueError(
+            f"{wanted}: only the site has that game; save https://hanab.live/export/{number} as "
+            f"{number}.json and name that file"
+        )
+    raise ValueError(wanted)
+
+
 def decode_link(link: str) -> SiteGame:
     """The game in a replay link or its bare payload; the inverse of `share_link`. Raises ValueError
-    where malformed."""
-    payload = link.strip().removeprefix(LINK_PREFIX).partition("#")[0].replace("-", "")
-    parts = payload.split(",")
+    where it is malformed, or names a game that only the site has."""
+    parts = _payload(link).replace("-", "").split(",")
     if len(parts) != 3 or not all(
         len(part) >= size for part, size in zip(parts, (3, 2, 1), strict=True)
     ):
@@ -169,9 +201,9 @@ def decode_link(link: str) -> SiteGame:
         )
     num_players, min_rank, max_rank = (int(digit) for digit in head[:3])
     low, high = int(body[0]), int(body[1])
-    if (min_rank, max_rank) != (1, 5) or not PLAY <= low <= high <= GAME_OVER:
+    if (min_rank, max_rank) != (1, 5) or not PLAY <= low <= high <= VOTED_OVER:
         raise ValueError(
-            f"expected ranks 1-5 and action types within 0-4, got {head[1:3]!r} and {body[:2]!r}"
+            f"expected ranks 1-5 and action types within 0-5, got {head[1:3]!r} and {body[:2]!r}"
         )
     if len(body) % 2 or not set(head[3:] + body[2:]) <= set(ALPHABET):
         raise ValueError("expected cards and pairs of action characters from a-z, 0-9, A-Z")
@@ -204,7 +236,7 @@ def _site_actions(
     result: list[tuple[int, int, int | None]] = []
     for action in actions:
         move = decode_action(rules, action)
-        if move.kind == "noop" or table.over or table.points == table.best_reachable():
+        if move.kind == "noop" or table.over or not table.can_score():
             break
         if move.kind in ("play", "discard"):
             hand = table.hands[table.player]
@@ -279,6 +311,9 @@ def _check_options(options: Any, num_players: int) -> int:
             raise ValueError(
                 f"option {key} changes the rules: expected it off, got {reprlib.repr(options[key])}"
             )
+    for key, value in options.items():
+        if value is True and key not in OWN_OPTIONS:
+            raise ValueError(f"option {key}: expected one that is known, got it on")
     start = options.get("startingPlayer", 0)
     if type(start) is not int or not 0 <= start < num_players:
         raise ValueError(
@@ -302,9 +337,9 @@ def _read_action(entry: Any, index: int) -> tuple[int, int, int | None]:
     if not isinstance(entry, Mapping):
         raise ValueError(f"action {index}: expected an object, got {reprlib.repr(entry)}")
     kind, target, value = entry.get("type"), entry.get("target"), entry.get("value")
-    if type(kind) is not int or not PLAY <= kind <= GAME_OVER or type(target) is not int:
+    if type(kind) is not int or not PLAY <= kind <= VOTED_OVER or type(target) is not int:
         raise ValueError(
-            f"action {index}: expected a type 0-4 and a target, got {reprlib.repr(entry)}"
+            f"action {index}: expected a type 0-5 and a target, got {reprlib.repr(entry)}"
         )
     if value is not None and type(value) is not int:
         raise ValueError(

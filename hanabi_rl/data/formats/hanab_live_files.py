@@ -6,16 +6,19 @@ key of our own.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import reprlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hanabi_rl.data.formats.hanab_live import SiteGame, game_from_json, game_to_json
-from hanabi_rl.data.games import GameDataError, Games, pad_moves
+from hanabi_rl.data.games import GameDataError, Games, OnBad, pad_moves, refuse
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import write_text
 
@@ -26,28 +29,54 @@ MIN_BRACKETS, CHARACTERS_A_BRACKET = (
 )
 
 
-def read(path: Path, validate: bool = True) -> Games:
-    """The games in the file, `unfinished` not yet known; a game without an id gets its position.
+def read_each(
+    path: Path, validate: bool = True, on_bad: OnBad = refuse
+) -> tuple[Games, np.ndarray]:
+    """The games in the file, `unfinished` not yet known, all of which are good (bool[N]); a game
+    without an id gets its position.
 
     Records name cards, not slots: reading replays them, and an illegal move is an error whatever
     `validate` says.
-    Raises GameDataError naming the first game that is malformed, illegal, or of another number of
-    players.
+    Hands `on_bad` each game that is malformed, illegal, or of another number of players than most.
     """
-    played, seats = [], []
+    del validate
+    source, played, seats, places = str(path), [], [], []
     for game, record in enumerate(_records(path)):  # one at a time: only what is a game is kept
-        played.append(_read_game(record, game, str(path)))
-        seats.append(_human_seats(record, played[-1].rules, game, str(path)))
-    rules = played[0].rules if played else Rules()
-    for game, one in enumerate(played):
+        try:
+            one = _read_game(record, game, source)
+            row = _human_seats(record, one.rules, game, source)
+        except GameDataError as error:
+            on_bad(error)
+            continue
+        played.append(one if one.game_id is not None else dataclasses.replace(one, game_id=game))
+        seats.append(row)
+        places.append(game)
+    rules = Counter(one.rules for one in played).most_common(1)[0][0] if played else Rules()
+    first = next((game for game, one in zip(places, played, strict=True) if one.rules == rules), 0)
+    for game, one in zip(places, played, strict=True):
         if one.rules != rules:
             problem = (
-                f"expected {rules.num_players} players as in game 0, got {one.rules.num_players}"
+                f"expected {rules.num_players} players as in game {first}, got "
+                f"{one.rules.num_players}"
             )
-            raise GameDataError(
-                problem, source=str(path), field="players", game=game, game_id=one.game_id
-            )
-    ids = [game if one.game_id is None else one.game_id for game, one in enumerate(played)]
+            field, game_id = "players", one.game_id
+            on_bad(GameDataError(problem, source=source, field=field, game=game, game_id=game_id))
+    same = [one.rules == rules for one in played]
+    games = games_of(
+        list(itertools.compress(played, same)), list(itertools.compress(seats, same)), rules
+    )
+    return games, np.ones(len(games), bool)
+
+
+def games_of(
+    played: Sequence[SiteGame],
+    seats: Sequence[np.ndarray | None] = (),
+    rules: Rules | None = None,
+) -> Games:
+    """Games of one set of rules as one record, `unfinished` not yet known; `seats` bool[P] says of
+    each whose are human, and None where a game does not say."""
+    rules = rules or played[0].rules
+    ids = [one.game_id or 0 for one in played]
     return Games(
         rules=rules,
         decks=np.array([one.deck for one in played], np.uint8).reshape(-1, rules.deck_size),
@@ -86,17 +115,25 @@ def write(path: Path, games: Games) -> None:
 
 
 def _records(path: Path) -> Iterator[Any]:
+    """What the file holds for each game: of a line that is no JSON, what is wrong with it."""
     try:
         if path.suffix == ".jsonl":
             with path.open(encoding="utf-8") as file:
                 for number, line in enumerate(file, start=1):
                     if line.strip():
-                        yield _parse(line, f"{path}, line {number}")
+                        yield _parsed_line(line, f"{path}, line {number}")
         else:
             content = _parse(path.read_text(encoding="utf-8"), str(path))
             yield from content if isinstance(content, list) else [content]
     except UnicodeDecodeError as error:
         raise GameDataError(f"expected text, got: {error}", source=str(path)) from error
+
+
+def _parsed_line(line: str, source: str) -> Any:
+    try:
+        return _parse(line, source)
+    except GameDataError as error:
+        return error
 
 
 def _parse(text: str, source: str) -> Any:
@@ -113,6 +150,8 @@ def _parse(text: str, source: str) -> Any:
 
 
 def _read_game(record: Any, game: int, source: str) -> SiteGame:
+    if isinstance(record, GameDataError):
+        raise record
     if not isinstance(record, dict):
         raise GameDataError(
             f"expected an object, got {type(record).__name__}", source=source, game=game
@@ -143,7 +182,7 @@ def _human_seats(record: dict[str, Any], rules: Rules, game: int, source: str) -
     return np.roll(row, -(record.get("options") or {}).get("startingPlayer", 0))
 
 
-def _join_seats(rows: list[np.ndarray | None], rules: Rules) -> np.ndarray | None:
+def _join_seats(rows: Sequence[np.ndarray | None], rules: Rules) -> np.ndarray | None:
     """bool[N, P]: a game that does not say has people only; None where no game says."""
     if all(row is None for row in rows):
         return None

@@ -1,0 +1,141 @@
+"""Which numbers a field of a config, or an argument of a command, may hold.
+
+A range stands where the number is declared, `lr: Annotated[float, Range(...)]`; what declares none
+must be finite, and of whole numbers fit into 32 bits. So every number is checked before anything
+is computed with it or written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import math
+import typing
+from collections.abc import Callable, Hashable
+from typing import Annotated, Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WORD = 2**31 - 1
+"""The largest whole number of 32 bits with a sign."""
+EXACT = 2**53
+"""Up to here every whole number is a float too."""
+
+
+class OutOfRangeError(ValueError):
+    """A number that its field or flag cannot hold: `place` (dots for nesting), and what was
+    expected and got."""
+
+    def __init__(self, place: str, problem: str, where: str | None = None) -> None:
+        self.place, self.problem = place, problem
+        flag = f"--{place.replace('_', '-')}" if where is None else f"{where}.{place}"
+        super().__init__(f"{flag}: {problem}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """From `low` to `high`, both included unless they are `above` or `below` what is allowed."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    """More than `low`, not `low` itself."""
+    below: bool = False
+    """Less than `high`, not `high` itself."""
+
+    def holds(self, value: float) -> bool:
+        """Whether a finite `value` is in the range."""
+        lowest = self.low < value if self.above else self.low <= value
+        return lowest and (value < self.high if self.below else value <= self.high)
+
+    def __str__(self) -> str:
+        if not (self.above or self.below or math.inf in (-self.low, self.high)):
+            return f"from {_plain(self.low)} to {_plain(self.high)}"
+        bounds = []
+        if self.low > -math.inf:
+            bounds.append(f"{'above' if self.above else 'at least'} {_plain(self.low)}")
+        if self.high < math.inf:
+            bounds.append(f"{'below' if self.below else 'at most'} {_plain(self.high)}")
+        return " and ".join(bounds)
+
+
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+"""Of random numbers. JAX takes its lowest 32 bits: any other number is one of these again."""
+Count = Annotated[int, Range(1, 10_000_000)]
+"""Of games, decks or runs; ten million games are held in memory."""
+Number = Annotated[int, Range(1, WORD)]
+"""At least one of something."""
+Share = Annotated[float, Range(0.0, 1.0)]
+Weight = Annotated[float, Range(0.0, 1e6)]
+"""Of a term of a loss or a return."""
+LearningRate = Annotated[float, Range(0.0, 10.0)]
+Seconds = Annotated[float, Range(0.0, 1e6)]
+Port = Annotated[int, Range(0, 65535)]
+
+_DEFAULT = {int: Range(-WORD - 1, WORD), float: Range()}
+
+
+def check_fields(config: Any) -> None:
+    """Raises OutOfRangeError for the first number in `config`, a dataclass, or in a dataclass in
+    it, that is not in the range of its field."""
+    _check_fields(config, "")
+
+
+def _check_fields(config: Any, prefix: str) -> None:
+    cls: Any = type(config)
+    hints = _hints(cls)
+    for field in dataclasses.fields(config):
+        _check(getattr(config, field.name), hints[field.name], prefix + field.name)
+
+
+def checked(function: F) -> F:
+    """`function`, whose arguments are checked as `check_fields` checks fields before it runs."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        hints = typing.get_type_hints(function, include_extras=True)
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+        for name, value in given.items():
+            _check(value, hints.get(name, Any), name)
+        return function(*args, **kwargs)
+
+    return typing.cast(F, run)
+
+
+@functools.cache
+def _hints(cls: Hashable) -> dict[str, Any]:
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+def _check(value: Any, hint: Any, place: str) -> None:
+    if isinstance(value, tuple | list):
+        for part in value:
+            _check(part, hint, place)
+    elif dataclasses.is_dataclass(value):
+        _check_fields(value, f"{place}.")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        _check_number(value, hint, place)
+
+
+def _check_number(value: float, hint: Any, place: str) -> None:
+    kind, allowed = _number(hint) or (type(value), _DEFAULT[type(value)])
+    what = "a whole number" if kind is int else "a number"
+    whole = kind is not int or isinstance(value, int)
+    if not (math.isfinite(value) and whole and allowed.holds(value)):
+        expected = f"{what} {allowed}".rstrip() if whole else what
+        raise OutOfRangeError(place, f"expected {expected}, got {_plain(value)}")
+
+
+def _number(hint: Any) -> tuple[type, Range] | None:
+    """Which kind of number a type holds, alone, in a tuple or beside None, and its range."""
+    if hint in _DEFAULT:
+        return hint, _DEFAULT[hint]
+    found = next(filter(None, map(_number, typing.get_args(hint))), None)
+    ranges = [note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Range)]
+    return (found[0], ranges[-1]) if found and ranges else found
+
+
+def _plain(value: float) -> str:
+    whole = isinstance(value, int) or value.is_integer()
+    return f"{int(value):,}" if whole else f"{value:g}"
