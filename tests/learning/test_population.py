@@ -109,6 +109,7 @@ class Lanes(flax.struct.PyTreeNode):
 
     env: Any
     reset: jax.Array
+    rematch: jax.Array
 
 
 def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
@@ -118,7 +119,9 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
     (ppo, learner), (steep, _) = (population(4, beta=beta, redraw_every=3) for beta in (0.0, 20.0))
     restart = SimpleNamespace(restart=lambda env, changed: env + changed)
     monkeypatch.setattr(PPO, "env", property(lambda self: restart))
-    actors: Any = Lanes(env=jnp.zeros(8, int), reset=jnp.arange(8) == 5)
+    on_the_way = jnp.arange(8) == 5
+    again = jnp.arange(8) < 4  # rematches: of strangers there is none
+    actors: Any = Lanes(env=jnp.zeros(8, int), reset=on_the_way, rematch=again)
     drawn = []
     for update in range(1, 13):
         after, fresh = ppo.redraw(learner.replace(update=jnp.int32(update)), actors)
@@ -126,6 +129,7 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
         changed = np.tile(members != np.arange(4), 2)
         np.testing.assert_array_equal(fresh.env, changed.astype(int))
         np.testing.assert_array_equal(fresh.reset, changed | (np.arange(8) == 5))
+        np.testing.assert_array_equal(fresh.rematch, (np.arange(8) < 4) & ~changed)
         assert update % 3 == 0 or not changed.any()
         drawn += [tuple(members)] if update % 3 == 0 else []
     assert len(set(drawn)) == 4 and (0, 1, 2, 3) not in drawn

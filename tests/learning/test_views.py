@@ -143,10 +143,16 @@ def test_every_environment_plays_with_its_own_partner(played: Played) -> None:
     assert np.sort(nll, axis=0)[1].min() > 3 * nll.min(0).max()
 
 
-def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
+def test_policies_of_one_structure_are_a_group() -> None:
     other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_moves)))
-    with pytest.raises(ValueError, match="one network, got Linear for .* and, as number 2, Linear"):
-        stack_policies([linear(0), other])
+    partners = stack_policies([linear(0), other, linear(1)])
+    assert partners.sizes == (2, 1) and partners.count == 3
+    weights = [group.weights for group in partners.policies]
+    np.testing.assert_array_equal(weights[0], jnp.stack([linear(0).weights, linear(1).weights]))
+    np.testing.assert_array_equal(weights[1], other.weights[None])
+
+
+def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
     another_game = load_policy("bot:random", RULES.replace(max_life_tokens=1))
     with pytest.raises(ValueError, match="got Linear for .* as number 2, RandomBot for"):
         stack_policies([linear(0), another_game])

@@ -1,0 +1,131 @@
+"""The gauntlet: whom an agent meets, its figures against NumPy, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.policies import network_policy
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy, trained_with
+from hanabi_rl.cli import main
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure import gauntlet
+from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.measure.gauntlet import Beside, Partner, Result, strangers
+from hanabi_rl.show.gauntlet import gauntlet_figures, gauntlet_table, partner_table
+
+FEW = {"chance": ("bot:legal-random", "bot:random"), "lists": ("bot:iggi",)}
+
+
+def beside(name: str, family: str, met: bool, seed: int) -> Beside:
+    scores = np.random.default_rng(seed).integers(0, 26, (2, 6, 3))
+    return Beside(Partner(name, family, load_policy("bot:random")), met, scores)
+
+
+@pytest.fixture
+def result() -> Result:
+    others = [beside("a", "x", True, 1), beside("b", "x", False, 2), beside("c", "y", True, 3)]
+    return Result("agent", beside("agent", gauntlet.ITSELF, False, 0), others)
+
+
+def test_a_family_counts_once_and_those_met_apart(result: Result) -> None:
+    a, b, c = (found.scores.astype(float) for found in result.beside)
+    mean_x = (a.mean() + b.mean()) / 2
+    assert result.family("x").mean == pytest.approx(mean_x)
+    by_series = ((a + b) / 2).mean(axis=(0, 2))
+    std_error = by_series.std(ddof=1) / np.sqrt(6)
+    assert result.family("x").std_error == pytest.approx(std_error)
+    assert result.over_families() == pytest.approx(((mean_x + c.mean()) / 2, min(mean_x, c.mean())))
+    assert result.families(met=False).keys() == {"x"}
+    assert result.over_families(met=False) == pytest.approx((b.mean(), b.mean()))
+    assert result.over_families(met=True)[0] == pytest.approx((a.mean() + c.mean()) / 2)
+    assert result.zero_share() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
+
+
+def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(result: Result) -> None:
+    scores = np.stack([found.scores.astype(float) for found in result.beside]).mean(axis=(0, 1))
+    gain = scores[:, 2] - scores[:, 0]
+    assert result.gain().mean == pytest.approx(gain.mean())
+    assert result.gain().std_error == pytest.approx(gain.std(ddof=1) / np.sqrt(6))
+    first = result.beside[0]
+    expected = first.scores.mean(axis=(0, 1))
+    assert [of.mean for of in first.by_game] == pytest.approx(expected.tolist())
+
+
+def test_text_and_figures_say_the_same(result: Result) -> None:
+    figures = json.loads(json.dumps(gauntlet_figures(result)))
+    lines = partner_table(result).splitlines()
+    assert lines[3].startswith("a*") and lines[4].startswith("b ")
+    for line, found in zip(lines[3:6], figures["partners"], strict=True):
+        assert f"{found['mean']:.2f} [" in line
+        assert line.split()[-3:] == [f"{mean:.2f}" for mean in found["by_game"]]
+    assert f"worst {figures['over_families']['met']['worst']:.2f}" in lines[6]
+    head, row = gauntlet_table([result, result]).splitlines()[:2]
+    cells = dict(zip(head.split(), row.split(), strict=True))
+    assert cells["y"] == f"{figures['families']['y']['mean']:.2f}*"
+    assert cells["x"] == f"{figures['families']['x']['mean']:.2f}"
+    assert cells["worst"] == f"{figures['over_families']['all']['worst']:.2f}"
+    assert cells["gain"] == f"{figures['gain']:+.2f}"
+
+
+def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
+    two, three = load_policy("bot:iggi"), load_policy("bot:iggi", Rules(num_players=3))
+    names = [partner.name for partner in strangers(two, people=("bot:flawed", "bot:smart"))]
+    assert "bot:iggi" not in names and len(set(names)) == len(names)
+    assert names.count("bot:smart") == 1 and "agent:hgroup-2p" in names
+    families = {partner.name: partner.family for partner in strangers(two, people=("bot:flawed",))}
+    assert families["bot:flawed"] == gauntlet.PEOPLE and families["bot:piers"] == "rule lists"
+    of_three = [partner.name for partner in strangers(three)]
+    assert "agent:human-3p" in of_three and not any(name.endswith("-2p") for name in of_three)
+
+
+def test_the_command_plays_what_pairs_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gauntlet, "FAMILIES", FEW)
+    picture = tmp_path / "out" / "g.png"
+    arguments = ["--games", "8", "--series", "1", "--seed", "3", "--plot", str(picture), "--json"]
+    main(["gauntlet", "bot:legal-random", *arguments])
+    (found,) = json.loads(capsys.readouterr().out)["agents"]
+    agent = load_policy("bot:legal-random")
+    assert [partner["partner"] for partner in found["partners"]] == ["bot:random", "bot:iggi"]
+    for partner in [found["itself"], *found["partners"]]:
+        pair = evaluate_pair(agent, load_policy(partner["partner"]), 8, 3).summary
+        assert partner["mean"] == pytest.approx(pair.mean.mean)
+        assert partner["mean_ci95"] == pytest.approx(pair.mean.bounds)
+    assert picture.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bot:iggi", "--games", "7"], "--games: expected a multiple of --series 5, got 7"),
+        (["bot:iggi", "--series", "0"], "--series: expected"),
+        (["bot:rules?seed=1", "bot:rules?seed=01"], "expected policies that differ"),
+        (["bot:iggi", "--people", "bot:smart", "bot:smart"], "--people: expected policies that"),
+        (["bot:iggi", "--people", "nobody"], "expected an agent"),
+    ],
+)
+def test_what_cannot_be_played_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["gauntlet", *arguments])
+    error = capsys.readouterr().err.strip()
+    assert ended.value.code == 2 and message in error and len(error.splitlines()) == 1
+
+
+def test_whom_a_run_was_trained_with_is_in_its_config(tmp_path: Path) -> None:
+    policy = network_policy(Rules(), seed=0)
+    save_policy(tmp_path / "run" / "policy", policy, algorithm="x", steps=0, score=None)
+    config: dict[str, Any] = {"config": {"partners": ["bot:rules?seed=1..2", "bot:simple"]}}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    expected = ("bot:rules?seed=1", "bot:rules?seed=2", "bot:simple")
+    for name in ("run", "run/policy", "run/checkpoints/5"):
+        assert trained_with(str(tmp_path / name)) == expected
+    assert trained_with("bot:smart") == trained_with(str(tmp_path)) == ()
