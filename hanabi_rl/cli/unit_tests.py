@@ -29,7 +29,7 @@ def unit_tests(
         agents: any (bot:NAME, agent:NAME, a run's folder, ...), and `careful`: the player on the
             table that shows that every test can be passed.
         games: recorded games that two of the tests are mined from; by default games of
-            bot:convention with itself.
+            bot:convention with itself, none of them among those that clones are trained on.
         instances: situations of each test.
         seed: of the situations.
         sample: draw the agents' moves from their distributions.
@@ -48,7 +48,7 @@ def unit_tests(
     if instances < 1:
         raise ValueError(f"--instances: expected at least 1, got {instances}")
     if games is None:
-        recorded = demo_games(RULES, "convention", _GAMES * instances, seed)
+        recorded = demo_games(RULES, "convention", _GAMES * instances, seed, "situations")
     else:
         recorded = load_games(games)
     names = [name for name in agents if name != "careful"]

@@ -10,8 +10,8 @@ import numpy as np
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 
-_STREAMS = {"selection": 1, "report": 2, "kl": 3, "demos": 4, "people": 5}
-Purpose = Literal["selection", "report", "kl", "demos", "people"]
+_STREAMS = {"selection": 1, "report": 2, "kl": 3, "demos": 4, "people": 5, "situations": 6}
+Purpose = Literal["selection", "report", "kl", "demos", "people", "situations"]
 
 
 def evaluation_decks(

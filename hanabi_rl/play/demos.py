@@ -18,18 +18,25 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games, pad_moves
 from hanabi_rl.env.game import Rules
-from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
 
 def demo_games(
-    rules: Rules, bot: str = "convention", num_games: int = 1000, seed: int = 0
+    rules: Rules,
+    bot: str = "convention",
+    num_games: int = 1000,
+    seed: int = 0,
+    purpose: Purpose = "demos",
 ) -> Games:
     """`num_games` games of `bot` (see `demonstrators`), from the cache where it has them.
 
+    `purpose="demos"` for games to learn from, another one for games that what has learnt is tried
+    on: their decks never coincide.
+
     Raises ValueError for an unknown agent or fewer than one game.
     """
-    path = demo_path(rules, bot, num_games, seed)
+    path = demo_path(rules, bot, num_games, seed, purpose)
     if path.exists():
         try:
             return load_games(path)
@@ -37,7 +44,7 @@ def demo_games(
             warnings.warn(
                 f"the cached games are damaged and are generated again: {error}", stacklevel=2
             )
-    games = generate(rules, bot, num_games, seed)
+    games = generate(rules, bot, num_games, seed, purpose)
     save_games(path, games)
     return games
 
@@ -69,14 +76,16 @@ def plain_name(bot: str) -> str:
     return "".join(c if c.isalnum() or c in "-+." else "_" for c in bot)
 
 
-def demo_path(rules: Rules, bot: str, num_games: int, seed: int) -> Path:
-    """Where the cache keeps these games, by players, games, seed, and a hash of the rules and of
-    who plays."""
+def demo_path(
+    rules: Rules, bot: str, num_games: int, seed: int, purpose: Purpose = "demos"
+) -> Path:
+    """Where the cache keeps these games: a folder a purpose, and a name by players, games, seed,
+    and a hash of the rules and of who plays."""
     who = [policy.identity() for policy in demonstrators(rules, bot)]
     content = json.dumps([dataclasses.asdict(rules), who], sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     name = f"{plain_name(bot)[-40:]}-{rules.num_players}p-{num_games}-s{seed}-{digest}.safetensors"
-    return cache_folder() / "demos" / name
+    return cache_folder() / purpose / name
 
 
 def cache_folder() -> Path:
@@ -85,10 +94,12 @@ def cache_folder() -> Path:
     return Path(chosen) if chosen else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
 
 
-def generate(rules: Rules, bot: str, num_games: int, seed: int) -> Games:
+def generate(
+    rules: Rules, bot: str, num_games: int, seed: int, purpose: Purpose = "demos"
+) -> Games:
     """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with
     the shorter one. Several agents move on by one seat from game to game."""
-    decks = evaluation_decks(rules, num_games, seed, "demos")
+    decks = evaluation_decks(rules, num_games, seed, purpose)
     players = rules.num_players
     seating = (np.arange(players) + np.arange(num_games)[:, None]) % players
     games = play_games(demonstrators(rules, bot), rules, decks, seed, seating=seating)

@@ -1,12 +1,15 @@
 """`hanabi-rl unit-tests`, as a user types it."""
 
+import dataclasses
 import json
 
 import pytest
 
+from hanabi_rl.algorithms.bc import training_games
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.unit_tests import TESTS
 from hanabi_rl.play.demos import demo_games
 
@@ -49,3 +52,22 @@ def test_wrong_requests_are_one_line(recorded, capsys, args, message):
     with pytest.raises(SystemExit) as stopped:
         main(["unit-tests", *args, "--games", recorded])
     assert stopped.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monkeypatch):
+    """Both are games of bot:convention by itself; a clone trains on those of seed 0."""
+    mined = []
+
+    def run_tests(agent, games, *args, **kwargs):
+        mined.append({deck.tobytes() for deck in games.decks})
+        raise ValueError("enough")
+
+    monkeypatch.setattr("hanabi_rl.measure.unit_tests.chance_levels", lambda *args: {})
+    monkeypatch.setattr("hanabi_rl.measure.unit_tests.run_tests", run_tests)
+    with pytest.raises(SystemExit):
+        main(["unit-tests", "careful", "--instances", "6"])
+    trained = BCTraining()
+    cloned = training_games(dataclasses.replace(trained, demo_games=24), Rules(), seed=0)
+    decks = {deck.tobytes() for games in cloned for deck in games.decks}
+    (situations,) = mined
+    assert len(situations) == len(decks) == 24 and not situations & decks

@@ -22,13 +22,14 @@ def test_evaluation_decks_are_whole_decks_apart_for_each_purpose():
     everything = [
         evaluation_decks(Rules(), 1000, seed, purpose)
         for seed in (0, 1)
-        for purpose in ("report", "selection", "kl", "demos")
+        for purpose in ("report", "selection", "kl", "demos", "situations")
     ]
-    assert len(np.unique(np.concatenate(everything), axis=0)) == 8000
+    assert len(np.unique(np.concatenate(everything), axis=0)) == 10_000
 
 
 @pytest.mark.parametrize(
-    ("purpose", "stream"), [("selection", 1), ("report", 2), ("kl", 3), ("demos", 4)]
+    ("purpose", "stream"),
+    [("selection", 1), ("report", 2), ("kl", 3), ("demos", 4), ("situations", 6)],
 )
 def test_decks_are_those_of_every_earlier_result(purpose, stream):
     one_color = np.array([0, 0, 0, 1, 1, 2, 2, 3, 3, 4])

@@ -7,6 +7,7 @@ from support.games import TINY
 from hanabi_rl.data.validation import validate_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play import demos
+from hanabi_rl.play.decks import evaluation_decks
 
 
 @pytest.fixture
@@ -60,7 +61,20 @@ def test_the_key_of_the_cache(cache):
         demos.demo_path(Rules(), "random", 12, 1),
         demos.demo_path(Rules(num_players=3), "random", 12, 1),
     }
-    assert len(paths) == 6
+    paths.add(demos.demo_path(TINY, "random", 12, 1, "situations"))
+    assert len(paths) == 7
+
+
+def test_games_for_another_purpose_are_on_other_decks(cache):
+    games = {
+        purpose: demos.demo_games(TINY, "random", 6, 1, purpose)
+        for purpose in ("demos", "situations")
+    }
+    for purpose, played in games.items():
+        np.testing.assert_array_equal(played.decks, evaluation_decks(TINY, 6, 1, purpose))
+    assert (games["demos"].decks != games["situations"].decks).any()
+    again = demos.demo_games(TINY, "random", 6, 1, "situations")  # the cache keeps them apart
+    np.testing.assert_array_equal(again.decks, games["situations"].decks)
 
 
 def test_where_the_cache_is(cache, monkeypatch):
