@@ -108,7 +108,7 @@ def run_tests(
     Raises:
         ValueError: a policy or games of another game.
     """
-    rules = _checked(games.rules)
+    check_rules(rules := games.rules)
     made = [(test, _instances(test, games, instances, seed)) for test in TESTS]
     flat = [(test, instance) for test, of_test in made for instance in of_test]
     todo = [_Todo(test, each, i) for i, (test, instance) in enumerate(flat) for each in instance]
@@ -154,6 +154,12 @@ def category_means(results: Sequence[Result], *, corrected: bool = False) -> dic
         )
         for category in CATEGORIES
     }
+
+
+def check_rules(rules: Rules) -> None:
+    """Raises ValueError for a game that has no unit tests."""
+    if rules not in [Rules(num_players=players) for players in PLAYERS]:
+        raise ValueError(f"expected the standard game of 2 or 3 players, got {rules}")
 
 
 def _instances(
@@ -260,9 +266,3 @@ class _Play:
         else:
             self.take(own if mine else self.partner_action())
         return self.table.actions[-1]
-
-
-def _checked(rules: Rules) -> Rules:
-    if rules not in [Rules(num_players=players) for players in PLAYERS]:
-        raise ValueError(f"the unit tests are of the standard game of 2 or 3 players, got {rules}")
-    return rules
