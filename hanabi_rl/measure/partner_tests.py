@@ -116,7 +116,7 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
             chance,
             rules,
             given,
-            plain=HAND + 2,
+            plain=HAND + 3,
             colors={NEXT: (x,)},
             ranks={last: (3,)} | {NEXT: (1, 3)},
         )

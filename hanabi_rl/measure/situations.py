@@ -10,7 +10,7 @@ ours. Ranks count from 0, slots from the oldest, 0. *Plain* is a 2, 3 or 4.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
 
 PLAYERS = (2, 3)
-HAND, PLAIN = Rules().hand_size, (1, 2, 3)
+HAND, COLORS, RANKS = Rules().hand_size, Rules().num_colors, Rules().num_ranks
+PLAIN = (1, 2, 3)
 _TRIES = 1000
 
 
@@ -191,7 +192,7 @@ class Deal:
     def idle(self, until: int) -> Deal:
         """Every seat before `until` does what tells the tested seat nothing: it discards its oldest
         card or, with every token there, hints the next seat a rank."""
-        for _ in self._turns(until):
+        while self.table.player != until:
             full = self.table.info_tokens == self.table.rules.max_info_tokens
             self.any_hint("rank") if full else self.discard(0)
         return self
@@ -201,26 +202,21 @@ class Deal:
         table = self.table
         return Situation(table.rules, tuple(table.deck), tuple(table.actions), table.player, marked)
 
-    def _turns(self, until: int) -> Iterator[None]:
-        while self.table.player != until:
-            yield
-
     def _do(self, move: Move) -> Deal:
         table, action = self.table, encode_action(self.table.rules, move)
         if table.illegal_reason(action) is not None:
             raise Unfit
         draws = self._draws[table.player]
         if move.kind in ("play", "discard") and draws:
-            table.deck.insert(
-                table.drawn, table.deck.pop(table.deck.index(draws.pop(0), table.drawn))
-            )
+            place = len(table.deck) - 1 - table.deck[::-1].index(draws.pop(0))
+            table.deck.insert(table.drawn, table.deck.pop(place))
         table.apply(action)
         return self
 
 
 def all_colors(rng: np.random.Generator) -> list[int]:
     """The colours, in a random order."""
-    return [int(color) for color in rng.permutation(Rules().num_colors)]
+    return [int(color) for color in rng.permutation(COLORS)]
 
 
 def _drawn(
@@ -245,5 +241,5 @@ def _position(games: Games, game: int, fits: Callable[[Table], bool]) -> Situati
 
 
 def _allowed(card: int, colors: Sequence[int], ranks: Sequence[int]) -> bool:
-    color, rank = divmod(card, Rules().num_ranks)
+    color, rank = divmod(card, RANKS)
     return rank in PLAIN and color not in colors and rank not in ranks

@@ -108,8 +108,21 @@ def run_tests(
     Raises:
         ValueError: a policy or games of another game.
     """
-    check_rules(rules := games.rules)
+    check_rules(games.rules)
     made = [(test, _instances(test, games, instances, seed)) for test in TESTS]
+    return play_all(agent, made, games.rules, seed, sample=sample, chances=chances)
+
+
+def play_all(
+    agent: Policy | Script,
+    made: Sequence[tuple[UnitTest, Sequence[tuple[Situation, ...]]]],
+    rules: Rules,
+    seed: int = 0,
+    *,
+    sample: bool = False,
+    chances: Mapping[str, float] | None = None,
+) -> list[Result]:
+    """`run_tests` with instances that are there already."""
     flat = [(test, instance) for test, of_test in made for instance in of_test]
     todo = [_Todo(test, each, i) for i, (test, instance) in enumerate(flat) for each in instance]
     if callable(agent):
@@ -123,10 +136,7 @@ def run_tests(
     for test, of_test in made:
         attempts = [tuple(Attempt(each, next(done)) for each in one) for one in of_test]
         right = np.array(
-            [
-                [is_right(a) for is_right, a in zip(test.right, one, strict=True)]
-                for one in attempts
-            ],
+            [[is_right(a) for is_right, a in zip(test.right, one, strict=True)] for one in attempts],
             bool,
         )
         results.append(Result(test, attempts, right, (chances or {}).get(test.name, 0.0)))
