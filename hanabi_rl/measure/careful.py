@@ -26,7 +26,8 @@ class Shown(NamedTuple):
     points_at_playable: bool = True
     """No hint for the mover touched only cards that could not be played then."""
     plays: bool | None = None
-    """They last played a card, else they threw one; None: neither."""
+    """They played the last card that they were told of, else they threw it; None: neither. Where
+    the memory does not reach back to the hint, any card may be one."""
 
 
 def careful(table: Table, rng: np.random.Generator) -> int:
@@ -46,18 +47,18 @@ def shown(table: Table, since: int) -> Shown:
     found, past = Shown(), Table(table.rules, table.deck)
     for action in table.actions:
         if past.turn >= since and past.player != table.player:
-            found = _learn(found, table, past, decode_action(table.rules, action))
+            found = _learn(found, table, past, decode_action(table.rules, action), since)
         past.apply(action)
     return found
 
 
-def _learn(found: Shown, now: Table, past: Table, move: Move) -> Shown:
+def _learn(found: Shown, now: Table, past: Table, move: Move, since: int) -> Shown:
     """... with the move that was made on the table `past`."""
-    if move.kind == "play":
-        return found._replace(plays=True)
-    if move.kind == "discard":
+    if move.kind in ("play", "discard"):
+        if since > 0 or scripts.is_hinted(past, past.player, move.slot):
+            found = found._replace(plays=move.kind == "play")
         newest = move.slot == len(past.hands[past.player]) - 1
-        return found._replace(plays=False, newest_first=newest)
+        return found._replace(newest_first=newest) if move.kind == "discard" else found
     if _target(past, move) != now.player:
         return found
     touched = [past.hands[now.player][slot] for slot in past.touched(move)]

@@ -30,14 +30,17 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
     assert record["instances"] == 6 and list(record["agents"]) == ["careful", "bot:random"]
     careful, by_chance = record["agents"].values()
     assert list(careful["tests"]) == [test.name for test in TESTS]
-    assert careful["categories"] == {"SR": 1.0, "AR": 1.0, "A+MR": 1.0}
-    assert all(not test["failures"] for test in careful["tests"].values())
+    assert careful["categories"] == {"SR": 1.0, "AR": 1.0, "A+MR": 0.0}
+    assert [len(test["failures"]) for test in careful["tests"].values()] == [0] * 13 + [6] * 3
+    trust = careful["tests"]["M2"]["by_history"]
+    assert trust == {"hints were true": 1.0, "hints were of dead cards": 0.0}
+    assert not any(by_chance["tests"][name]["share"] for name in ("A1", "A2", "A3", "M1", "M2", "M3"))
     failed = by_chance["tests"]["S1"]
     assert len(failed["failures"]) == round((1 - failed["share"]) * 6) > 0
     assert failed["failures"][0].startswith("https://hanab.live/shared-replay-json/2")
     low, high = failed["share_ci95"]
     assert 0 <= low <= failed["share"] <= high <= 1
-    assert "careful: no failure" in err and "S1: told in full, it does not act" in err
+    assert "M2: believes hints" in err and "S1: told in full, it does not act" in err
     assert err.splitlines()[1].split()[:2] == ["S1", "SR"]
 
 
@@ -45,7 +48,11 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
     ("args", "message"),
     [
         (["bot:simple", "--instances", "0"], "--instances: expected at least 1, got 0"),
-        (["agent:human-3p"], "which it was trained for, got 2"),
+        (["agent:human-3p"], "expected games of 3 players, as the agents', got Rules(num_players=2"),
+        (["agent:human-3p", "--players", "2"], "which it was trained for, got 2"),
+        (["bot:simple", "--players", "4"], "expected the standard game of 2 or 3 players, got"),
+        (["careful", "--players", "5"], "expected the standard game of 2 or 3 players, got"),
+        (["agent:ippo-4p"], "expected the standard game of 2 or 3 players, got"),
     ],
 )
 def test_wrong_requests_are_one_line(recorded, capsys, args, message):
@@ -71,3 +78,29 @@ def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monk
     decks = {deck.tobytes() for games in cloned for deck in games.decks}
     (situations,) = mined
     assert len(situations) == len(decks) == 24 and not situations & decks
+
+
+def test_three_players(tmp_path, capsys):
+    """... by --players or by the games' agents; the situations are of three."""
+    path = tmp_path / "games.safetensors"
+    save_games(path, three_player_games())
+    main(["unit-tests", "remembering", "--players", "3", "--instances", "1", "--games", str(path), "--json"])
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert record["players"] == 3 and "remembering: no failure" in err
+    assert set(record["agents"]["remembering"]["categories"].values()) == {1.0}
+
+
+def three_player_games():
+    """One game that a careful table plays: the mover knows late that a card can be played, and
+    again on the last turn."""
+    rules = Rules(num_players=3)
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        table = Table(rules, rng.permutation(full_deck(rules)))
+        while not table.over:
+            table.apply(remembering(table, rng))
+        games = as_games(rules, [table], [np.array(table.actions, np.int32)])
+        if all(mined(games, fits, 1, 0) for fits in (ripe, last_turn)):
+            return games
+    raise AssertionError("no game has both")
