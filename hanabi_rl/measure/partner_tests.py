@@ -16,9 +16,11 @@ way:
 - *tell*: partners played what they were told of, whatever it was, or threw it. The next player
   holds a playable card that is the last of its kind.
 
-In every situation the agent knows no card to be playable, and the others hold nothing else that can
-be played or must be saved: there is no second thing to do. Seat 0 is the agent, seat 1 acts next;
-`x` to `w` are different colours, ranks count from 0.
+Both situations are dealt from the same chance, and every seat gets the same cards, but for the
+agent's card in question of *trust*, which it does not see. In every situation the agent knows no
+card to be playable, and the others hold nothing else that can be played or must be saved: there is
+no second thing to do. Seat 0 is the agent, seat 1 acts next; `x` to `w` are different colours,
+ranks count from 0.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ import functools
 import numpy as np
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.attempts import UnitTest, never, plays_the_marked, touches_the_marked
+from hanabi_rl.measure.attempts import (
+    Category,
+    UnitTest,
+    never,
+    plays_the_marked,
+    touches_the_marked,
+)
 from hanabi_rl.measure.scripts import certain_slots, is_hinted, is_last_copy, is_playable
 from hanabi_rl.measure.situations import HAND, Deal, Situation, Unfit, all_colors
 
@@ -51,7 +59,13 @@ def save(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
         given = five | {(NEXT, place): card for place, card in enumerate(held) if card}
         for seat in partners[1:]:
             given |= {(seat, begin): (x, rank), (seat, begin + 1): (z, 5 - rank)}
-        deal = _deal(chance, rules, given, plain=HAND + 2, ranks=dict.fromkeys(partners, (1,)))
+        deal = Deal(
+            np.random.default_rng(chance),
+            rules,
+            given,
+            plain=HAND + 2,
+            ranks=dict.fromkeys(partners, (1,)),
+        )
         for turn in range(3 if shown else 4):
             deal.hint(NEXT, rank=1)
             for _ in partners:
@@ -80,8 +94,8 @@ def trust(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) -
         given = {(AGENT, slot): card for slot, card in zip(slots, mine, strict=False)}
         given |= {(NEXT, 2): (w, 3), (last, 2): (w, 3), (last, 3): (y, 0), (last, 4): (x, 0)}
         given |= {(last, 0): (y, 1), (last, 1): (y, 1)} if shown else {}
-        deal = _deal(
-            chance,
+        deal = Deal(
+            np.random.default_rng(chance),
             rules,
             given,
             plain=HAND + (4 if shown else 2),
@@ -112,13 +126,13 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
     given |= {(NEXT, theirs[0]): (x, 0), (NEXT, theirs[1]): (x, 1), (last, theirs[2]): (y, 3)}
 
     def came_to_be(throws: bool) -> Situation:
-        deal = _deal(
-            chance,
+        deal = Deal(
+            np.random.default_rng(chance),
             rules,
             given,
             plain=HAND + 3,
             colors={NEXT: (x,)},
-            ranks={last: (3,)} | {NEXT: (1, 3)},
+            ranks={last: (3,), NEXT: (1, 3)},
         )
         marked, partners = deal.table.hands[NEXT][theirs[1]], range(1, rules.num_players)
         theirs_is, mine_is = (deal.discard, deal.play) if throws else (deal.play, deal.discard)
@@ -205,10 +219,6 @@ def _point_twice(deal: Deal, first: int, second: int, *, dead: bool) -> None:
     deal.hint(AGENT, color=first if dead else second)
 
 
-def _deal(chance: int, rules: Rules, given: object, **rest: object) -> Deal:
-    return Deal(np.random.default_rng(chance), rules, given, **rest)
-
-
 def _plain(deal: Deal, marked: int, other: int = -1) -> Situation:
     """Where nothing but these cards asks for a move."""
     table, needed = deal.table, (marked, other)
@@ -232,6 +242,7 @@ _TELL = "tells partners of a card who throw what they are told of, or not those 
 
 
 def _pairs() -> tuple[UnitTest, ...]:
+    categories: tuple[tuple[str, Category], ...] = (("A", "AR"), ("M", "A+MR"))
     questions = (
         (
             save,
@@ -266,7 +277,7 @@ def _pairs() -> tuple[UnitTest, ...]:
             build=functools.partial(build, shown=category == "AR"),
             histories=histories,
         )
-        for letter, category in (("A", "AR"), ("M", "A+MR"))
+        for letter, category in categories
         for number, (build, title, means, right, histories) in enumerate(questions, 1)
     )
 

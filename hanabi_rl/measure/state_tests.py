@@ -243,14 +243,7 @@ STATE_TESTS: tuple[UnitTest, ...] = (
         keeps_last_copies,
         build=keep_the_last_copy,
     ),
-    _test(
-        "S6",
-        "last life",
-        "gambles the game",
-        3,
-        plays_what_is_certain_only,
-        build=last_life,
-    ),
+    _test("S6", "last life", "gambles the game", 3, plays_what_is_certain_only, build=last_life),
     _test(
         "S7",
         "never the impossible",

@@ -136,7 +136,10 @@ def play_all(
     for test, of_test in made:
         attempts = [tuple(Attempt(each, next(done)) for each in one) for one in of_test]
         right = np.array(
-            [[is_right(a) for is_right, a in zip(test.right, one, strict=True)] for one in attempts],
+            [
+                [is_right(a) for is_right, a in zip(test.right, one, strict=True)]
+                for one in attempts
+            ],
             bool,
         )
         results.append(Result(test, attempts, right, (chances or {}).get(test.name, 0.0)))

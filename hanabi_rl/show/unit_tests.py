@@ -91,7 +91,9 @@ def _failures(name: str, results: Sequence[Result]) -> list[str]:
 def _link(attempt: Attempt) -> str:
     """Its replay, opened where the agent begins to choose."""
     situation = attempt.situation
-    return share_link(situation.rules, situation.deck, attempt.actions, turn=len(situation.prefix) + 1)
+    return share_link(
+        situation.rules, situation.deck, attempt.actions, turn=len(situation.prefix) + 1
+    )
 
 
 def _range(counts: Sequence[int]) -> str:

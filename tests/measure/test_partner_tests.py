@@ -136,7 +136,9 @@ def test_nothing_else_asks_for_a_move(test, rules):
             for card in game.hands[me]:
                 could = game.could_be(me, card)
                 assert not all(game.piles[color] == rank for color, rank in could)
-            others = [card for seat in range(rules.num_players) if seat != me for card in game.hands[seat]]
+            others = [
+                card for seat in range(rules.num_players) if seat != me for card in game.hands[seat]
+            ]
             assert sum(map(game.fits, others)) == (test.name[1] == "3")
             free = [card for card in game.hands[(me + 1) % rules.num_players] if not card["told"]]
             lost = [c for c in (free[0], free[-1]) if game.is_last(c["color"], c["rank"])]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.games import shared_data
+from support.plain_hanabi import replay
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.measure import state_tests
+from hanabi_rl.measure.careful import remembering
 from hanabi_rl.measure.scripts import certain_slots, is_hinted, possible_cards
 from hanabi_rl.measure.situations import Situation, instances, mined, renamed
 from hanabi_rl.measure.state_tests import STATE_TESTS
@@ -144,6 +147,35 @@ def test_possible_cards_are_what_no_other_place_can_explain():
                 if seen.count(color * 5 + rank) < (3, 2, 2, 2, 1)[rank]
             }
             assert possible_cards(table, seat, slot) == expected
+
+
+@pytest.mark.parametrize(("seed", "met"), [(5, "certain late"), (11, "certain last-turn two")])
+def test_mined_positions_are_what_their_tests_say(seed, met):
+    """Of three players, move by move of a game that careful players play."""
+    rules, rng = RULES[1], np.random.default_rng(seed)
+    table, kinds = Table(rules, rng.permutation(full_deck(rules))), set()
+    while not table.over:
+        game, me = replay(table.deck, table.actions, 3), table.player
+        lost = []
+        for seat in {0, 1, 2} - {me}:
+            free = [card for card in game.hands[seat] if not card["told"]]
+            lost.append((free or game.hands[seat])[0])
+        certain = any(
+            all(game.piles[color] == rank for color, rank in game.could_be(me, card))
+            for card in game.hands[me]
+        )
+        last_copy = any(game.is_last(card["color"], card["rank"]) for card in lost)
+        two = any(card["rank"] == 1 for card in lost)
+        late = game.turn >= 20 and bool(game.deck) and game.lives >= 2
+        last_turn = game.after_last == 2
+        assert state_tests.ripe(table) == (certain and late and not last_copy and not two)
+        assert state_tests.last_turn(table) == (certain and last_turn)
+        named = {"certain": certain, "late": late, "last-turn": last_turn}
+        named |= {"last copy": last_copy, "two": two}
+        kinds.add(" ".join(name for name, holds in named.items() if holds))
+        table.apply(remembering(table, rng))
+    assert met in kinds and "certain" in kinds
+    assert seed != 5 or {"certain late last copy", "certain late two"} <= kinds
 
 
 def test_renaming_colours_renames_deck_and_hints():

@@ -61,7 +61,11 @@ def test_verdicts_of_states_are_those_of_a_plain_game(rules):
     verdicts = set()
     for result in play_all(scripts.at_random, made(rules, 30, STATE_TESTS), rules):
         for (one,), (right,) in zip(result.attempts, result.right, strict=True):
-            deck, start, marked = one.situation.deck, len(one.situation.prefix), one.situation.marked
+            deck, start, marked = (
+                one.situation.deck,
+                len(one.situation.prefix),
+                one.situation.marked,
+            )
             expected = state_verdict(
                 result.test.name, deck, one.actions, start, rules.num_players, marked
             )
@@ -103,7 +107,9 @@ def test_the_calibration(rules):
     if rules == RULES:
         mined = ("S2", "S8")  # 98 and 37 positions, however many are asked for
         for test, share in zip(STATE_TESTS, CHANCE, strict=True):
-            assert chances[test.name] == pytest.approx(share, abs=0.12 if test.name in mined else 0.07)
+            assert chances[test.name] == pytest.approx(
+                share, abs=0.12 if test.name in mined else 0.07
+            )
 
     convention = run_tests(load_policy("bot:convention", rules), games, 50)
     for result in convention:
@@ -195,7 +201,8 @@ def test_a_pair_is_passed_where_both_are_right():
     right = np.array([[True, True], [True, False], [False, True], [False, False]])
     pairs = instances("M2", test.build, 4, 0, RULES)
     attempts = [tuple(Attempt(one, one.prefix) for one in pair) for pair in pairs]
-    result = Result(test, attempts, right, 0.0)
+    result = Result(test, attempts, right, 0.1)
+    assert result.corrected == pytest.approx((0.25 - 0.1) / 0.9)
     assert result.passed.tolist() == [True, False, False, False] and result.share == 0.25
     assert result.by_history == {"hints were true": 0.5, "hints were of dead cards": 0.5}
     assert result.failures() == [attempts[1][1], attempts[2][0], *attempts[3]]

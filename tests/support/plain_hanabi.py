@@ -104,7 +104,9 @@ class PlainGame:
 
     def could_be(self, seat: int, card: dict[str, Any]) -> list[tuple[int, int]]:
         """What a card of the seat can be, by its hints and all copies that the seat sees."""
-        seen = Counter((c["color"], c["rank"]) for s, h in enumerate(self.hands) for c in h if s != seat)
+        seen = Counter(
+            (c["color"], c["rank"]) for s, h in enumerate(self.hands) for c in h if s != seat
+        )
         seen += Counter((c["color"], c["rank"]) for c in self.trash)
         seen += Counter((c, r) for c, top in enumerate(self.piles) for r in range(top))
         return [
@@ -137,7 +139,9 @@ def replay(deck: Any, actions: Any, players: int) -> PlainGame:
     return game
 
 
-def state_verdict(name: str, deck: Any, actions: Any, start: int, players: int, marked: int) -> bool:
+def state_verdict(
+    name: str, deck: Any, actions: Any, start: int, players: int, marked: int
+) -> bool:
     """Whether what was done from turn `start` on passes S1 to S10."""
     game = replay(deck, actions[:start], players)
     me, kinds = game.mover, []
@@ -157,7 +161,14 @@ def state_verdict(name: str, deck: Any, actions: Any, start: int, players: int, 
             here["loss"] = not here["score"] and all(game.is_last(*one) for one in could)
             kinds.append(here)
         game.move(action)
-    wanted = {"S1": "marked", "S2": "score", "S3": "score", "S4": "dead", "S8": "score", "S9": "score"}
+    wanted = {
+        "S1": "marked",
+        "S2": "score",
+        "S3": "score",
+        "S4": "dead",
+        "S8": "score",
+        "S9": "score",
+    }
     unwanted = {"S5": "loss", "S6": "gamble", "S7": "folly", "S10": "folly"}
     if name in wanted:
         return any(here[wanted[name]] for here in kinds)
@@ -183,7 +194,7 @@ def partner_verdict(question: str, deck: Any, prefix: Any, action: int, players:
             if what != "hint" and any(hand[rest[0]] is card for card in heard):
                 acts.add(what)
         elif what == "hint":
-            heard = [card for card in game.touched(done)]
+            heard = game.touched(done)
         game.move(done)
     held = game.hands[(me + 1) % players]
     touched = game.touched(action)
@@ -195,12 +206,19 @@ def partner_verdict(question: str, deck: Any, prefix: Any, action: int, players:
         return any(card is safe for card in touched)
     if question == "2":
         could = [card for card in game.hands[me] if card["told"]]
-        could = [card for card in could if any(game.piles[c] == r for c, r in game.could_be(me, card))]
+        could = [
+            card for card in could if any(game.piles[c] == r for c, r in game.could_be(me, card))
+        ]
         (card,) = could  # the one that is in question
         (honest,) = {fits for fits, other in true if other is not card}
         return (action == 5 + [c is card for c in game.hands[me]].index(True)) == honest
     (act,) = acts
-    (card,) = [card for hand in game.hands for card in hand if hand is not game.hands[me] and game.fits(card)]
+    (card,) = [
+        card
+        for hand in game.hands
+        for card in hand
+        if hand is not game.hands[me] and game.fits(card)
+    ]
     assert any(one is card for one in held) and game.is_last(card["color"], card["rank"])
     return any(one is card for one in touched) == (act == "play")
 
