@@ -37,7 +37,7 @@ from hanabi_rl.measure.attempts import (
     plays_the_marked,
     touches_the_marked,
 )
-from hanabi_rl.measure.scripts import certain_slots, is_hinted, is_last_copy, is_playable
+from hanabi_rl.measure.scripts import is_hinted, is_last_copy
 from hanabi_rl.measure.situations import HAND, Deal, Situation, Unfit, all_colors
 
 AGENT, NEXT = 0, 1
@@ -220,18 +220,11 @@ def _point_twice(deal: Deal, first: int, second: int, *, dead: bool) -> None:
 
 
 def _plain(deal: Deal, marked: int, other: int = -1) -> Situation:
-    """Where nothing but these cards asks for a move."""
-    table, needed = deal.table, (marked, other)
-    hands = [order for hand in table.hands[NEXT:] for order in hand]
-    free = [
-        order for slot, order in enumerate(table.hands[NEXT]) if not is_hinted(table, NEXT, slot)
-    ]
-    if (
-        not free
-        or certain_slots(table, AGENT)
-        or any(is_playable(table, table.deck[o]) for o in hands if o not in needed)
-        or any(is_last_copy(table, table.deck[o]) for o in (free[0], free[-1]) if o not in needed)
-    ):
+    """Where the next player would throw no last copy but these cards, whichever end it throws."""
+    table, hand = deal.table, deal.table.hands[NEXT]
+    free = [order for slot, order in enumerate(hand) if not is_hinted(table, NEXT, slot)]
+    ends = {free[0], free[-1]} if free else set()
+    if not ends or any(is_last_copy(table, table.deck[o]) for o in ends - {marked, other}):
         raise Unfit
     return deal.situation(marked)
 

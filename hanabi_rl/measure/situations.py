@@ -174,14 +174,14 @@ class Deal:
             return self._do(Move("rank", offset=offset, value=rank))
         return self._do(Move("color", offset=offset, value=color))
 
-    def any_hint(self, *kinds: Kind, but: tuple[int, int] = (-1, -1)) -> Deal:
-        """... the next seat anything (of these kinds), but this colour and this rank."""
+    def any_hint(self, *kinds: Kind, after: int = 1, but: tuple[int, int] = (-1, -1)) -> Deal:
+        """... the seat so many after it anything (of these kinds), but this colour and rank."""
         values = dict(zip(("color", "rank"), but, strict=True))
         moves = [decode_action(self.table.rules, hint) for hint in legal_hints(self.table)]
         fit = [
             move
             for move in moves
-            if move.offset == 1
+            if move.offset == after
             and move.kind in (kinds or values)
             and move.value != values[move.kind]
         ]

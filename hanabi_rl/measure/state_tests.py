@@ -121,7 +121,11 @@ def last_life(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situ
     fours = dict(zip(((PARTNER, first), (PARTNER, second)), all_colors(rng), strict=False))
     given = {place: (color, 3) for place, color in fours.items()} | {(AGENT, slot): (x, 0)}
     deal = Deal(rng, rules, given, plain=HAND + 3)
-    deal.play(first).any_hint().idle(PARTNER).play(second - 1).play(slot).idle(PARTNER).discard(0)
+    if rules.num_players == 2:
+        deal.play(first).any_hint().play(second - 1).play(slot).discard(0)
+    else:  # tokens are spent: with all of them there, a partner would have to hint the agent
+        deal.any_hint(after=2).any_hint().any_hint().play(first).any_hint().any_hint()
+        deal.play(second - 1).play(slot).any_hint().any_hint(after=2)
     return (deal.situation(),)
 
 

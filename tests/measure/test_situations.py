@@ -90,7 +90,8 @@ def test_s4_s5_no_token_is_left():
 def test_s6_the_agent_was_told_nothing_and_has_one_life():
     for situation in of("S6"):
         table = situation.table()
-        assert (table.life_tokens, table.points, table.info_tokens) == (1, 1, 8)
+        tokens = 8 if situation.rules.num_players == 2 else 1
+        assert (table.life_tokens, table.points, table.info_tokens) == (1, 1, tokens)
         assert not any(is_hinted(table, 1, slot) for slot in range(5))
 
 

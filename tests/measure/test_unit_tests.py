@@ -83,6 +83,19 @@ def test_the_agent_has_as_many_turns_as_the_test_says(rules):
                 assert game.over or len(list(attempt.own())) == result.test.limit
 
 
+@pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
+def test_nobody_hints_who_is_to_play_what_is_certain_only(rules):
+    """S6: who reads a hint as "play" would be right to, but its partner would not have meant it."""
+    some = [test for test in STATE_TESTS if test.name == "S6"]
+    (result,) = play_all(scripts.at_random, made(rules, 20, some), rules)
+    for (attempt,) in result.attempts:
+        game = replay(attempt.situation.deck, (), rules.num_players)
+        for action in attempt.actions:
+            what, *rest = game.meaning(action)
+            assert what != "hint" or rest[0] != attempt.situation.seat
+            game.move(action)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
 def test_the_calibration(rules):
@@ -142,7 +155,7 @@ def test_a_policy_plays_what_it_plays_alone():
 
 
 @pytest.mark.slow
-def test_names_of_colours_change_no_verdict(recorded):
+def test_names_of_colours_change_no_verdict():
     policy, rng = load_policy("bot:convention"), np.random.default_rng(0)
     todo = made(RULES, 4)
     other = []
