@@ -114,15 +114,13 @@ class Reader:
 
 @pytest.mark.parametrize("sample", [False, True])
 def test_a_policy_without_memory_passes_none_drawn_or_not(sample):
-    rules, passed = RULES[0], set()
-    for seed in range(3):
+    rules = RULES[0]
+    for seed in range(2):
         weights = jax.random.normal(jax.random.key(seed), (rules.obs_size, rules.num_moves))
-        for name, result in played(Reader(weights / 4, rules), rules, seed, sample=sample).items():
-            if name[0] == "M":
-                assert not result.passed.any()
-                assert name == "M1" or (result.right.sum(axis=1) == 1).all()
-            passed |= set(np.flatnonzero(result.right.any(axis=1)).tolist())
-    assert passed  # it is right now and then
+        reader = Reader(weights / 4, rules)
+        for name, result in played(reader, rules, seed, "M", sample=sample).items():
+            assert not result.passed.any()
+            assert name == "M1" or (result.right.sum(axis=1) == 1).all()
 
 
 @every_test
