@@ -161,7 +161,8 @@ def figures_of(folder: Path, held_out: dict[str, list[str]], data: Path, games: 
 
 
 def summary(found: dict[Trained, common.Record]) -> common.Record:
-    """Means over seeds, H1 over all agents, and the paired differences."""
+    """Means over seeds, the rank correlation of tests and score over all agents (low where the two
+    say different things, which is the paper's H1), and the paired differences."""
     record: common.Record = {}
     for arm in dict.fromkeys((agent.partners, agent.starts) for agent in found):
         rows = [figures for agent, figures in found.items() if agent[:2] == arm]

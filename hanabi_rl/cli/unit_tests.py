@@ -15,6 +15,7 @@ _CHANCE = 100  # situations of each test at least, of the player at random
 
 def unit_tests(
     agents: Agents,
+    players: int | None = None,
     games: Path | None = None,
     instances: Count = 50,
     seed: Seed = 0,
@@ -23,41 +24,48 @@ def unit_tests(
 ) -> None:
     """Print what share of sixteen tests of robustness each agent passes, and failures to look at.
 
-    Two players, the standard game. Each test plays out situations from the first turn, with both
-    seats made to move; then the agent chooses, beside a scripted partner.
+    Two or three players, the standard game. Each test plays out situations from the first turn,
+    with every seat made to move; then the agent chooses. Tests of partners (AR, A+MR) are pairs of
+    situations in which the partners have shown themselves to be others.
 
     Args:
-        agents: any (bot:NAME, agent:NAME, a run's folder, ...), and `careful`: the player on the
-            table that shows that every test can be passed.
+        agents: any (bot:NAME, agent:NAME, a run's folder, ...), and two players on the table:
+            `remembering`, which shows that every test can be passed, and `careful`, which reads the
+            last move alone and shows which take a memory.
+        players: 2 or 3; needed for bots alone (default 2).
         games: recorded games that two of the tests are mined from; by default games of
             bot:convention with itself, none of them among those that clones are trained on.
-        instances: situations of each test.
+        instances: situations, or pairs of them, of each test.
         seed: of the situations.
         sample: draw the agents' moves from their distributions.
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure import scripts
-    from hanabi_rl.measure.situations import RULES
-    from hanabi_rl.measure.unit_tests import chance_levels, run_tests
+    from hanabi_rl.env.game import Rules
+    from hanabi_rl.measure.careful import careful, remembering
+    from hanabi_rl.measure.unit_tests import chance_levels, check_rules, run_tests
     from hanabi_rl.play.demos import demo_games
     from hanabi_rl.show.unit_tests import unit_test_figures, unit_test_table
     from hanabi_rl.storage.files import to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none (`hanabi-rl agents` lists them)")
-    if instances < 1:
-        raise ValueError(f"--instances: expected at least 1, got {instances}")
+    on_the_table = {"careful": careful, "remembering": remembering}
+    names = [name for name in dict.fromkeys(agents) if name not in on_the_table]
+    loaded = dict(zip(names, load_agents(names, players), strict=True))
+    rules = loaded[names[0]].rules if names else Rules(num_players=players or 2)
+    check_rules(rules)
     if games is None:
-        recorded = demo_games(RULES, "convention", _GAMES * instances, seed, "situations")
-    else:
-        recorded = load_distinct_games([games])
-    names = [name for name in agents if name != "careful"]
-    loaded = dict(zip(names, load_agents(names, RULES.num_players), strict=True)) if names else {}
+        recorded = demo_games(rules, "convention", _GAMES * instances, seed, "situations")
+    elif (recorded := load_distinct_games([games])).rules != rules:
+        raise ValueError(
+            f"{games}: expected games of {rules.num_players} players, as the agents', got "
+            f"{recorded.rules}"
+        )
     chances = chance_levels(recorded, max(instances, _CHANCE), seed + 1)
     results = {
         name: run_tests(
-            loaded.get(name, scripts.careful),
+            on_the_table.get(name) or loaded[name],
             recorded,
             instances,
             seed,
@@ -69,5 +77,5 @@ def unit_tests(
     print(unit_test_table(results), file=sys.stderr if json else sys.stdout)
     if json:
         figures = {name: unit_test_figures(of) for name, of in results.items()}
-        settings = {"instances": instances, "seed": seed, "sample": sample}
-        print(json_format.dumps(to_json(settings | {"agents": figures})))
+        settings = {"players": rules.num_players, "instances": instances, "seed": seed}
+        print(json_format.dumps(to_json(settings | {"sample": sample, "agents": figures})))

@@ -54,7 +54,7 @@ class Knowledge:
 
 class Table:
     """A game in progress. `deck` holds card ids, top first; a card is named by its *order*, its
-    index in the deck."""
+    index in the deck. `actions` are those applied so far."""
 
     def __init__(self, rules: Rules, deck: Sequence[int] | np.ndarray) -> None:
         self.rules = rules
@@ -82,6 +82,7 @@ class Table:
         self.info_tokens = rules.max_info_tokens
         self.life_tokens = rules.max_life_tokens
         self.turn = 0
+        self.actions: list[int] = []
         self.turns_left: int | None = None  # counted once the last card is drawn
 
     @property
@@ -163,6 +164,7 @@ class Table:
         else:
             self._hint(move)
         self.turn += 1
+        self.actions.append(int(action))
         if self.turns_left is not None:
             self.turns_left -= 1
         elif self.drawn == self.rules.deck_size:

@@ -1,5 +1,4 @@
-"""Players of the unit tests, in plain Python on a `Table`: the partners' scripts, and a careful one
-that passes every test.
+"""What a seat can know on a `Table`, in plain Python, and the partners' scripts of the unit tests.
 
 Each looks at no more than the mover may: its own cards only through what it was told and what it
 can count. After Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.
@@ -7,7 +6,6 @@ can count. After Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -103,13 +101,9 @@ def legal_hints(table: Table) -> list[int]:
 def discarder(table: Table, rng: np.random.Generator) -> int:
     """Discards its chop; with every token there, gives its first legal hint."""
     del rng
-    return _discard_or_hint(table, chop(table, table.player))
-
-
-def absent(table: Table, rng: np.random.Generator) -> int:
-    """Discards its oldest card whatever happens (with every token there, its first legal hint)."""
-    del rng
-    return _discard_or_hint(table, 0)
+    if table.info_tokens == table.rules.max_info_tokens:
+        return legal_hints(table)[0]
+    return encode_action(table.rules, Move("discard", slot=chop(table, table.player)))
 
 
 def player(table: Table, rng: np.random.Generator) -> int:
@@ -123,72 +117,6 @@ def player(table: Table, rng: np.random.Generator) -> int:
 def at_random(table: Table, rng: np.random.Generator) -> int:
     """Any legal move, evenly."""
     return int(rng.choice(legal_actions(table)))
-
-
-def careful(table: Table, rng: np.random.Generator) -> int:
-    """Plays what is certain, saves what would be lost, tells what can be played, discards what is
-    dead; it never gambles. Two players. It shows that the tests can be passed: it scores little."""
-    del rng
-    me = table.player
-    certain = certain_slots(table, me)
-    if certain:
-        return encode_action(table.rules, Move("play", slot=certain[0]))
-    saving = _saving_hint(table)
-    if saving is not None:
-        return saving
-    hints = legal_hints(table)
-    worth = [len(_newly_certain(table, hint)) for hint in hints]
-    if hints and max(worth) > 0:
-        return hints[int(np.argmax(worth))]
-    if table.info_tokens < table.rules.max_info_tokens:
-        return encode_action(table.rules, Move("discard", slot=_careful_discard(table)))
-    new = [hint for hint in hints if _tells_something(table, hint)]
-    return (new or hints or legal_actions(table))[0]
-
-
-def _saving_hint(table: Table) -> int | None:
-    """The hint that touches the next player's chop where that is a last copy which it would
-    discard."""
-    other = (table.player + 1) % table.rules.num_players
-    place = chop(table, other)
-    card = table.deck[table.hands[other][place]]
-    if certain_slots(table, other) or not is_last_copy(table, card):
-        return None
-    hints = [hint for hint in legal_hints(table) if place in table.touched(_move(table, hint))]
-    return hints[0] if hints else None
-
-
-def _newly_certain(table: Table, hint: int) -> set[int]:
-    """Playable cards of the other player that the hint makes certain."""
-    other = (table.player + 1) % table.rules.num_players
-    after = copy.deepcopy(table)
-    after.apply(hint)
-    return set(certain_slots(after, other)) - set(certain_slots(table, other))
-
-
-def _careful_discard(table: Table) -> int:
-    me = table.player
-    dead, kept = dead_slots(table, me), last_copy_slots(table, me)
-    if dead:
-        return dead[0]
-    order = [chop(table, me), *range(len(table.hands[me]))]
-    return next((slot for slot in order if slot not in kept), order[0])
-
-
-def _tells_something(table: Table, hint: int) -> bool:
-    """The hint touches a card that no hint has touched."""
-    other = (table.player + 1) % table.rules.num_players
-    return any(not is_hinted(table, other, slot) for slot in table.touched(_move(table, hint)))
-
-
-def _discard_or_hint(table: Table, slot: int) -> int:
-    if table.info_tokens == table.rules.max_info_tokens:
-        return legal_hints(table)[0]
-    return encode_action(table.rules, Move("discard", slot=slot))
-
-
-def _move(table: Table, action: int) -> Move:
-    return decode_action(table.rules, action)
 
 
 def _slots(table: Table, seat: int, holds: Callable[[int], bool]) -> list[int]:

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hanabi_rl.data.formats.hanab_live import share_link
-from hanabi_rl.measure.situations import RULES
-from hanabi_rl.measure.unit_tests import CATEGORIES, Attempt, Result, category_means
+from hanabi_rl.measure.attempts import CATEGORIES, Attempt
+from hanabi_rl.measure.unit_tests import Result, category_means
 
-_LABEL = 34
+_LABEL = 40
 
 
 def unit_test_table(results: Mapping[str, Sequence[Result]]) -> str:
-    """A line a test: chance, and the share that each agent (name -> results) passes; then the means
-    of the categories, which are never averaged, and one failure of each test to look at."""
+    """A line a test: chance, and the share that each agent (name -> results) passes, of pairs also
+    how often it was right with either kind of partner; then the means of the categories, which are
+    never averaged, and one failure of each test to look at."""
     names = list(results)
     columns = [max(len(name), 6) + 2 for name in names]
     tests = next(iter(results.values()))
@@ -27,6 +28,9 @@ def unit_test_table(results: Mapping[str, Sequence[Result]]) -> str:
         label = f"{result.test.name:<4}{result.test.category:<6}{result.test.title}"
         shares = [results[name][row].share for name in names]
         lines.append(_line(label, result.chance, shares, columns))
+        for history in result.by_history:
+            shares = [results[name][row].by_history[history] for name in names]
+            lines.append(_line(f"          {history}", None, shares, columns))
     lines.append("")
     means = {name: category_means(results[name]) for name in names}
     for category in CATEGORIES:
@@ -35,7 +39,8 @@ def unit_test_table(results: Mapping[str, Sequence[Result]]) -> str:
         shares = [means[name][category] for name in names]
         lines.append(_line(f"{category}, mean of {len(of_category)}", chance, shares, columns))
     counts = sorted({len(result.attempts) for of in results.values() for result in of})
-    lines += ["", f"{_range(counts)} situations a test; greedy play unless sampled.", ""]
+    lines += ["", f"{_range(counts)} situations a test; of AR and A+MR pairs of them, passed where"]
+    lines += ["both are right. Greedy play unless sampled.", ""]
     return "\n".join(lines + [line for name in names for line in _failures(name, results[name])])
 
 
@@ -61,13 +66,15 @@ def _figures(result: Result) -> dict[str, Any]:
         "share_ci95": [interval.low, interval.high],
         "chance": result.chance,
         "corrected": result.corrected,
+        "by_history": result.by_history,
         "failures": [_link(attempt) for attempt in result.failures()],
     }
 
 
-def _line(label: str, chance: float, shares: Sequence[float], columns: Sequence[int]) -> str:
+def _line(label: str, chance: float | None, shares: Sequence[float], columns: Sequence[int]) -> str:
     cells = [f"{share:{width}.2f}" for share, width in zip(shares, columns, strict=True)]
-    return f"{label:<{_LABEL}}{chance:>6.2f}" + "".join(cells)
+    beside = "" if chance is None else f"{chance:.2f}"
+    return f"{label:<{_LABEL}}{beside:>6}" + "".join(cells)
 
 
 def _failures(name: str, results: Sequence[Result]) -> list[str]:
@@ -84,7 +91,9 @@ def _failures(name: str, results: Sequence[Result]) -> list[str]:
 def _link(attempt: Attempt) -> str:
     """Its replay, opened where the agent begins to choose."""
     situation = attempt.situation
-    return share_link(RULES, situation.deck, attempt.actions, turn=len(situation.prefix) + 1)
+    return share_link(
+        situation.rules, situation.deck, attempt.actions, turn=len(situation.prefix) + 1
+    )
 
 
 def _range(counts: Sequence[int]) -> str:

@@ -3,13 +3,17 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
+from support.games import as_games
 
 from hanabi_rl.algorithms.bc import training_games
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.measure.careful import remembering
 from hanabi_rl.measure.unit_tests import TESTS
 from hanabi_rl.play.demos import demo_games
 
@@ -30,14 +34,19 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
     assert record["instances"] == 6 and list(record["agents"]) == ["careful", "bot:random"]
     careful, by_chance = record["agents"].values()
     assert list(careful["tests"]) == [test.name for test in TESTS]
-    assert careful["categories"] == {"SR": 1.0, "AR": 1.0, "A+MR": 1.0}
-    assert all(not test["failures"] for test in careful["tests"].values())
+    assert careful["categories"] == {"SR": 1.0, "AR": 1.0, "A+MR": 0.0}
+    assert [len(test["failures"]) for test in careful["tests"].values()] == [0] * 13 + [6] * 3
+    trust = careful["tests"]["M2"]["by_history"]
+    assert trust == {"hints were true": 1.0, "hints were of dead cards": 0.0}
+    assert not any(
+        by_chance["tests"][name]["share"] for name in ("A1", "A2", "A3", "M1", "M2", "M3")
+    )
     failed = by_chance["tests"]["S1"]
     assert len(failed["failures"]) == round((1 - failed["share"]) * 6) > 0
     assert failed["failures"][0].startswith("https://hanab.live/shared-replay-json/2")
     low, high = failed["share_ci95"]
     assert 0 <= low <= failed["share"] <= high <= 1
-    assert "careful: no failure" in err and "S1: told in full, it does not act" in err
+    assert "M2: believes hints" in err and "S1: told in full, it does not act" in err
     assert err.splitlines()[1].split()[:2] == ["S1", "SR"]
 
 
@@ -48,7 +57,14 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
             ["bot:simple", "--instances", "0"],
             "--instances: expected a whole number from 1 to 10,000,000, got 0",
         ),
-        (["agent:human-3p"], "which it was trained for, got 2"),
+        (
+            ["agent:human-3p"],
+            "expected games of 3 players, as the agents', got Rules(num_players=2",
+        ),
+        (["agent:human-3p", "--players", "2"], "which it was trained for, got 2"),
+        (["bot:simple", "--players", "4"], "expected the standard game of 2 or 3 players, got"),
+        (["careful", "--players", "5"], "expected the standard game of 2 or 3 players, got"),
+        (["agent:ippo-4p"], "expected the standard game of 2 or 3 players, got"),
     ],
 )
 def test_wrong_requests_are_one_line(recorded, capsys, args, message):
@@ -74,3 +90,36 @@ def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monk
     decks = {deck.tobytes() for games in cloned for deck in games.decks}
     (situations,) = mined
     assert len(situations) == len(decks) == 24 and not situations & decks
+
+
+def test_three_players(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("hanabi_rl.cli.unit_tests._CHANCE", 1)
+    path = tmp_path / "games.safetensors"
+    save_games(path, three_player_games())
+    main(
+        [
+            "unit-tests",
+            "remembering",
+            "--players",
+            "3",
+            "--instances",
+            "1",
+            "--games",
+            str(path),
+            "--json",
+        ]
+    )
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert record["players"] == 3 and "remembering: no failure" in err
+    assert set(record["agents"]["remembering"]["categories"].values()) == {1.0}
+
+
+def three_player_games():
+    """A game of a careful table, in which a card is known late to be playable, and on the last
+    turn."""
+    rules, rng = Rules(num_players=3), np.random.default_rng(4)
+    table = Table(rules, rng.permutation(full_deck(rules)))
+    while not table.over:
+        table.apply(remembering(table, rng))
+    return as_games(rules, [table], [np.array(table.actions, np.int32)])

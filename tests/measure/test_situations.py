@@ -5,22 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.games import shared_data
+from support.plain_hanabi import replay
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.actions import decode_action
-from hanabi_rl.measure import situations
-from hanabi_rl.measure.scripts import certain_slots, chop, is_hinted, possible_cards
-from hanabi_rl.measure.situations import RULES, Situation, instances, mined, renamed
-from hanabi_rl.measure.unit_tests import TESTS
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.measure import state_tests
+from hanabi_rl.measure.careful import remembering
+from hanabi_rl.measure.scripts import certain_slots, is_hinted, possible_cards
+from hanabi_rl.measure.situations import Situation, instances, mined, renamed
+from hanabi_rl.measure.state_tests import STATE_TESTS
 
 COUNT = 30
-BUILT = [test for test in TESTS if test.build is not None]
+BUILT = [test for test in STATE_TESTS if test.build is not None]
+RULES = [Rules(num_players=players) for players in (2, 3)]
 
 
 def of(name: str) -> list[Situation]:
-    (test,) = [test for test in TESTS if test.name == name]
-    assert test.build is not None
-    return instances(test.build, COUNT, 3)
+    """Of two players and of three."""
+    (test,) = [test for test in BUILT if test.name == name]
+    return [one for rules in RULES for (one,) in instances(name, test.build, COUNT, 3, rules)]
 
 
 def hand(situation: Situation, seat: int) -> list[tuple[int, int]]:
@@ -35,14 +40,16 @@ def told(situation: Situation, order: int) -> tuple[bool, bool]:
     return known.hinted_color is not None, known.hinted_rank is not None
 
 
+@pytest.mark.parametrize("rules", RULES, ids=["2p", "3p"])
 @pytest.mark.parametrize("test", BUILT, ids=lambda test: test.name)
-def test_the_agent_is_to_move_on_decks_of_their_own(test):
-    built = instances(test.build, COUNT, 3)
+def test_the_agent_is_to_move_on_decks_of_their_own(test, rules):
+    built = [one for (one,) in instances(test.name, test.build, COUNT, 3, rules)]
     for situation in built:
         table = situation.table()  # every move of the prefix is legal
         assert table.player == situation.seat and not table.over
     assert len({situation.deck for situation in built}) == COUNT
-    assert built == instances(test.build, COUNT, 3) != instances(test.build, COUNT, 4)
+    assert built == [one for (one,) in instances(test.name, test.build, COUNT, 3, rules)]
+    assert built != [one for (one,) in instances(test.name, test.build, COUNT, 4, rules)]
     colors = {situation.deck[situation.marked] // 5 for situation in built}
     assert built[0].marked < 0 or len(colors) == 5
 
@@ -83,7 +90,8 @@ def test_s4_s5_no_token_is_left():
 def test_s6_the_agent_was_told_nothing_and_has_one_life():
     for situation in of("S6"):
         table = situation.table()
-        assert (table.life_tokens, table.points, table.info_tokens) == (1, 1, 8)
+        tokens = 8 if situation.rules.num_players == 2 else 1
+        assert (table.life_tokens, table.points, table.info_tokens) == (1, 1, tokens)
         assert not any(is_hinted(table, 1, slot) for slot in range(5))
 
 
@@ -111,57 +119,23 @@ def test_s10_the_agents_one_is_played_already():
         assert situation.marked in table.hands[0]
 
 
-def test_a1_the_partner_has_a_certain_card():
-    for situation in of("A1"):
-        table = situation.table()
-        assert table.points == 1 and certain_slots(table, 1)
-
-
-def test_a2_the_partner_would_discard_what_cannot_be_replaced():
-    kinds = set()
-    for situation in of("A2"):
-        table, card = situation.table(), situation.deck[situation.marked]
-        assert table.hands[0][chop(table, 0)] == situation.marked == 0 and table.info_tokens == 7
-        lost = [table.deck[order] for order in table.discards]
-        kinds.add((card % 5 + 1, lost.count(card)))
-        assert [rank for _, rank in hand(situation, 1)].count(4) == 1
-    assert kinds == {(5, 0), (3, 1)}
-
-
-def test_a3_the_partner_has_one_playable_card():
-    for situation in of("A3"):
-        assert [rank for _, rank in hand(situation, 1)].count(1) == 1
-        assert 1 not in [rank for _, rank in hand(situation, 0)]
-
-
-def test_m1_the_told_card_is_held_after_three_discards():
-    for situation in of("M1"):
-        table = situation.table()
-        assert situation.marked in table.hands[1] and told(situation, situation.marked) == (1, 1)
-        moves = [decode_action(RULES, action).kind for action in situation.prefix[7:]]
-        assert moves == ["discard"] * 5
-
-
-def test_m2_the_partner_hinted_or_discarded_nine_times():
-    for situation in of("M2"):
-        partners = [decode_action(RULES, action).kind for action in situation.prefix[::2]]
-        assert len(partners) == 9 and "play" not in partners
-        assert {decode_action(RULES, a).kind for a in situation.prefix[1::2]} == {"discard"}
-
-
-def test_m3_three_cards_of_a_colour_are_told_in_full():
-    for situation in of("M3"):
-        table = situation.table()
-        full = [order for order in table.hands[1] if told(situation, order) == (1, 1)]
-        cards = sorted(divmod(table.deck[order], 5) for order in full)
-        assert [rank for _, rank in cards] == [0, 1, 2] and len({color for color, _ in cards}) == 1
+def test_a_third_seat_tells_the_agent_nothing():
+    for test in BUILT:
+        for (situation,) in instances(test.name, test.build, 5, 0, RULES[1]):
+            (third,) = {0, 1, 2} - {0, 1}
+            for turn, action in enumerate(situation.prefix):
+                move = decode_action(situation.rules, action)
+                if turn % 3 == third and move.kind in ("color", "rank"):
+                    assert (third + move.offset) % 3 != situation.seat
 
 
 def test_possible_cards_are_what_no_other_place_can_explain():
     """Against all decks that fit: a card is possible exactly when its copies are not all seen."""
-    for situation in of("S9")[:5]:
+    for situation in of("S9")[::6]:
         table, seat = situation.table(), situation.seat
-        seen = [table.deck[order] for order in table.hands[1 - seat]]
+        others = [hand for player, hand in enumerate(table.hands) if player != seat]
+        seen = [table.deck[order] for hand in others for order in hand]
+        seen += [table.deck[order] for order in table.discards]
         seen += [
             color * 5 + rank for color, top in enumerate(table.fireworks) for rank in range(top)
         ]
@@ -176,21 +150,50 @@ def test_possible_cards_are_what_no_other_place_can_explain():
             assert possible_cards(table, seat, slot) == expected
 
 
+@pytest.mark.parametrize(("seed", "met"), [(5, "certain late"), (11, "certain last-turn two")])
+def test_mined_positions_are_what_their_tests_say(seed, met):
+    """Of three players, move by move of a game that careful players play."""
+    rules, rng = RULES[1], np.random.default_rng(seed)
+    table, kinds = Table(rules, rng.permutation(full_deck(rules))), set()
+    while not table.over:
+        game, me = replay(table.deck, table.actions, 3), table.player
+        lost = []
+        for seat in {0, 1, 2} - {me}:
+            free = [card for card in game.hands[seat] if not card["told"]]
+            lost.append((free or game.hands[seat])[0])
+        certain = any(
+            all(game.piles[color] == rank for color, rank in game.could_be(me, card))
+            for card in game.hands[me]
+        )
+        last_copy = any(game.is_last(card["color"], card["rank"]) for card in lost)
+        two = any(card["rank"] == 1 for card in lost)
+        late = game.turn >= 20 and bool(game.deck) and game.lives >= 2
+        last_turn = game.after_last == 2
+        assert state_tests.ripe(table) == (certain and late and not last_copy and not two)
+        assert state_tests.last_turn(table) == (certain and last_turn)
+        named = {"certain": certain, "late": late, "last-turn": last_turn}
+        named |= {"last copy": last_copy, "two": two}
+        kinds.add(" ".join(name for name, holds in named.items() if holds))
+        table.apply(remembering(table, rng))
+    assert met in kinds and "certain" in kinds
+    assert seed != 5 or {"certain late last copy", "certain late two"} <= kinds
+
+
 def test_renaming_colours_renames_deck_and_hints():
     situation = of("S1")[0]
     colors = np.array([2, 0, 1, 4, 3])
     other = renamed(situation, colors)
     assert [divmod(card, 5)[1] for card in other.deck] == [card % 5 for card in situation.deck]
     assert other.deck[5] // 5 == colors[situation.deck[5] // 5]
-    first = [decode_action(RULES, game.prefix[0]) for game in (situation, other)]
+    first = [decode_action(game.rules, game.prefix[0]) for game in (situation, other)]
     assert first[0].kind == "color" and first[1].value == colors[first[0].value]
     assert renamed(other, np.argsort(colors)) == situation
 
 
 def test_mined_positions_fit_one_a_game():
     games = load_games(shared_data("2p_hgroup_bot_val.safetensors"))
-    late = mined(games, situations.ripe, 200, 0)
-    last = mined(games, situations.last_turn, 200, 0)
+    late = [one for (one,) in mined(games, state_tests.ripe, 200, 0)]
+    last = [one for (one,) in mined(games, state_tests.last_turn, 200, 0)]
     assert 90 <= len(late) <= 109 and len(last) == 37  # shared/reference/robustness.md, 4.3
     for situation in late:
         assert len(situation.prefix) >= 20 and situation.table().player == situation.seat
