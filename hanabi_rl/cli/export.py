@@ -41,7 +41,7 @@ def export(
         seed: of their decks: none that the training selected or reported on, if it was another
             seed's.
     """
-    from hanabi_rl.agents.names import load_policy
+    from hanabi_rl.agents.names import load_policy, trained_with
     from hanabi_rl.agents.one_file import rounded, write_file
     from hanabi_rl.agents.policy import NetworkPolicy
     from hanabi_rl.storage.files import to_json
@@ -56,6 +56,7 @@ def export(
         "algorithm": policy.info.algorithm,
         "tier": getattr(policy.network, "level", policy.network.kind),
         "data": data,
+        "met": list(trained_with(agent)),
         "steps": policy.info.steps,
         "unit": policy.info.unit,
         "selfplay": _selfplay(policy, games, seed),
