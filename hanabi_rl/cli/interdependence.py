@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agents, names_games
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import Count, Range, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -25,7 +25,7 @@ def interdependence(
     games: Count = 1000,
     seed: Seed = 0,
     sample: Flag = False,
-    references: Count = 500,
+    references: Annotated[int, Range(0, 10_000_000)] = 500,
     json: Flag = False,
 ) -> None:
     """Print who helps whom: what hints, cards played and tokens gained by one seat lead to at
@@ -49,8 +49,6 @@ def interdependence(
     from hanabi_rl.show.interdependence import interdependence_table
     from hanabi_rl.storage.files import to_json
 
-    if references < 0:
-        raise ValueError(f"expected --references 0 or more, got {references}")
     if names_games(source):
         recorded, roles, about, title = _recorded(source, partner)
     else:

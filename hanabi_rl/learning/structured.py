@@ -17,6 +17,7 @@ from hanabi_rl.agents.structured.memory import (
     next_seat,
     rotated,
 )
+from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.rules import Rules, State
 from hanabi_rl.learning.views import Mover
@@ -46,7 +47,8 @@ class StructuredView:
 
     def new_memory(self, rules: Rules, num_envs: int) -> Memory:
         """See `Mover`."""
-        return init_memory(rules, self.level, (num_envs,), self.profile)
+        strangers = init_profile(rules, (num_envs,)) if self.profile else None
+        return init_memory(rules, self.level, (num_envs,), strangers)
 
     def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
         """See `Mover`: the profile outlives the game."""

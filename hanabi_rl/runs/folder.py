@@ -122,17 +122,25 @@ def missing_folders(path: Path) -> list[Path]:
     return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 
+def _begun(place: Path) -> bool:
+    """Whether a line of metrics or a whole checkpoint is there, of a run or of its clone's."""
+    lines = [place] if place.name == METRICS else place.rglob(METRICS)
+    steps = place.glob("*") if place.name == "checkpoints" else place.glob("**/checkpoints/*")
+    saved = (path.name.isdigit() and int(path.name) > 0 for path in steps)
+    return any(path.stat().st_size for path in lines) or any(saved)
+
+
 @contextmanager
 def undone_unless_begun(run_dir: Path, made: Sequence[Path] = ()) -> Iterator[None]:
     """Removes what a start that fails has written in `run_dir`, which this process holds, and then
-    the folders `made` for it; where a line of metrics is there the run has begun, and stays."""
+    the folders `made` for it; where a line of metrics or a checkpoint is there the run has begun,
+    and stays."""
     before = set(run_dir.iterdir()) - {run_dir / LOCK}
     try:
         yield
     except BaseException:
         written = set(run_dir.iterdir()) - before
-        begun = (path for place in written for path in (place, *place.rglob(METRICS)))
-        if not any(path.name == METRICS and path.stat().st_size for path in begun):
+        if not any(map(_begun, written)):
             for place in written:
                 shutil.rmtree(place) if place.is_dir() else place.unlink()
             for folder in made:

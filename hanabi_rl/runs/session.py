@@ -119,7 +119,8 @@ def open_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterato
     """The run's folder, held for this process alone: a new one with its config.json, or with
     --resume the one that is there. The first host opens it, the others are told its name.
 
-    A start that fails, or is stopped before there is a line of metrics, leaves nothing of itself.
+    A start that fails, or is stopped before there is a line of metrics or a checkpoint, leaves
+    nothing of itself.
 
     Raises:
         ValueError: where the folder holds another run, is in use, or cannot be written to.

@@ -155,7 +155,7 @@ def of_movers(states: State) -> memory.Memory:
         after = remember(kept, from_state(RULES, state))
         return memory.next_seat(after), after
 
-    start = memory.init_memory(RULES, "facts", (GAMES,), profile=True)
+    start = memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
     return jax.lax.scan(turn, start, states)[1]
 
 
@@ -176,7 +176,10 @@ def test_every_seat_counts_what_the_movers_pass_on(games: Any) -> None:
     _, states, exists = games
     passed_on = of_movers(states)
     look = jax.jit(lambda kept, obs: remember(kept, from_observation(RULES, obs)))
-    seats = [memory.init_memory(RULES, "facts", (GAMES,), profile=True) for _ in range(3)]
+    seats = [
+        memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
+        for _ in range(3)
+    ]
     for turn in range(8):
         obs = observe(RULES, jax.tree.map(lambda x, t=turn: x[t], states))
         for seat in range(RULES.num_players):
@@ -225,8 +228,8 @@ def test_a_profile_turns_with_the_table(games: Any, seats: int) -> None:
     """An int, or one a game: row 0 is who sits so many seats further."""
     known = jax.tree.map(lambda x: x[6], of_movers(games[1])).profile
     for turned in (
-        profile.rotated(known, seats),
-        profile.rotated(known, jnp.full(GAMES, seats - 3)),
+        known.rotated(seats),
+        known.rotated(jnp.full(GAMES, seats - 3)),
     ):
         for row in range(3):
             np.testing.assert_array_equal(turned.counts[:, row], known.counts[:, (row + seats) % 3])
@@ -264,7 +267,8 @@ def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read() -> No
     for name, network in (("without", policy.network), ("with", told)):
         from hanabi_rl.agents.structured.features import look
 
-        kept = memory.init_memory(RULES, "facts", (GAMES,), network.profile)
+        strangers = profile.init_profile(RULES, (GAMES,)) if network.profile else None
+        kept = memory.init_memory(RULES, "facts", (GAMES,), strangers)
         shown[name] = look(RULES, "facts", kept, from_state(RULES, state))[1]
     legal = jnp.ones((GAMES, RULES.num_moves), bool)
     reset = jnp.zeros(GAMES, bool)

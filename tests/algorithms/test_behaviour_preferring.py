@@ -160,12 +160,12 @@ def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert record["curve"] == [[steps, 0.5], [2 * steps, 1.5], [3 * steps, 4.0]]
 
 
-def test_one_random_seat_is_the_biased_learners_and_the_others_the_responses() -> None:
+def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -> None:
     config = dataclasses.replace(PAIRS, game=TINY_3P, num_minibatches=3)
     pair = make_pair(config)
-    assert (pair.biased.own_share, pair.response.own_share) == (1 / 3, pytest.approx(2 / 3))
+    assert (pair.response.own_share, pair.biased.own_share) == (1 / 3, pytest.approx(2 / 3))
     keys = jax.random.split(jax.random.key(0), 200)
-    for ppo, seats in ((pair.biased, 1), (pair.response, 2)):
+    for ppo, seats in ((pair.response, 1), (pair.biased, 2)):
         draw = jax.jit(jax.vmap(lambda key, p=ppo: p.draw_episode(key, jnp.zeros(())).learns))
         learns = np.asarray(draw(keys))
         assert (learns.sum(axis=1) == seats).all() and np.ptp(learns.mean(axis=0)) < 0.15

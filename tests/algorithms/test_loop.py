@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import pytest
 from support.games import TINY, taught_games
 
@@ -159,19 +160,19 @@ def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
 def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def pair(one: Any, other: Any, decks: int, seed: int, purpose: str) -> Any:
-        asked.append((one, other, decks, seed, purpose))
-        mean = SimpleNamespace(mean=float(len(asked)))
-        return SimpleNamespace(summary=SimpleNamespace(mean=mean))
+    def beside(one: Any, others: Any, decks: int, seed: int, purpose: str) -> Any:
+        asked.append((one, tuple(others), decks, seed, purpose))
+        scores = np.arange(len(others))[:, None, None] + np.array([[0, 1], [1, 2]])  # seats, decks
+        return scores, scores
 
-    monkeypatch.setattr(lineups, "evaluate_pair", pair)
+    monkeypatch.setattr(lineups, "evaluate_beside", beside)
     monkeypatch.setattr(lineups, "selfplay_metrics", lambda policy, config: {"selfplay_mean": 7.0})
     config: Any = SimpleNamespace(eval_games=10, seed=4)
     policy: Any = "policy"
     found = lineups.partner_metrics(("a", "b", "c"))(policy, config)  # type: ignore[arg-type]
-    assert asked == [("policy", name, 3, 4, "selection") for name in "abc"]
+    assert asked == [("policy", ("a", "b", "c"), 3, 4, "selection")]
     assert found == {"selfplay_mean": 7.0, lineups.WITH_ALL: 2.0}
-    assert lineups.with_partners(policy, list("abcdefghijkl"), config) == [*range(4, 16)]  # type: ignore[arg-type]
+    assert lineups.with_partners(policy, list("abcdefghijkl"), config) == [*range(1, 13)]  # type: ignore[arg-type]
     assert asked[-1][2] == 1
 
 

@@ -19,6 +19,7 @@ COMMANDS = [
     "evaluate",
     "cross-play",
     "leaderboard",
+    "gauntlet",
     "br-prox",
     "challenge",
     "predict",

@@ -55,7 +55,10 @@ def test_an_agent_and_a_partner_beside_bots_on_the_same_decks(policy_folder, cap
         (["nowhere.safetensors"], "expected a file of games"),
         (["nowhere"], "expected an agent"),
         (["FILE", "bot:random"], "expected no partner for the recorded games"),
-        (["bot:random", "--references", "-1"], "expected --references 0 or more"),
+        (
+            ["bot:random", "--references", "-1"],
+            "--references: expected a whole number from 0 to 10,000,000, got -1",
+        ),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(small_file, capsys, args, message):

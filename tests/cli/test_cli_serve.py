@@ -103,9 +103,9 @@ def test_a_proxy_that_cannot_be_loaded_is_one_line_and_nothing_is_left(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--slots", 0), "--slots: expected 1 or more, got 0"),
-        (("--web-workers", -1), "--web-workers: expected 1 or more, got -1"),
-        (("--port", 65536), "--port: expected 0 to 65535, got 65536"),
+        (("--slots", 0), "--slots: expected a whole number from 1 to 10,000,000, got 0"),
+        (("--web-workers", -1), "--web-workers: expected a whole number from 1 to 1,024, got -1"),
+        (("--port", 65536), "--port: expected a whole number from 0 to 65,535, got 65,536"),
         (("--host", "192.0.2.1"), "--host: expected an address of this machine, got 192.0.2.1"),
         (("--tls-cert", "cert.pem"), "expected --tls-cert and --tls-key, got one of them"),
         (("--tls-cert", "a", "--tls-key", "b"), "--tls-cert a --tls-key b: expected a certificate"),

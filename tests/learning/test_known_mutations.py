@@ -174,12 +174,17 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
         asked.append(("pair", (one, others), purpose))
         return SimpleNamespace(summary=summary)
 
+    def beside(one: Any, others: Any, games: int, seed: int = 0, *, purpose: str = "report") -> Any:
+        asked.extend(("pair", (one, other), purpose) for other in others)
+        return np.zeros((2, len(others), 2, games), int)
+
     def kl(reference: Any, policy: Any, games: int, seed: int = 0) -> Any:
         asked.append(("kl", (reference, policy), "report"))
 
     for module in (bc_run, br_bc_run, lineups, loop, beside_clone):
         for name, fake in (
-            ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl)
+            ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl),
+            ("evaluate_beside", beside),
         ):  # fmt: skip
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, fake)

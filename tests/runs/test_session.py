@@ -68,9 +68,11 @@ def test_a_failed_start_takes_nothing_of_others(tmp_path: Path) -> None:
         assert (tmp_path / ".lock").exists()
 
 
-@pytest.mark.parametrize("place", ["metrics.jsonl", "bc/metrics.jsonl"])
-def test_a_run_that_has_begun_is_kept(tmp_path: Path, place: str) -> None:
-    """A line of metrics, of the run or of the clone that it trains first."""
+@pytest.mark.parametrize("of", ["", "bc/"])
+@pytest.mark.parametrize("place", ["metrics.jsonl", "checkpoints/3/state"])
+def test_a_run_that_has_begun_is_kept(tmp_path: Path, of: str, place: str) -> None:
+    """A line of metrics or a checkpoint, of the run or of the clone that it trains first."""
+    place = of + place
     folder = tmp_path / "run"
     config = BCConfig(run_dir=str(folder))
     with pytest.raises(ValueError, match="wrong"):

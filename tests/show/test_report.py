@@ -118,7 +118,9 @@ def test_the_validation_table_is_the_papers_table_3() -> None:
     assert figures["val_games"] == 2 and figures["val_loss"] == pytest.approx(1.6)
     assert figures["bc_val_loss"] == pytest.approx(1.0)
     assert figures["val_accuracy_difference"] == pytest.approx(-0.1)
-    assert figures["val_accuracy_difference_ci95"] == pytest.approx([-0.3, 0.1])  # a game alone
+    # of two games: Student's t with one degree of freedom, 12.706, times half their distance
+    reach = 12.7062047 * 0.2
+    assert figures["val_accuracy_difference_ci95"] == pytest.approx([-0.1 - reach, -0.1 + reach])
     assert json.loads(json.dumps(to_json(figures), allow_nan=False))
 
 

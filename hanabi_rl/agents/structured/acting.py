@@ -11,6 +11,7 @@ from hanabi_rl.agents.bots.turns import think_in_turn
 from hanabi_rl.agents.structured import memory
 from hanabi_rl.agents.structured.features import Features, features_of, remember, sizes
 from hanabi_rl.agents.structured.memory import Memory, forget, init_memory
+from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
@@ -21,7 +22,8 @@ PyTree = Any
 
 def initial_carry(rules: Rules, network: StructuredConfig, batch: int) -> Memory:
     """The memory of `batch` seats before the first timestep of their games."""
-    return init_memory(rules, network.level, (batch,), network.profile)
+    strangers = init_profile(rules, (batch,)) if network.profile else None
+    return init_memory(rules, network.level, (batch,), strangers)
 
 
 def step(

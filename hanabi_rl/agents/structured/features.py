@@ -26,6 +26,7 @@ from hanabi_rl.agents.structured import cards, hinting, memory, profile
 from hanabi_rl.agents.structured.board import Table, read_table
 from hanabi_rl.agents.structured.columns import Columns, spread
 from hanabi_rl.agents.structured.memory import Memory
+from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import bit
 from hanabi_rl.env.game import Rules
@@ -147,13 +148,14 @@ def table_features(rules: Rules, sight: Sight, table: Table) -> list[jax.Array]:
 
 
 @functools.lru_cache(maxsize=64)
-def sizes(rules: Rules, level: Level, profile: bool = False) -> Features:
+def sizes(rules: Rules, level: Level, told: bool = False) -> Features:
     """The features of one game as `jax.ShapeDtypeStruct`s. Traced once, which takes seconds,
     however many agents are read."""
     from hanabi_rl.agents.structured.sight import from_observation
 
     def one(obs: jax.Array) -> Features:
-        start = memory.init_memory(rules, level, (1,), profile)
+        strangers = init_profile(rules, (1,)) if told else None
+        start = memory.init_memory(rules, level, (1,), strangers)
         return look(rules, level, start, from_observation(rules, obs))[1]
 
     return jax.eval_shape(one, jax.ShapeDtypeStruct((1, rules.obs_size), jnp.float32))

@@ -84,50 +84,41 @@ def _numbers(hand_size: int) -> dict[str, tuple[int, int]]:
 
 
 def init_memory(
-    rules: Rules, level: Level, batch: tuple[int, ...], profile: bool = False
+    rules: Rules, level: Level, batch: tuple[int, ...], profile: Profile | None = None
 ) -> Memory:
-    """The memory before the first move of games, each leaf `[*batch, ...]`; with `profile`, of
-    strangers."""
-    from hanabi_rl.agents.structured.profile import init_profile
-
+    """The memory before the first move of games, each leaf `[*batch, ...]`."""
     bits = [0] * _FIELDS[level]
     if level == "reading":
         bits[_INFERRED] = bits[_KNOWN] = rules.all_cards
     shape = (*batch, rules.num_players, rules.hand_size, len(bits))
-    cards = jnp.broadcast_to(jnp.array(bits, jnp.uint32), shape)
-    return Memory(cards, init_profile(rules, batch) if profile else None)
+    return Memory(jnp.broadcast_to(jnp.array(bits, jnp.uint32), shape), profile)
 
 
 def forget(rules: Rules, level: Level, memory: Memory, reset: jax.Array) -> Memory:
     """The memory [N, ...], as before the first move with strangers where `reset` bool[N]."""
-    start = init_memory(rules, level, reset.shape, memory.profile is not None)
-    return select_games(reset, start, memory)
+    known = memory.profile
+    stranger = None if known is None else known.forgotten()
+    return select_games(reset, init_memory(rules, level, reset.shape, stranger), memory)
 
 
 def next_game(rules: Rules, level: Level, memory: Memory) -> Memory:
     """The memory before the first move of another game with the same players: what is known of them
     stays. Whoever moves first there must be row 0."""
-    from hanabi_rl.agents.structured.profile import next_game
-
-    start = init_memory(rules, level, memory.cards.shape[:-3])
     known = memory.profile
-    return start._replace(profile=None if known is None else next_game(rules, known))
+    kept = None if known is None else known.next_game()
+    return init_memory(rules, level, memory.cards.shape[:-3], kept)
 
 
 def rotated(memory: Memory, seats: jax.Array) -> Memory:
     """The profile as whoever sits int32[N] `seats` further keeps it; nothing else."""
-    from hanabi_rl.agents.structured.profile import rotated
-
     known = memory.profile
-    return memory._replace(profile=None if known is None else rotated(known, seats))
+    return memory._replace(profile=None if known is None else known.rotated(seats))
 
 
 def next_seat(memory: Memory) -> Memory:
     """The same memory as the next player keeps it: rows count from that player."""
-    from hanabi_rl.agents.structured.profile import rotated
-
     known = memory.profile
-    return Memory(jnp.roll(memory.cards, -1, axis=-3), None if known is None else rotated(known, 1))
+    return Memory(jnp.roll(memory.cards, -1, axis=-3), None if known is None else known.rotated(1))
 
 
 def unpack(memory: Memory) -> jax.Array:

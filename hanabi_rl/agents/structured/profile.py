@@ -77,6 +77,33 @@ class Profile(NamedTuple):
     counts: jax.Array
     """float32[..., P, K]: `COUNTS`, of all games with these players."""
 
+    def forgotten(self) -> Profile:
+        """Before the first move with strangers."""
+        return jax.tree.map(jnp.zeros_like, self)
+
+    def next_game(self) -> Profile:
+        """Before the first move of another game with the same players; whoever moves first there is
+        row 0 (`rotated` first where that is another)."""
+        return self.forgotten()._replace(counts=self.counts)
+
+    def rotated(self, seats: int | jax.Array) -> Profile:
+        """As kept by whoever sits so many seats further: an int, or int32[N], one a game."""
+        if isinstance(seats, int):
+            return Profile(
+                cards=jnp.roll(self.cards, -seats, -3),
+                known=jnp.roll(self.known, -seats, -2),
+                before=self.before,
+                counts=jnp.roll(self.counts, -seats, -2),
+            )
+        players = self.counts.shape[-2]
+        turns = [self.rotated(k) for k in range(players)]
+
+        def chosen(*leaves: jax.Array) -> jax.Array:
+            place = (seats % players).reshape(-1, *(1,) * (leaves[0].ndim - 1))
+            return jnp.select([place == k for k in range(players)], leaves)
+
+        return jax.tree.map(chosen, *turns)
+
 
 def init_profile(rules: Rules, batch: tuple[int, ...]) -> Profile:
     """Before the first move with strangers, each leaf `[*batch, ...]`."""
@@ -87,32 +114,6 @@ def init_profile(rules: Rules, batch: tuple[int, ...]) -> Profile:
         before=jnp.zeros((*batch, 2), jnp.uint32),
         counts=jnp.zeros((*batch, rules.num_players, len(_NAMES))),
     )
-
-
-def next_game(rules: Rules, profile: Profile) -> Profile:
-    """Before the first move of another game with the same players; whoever moves first there is
-    row 0 (`rotated` first where that is another)."""
-    start = init_profile(rules, profile.counts.shape[:-2])
-    return start._replace(counts=profile.counts)
-
-
-def rotated(profile: Profile, seats: int | jax.Array) -> Profile:
-    """As kept by whoever sits so many seats further: an int, or int32[N], one a game."""
-    players = profile.counts.shape[-2]
-    if isinstance(seats, int):
-        return Profile(
-            cards=jnp.roll(profile.cards, -seats, -3),
-            known=jnp.roll(profile.known, -seats, -2),
-            before=profile.before,
-            counts=jnp.roll(profile.counts, -seats, -2),
-        )
-    turns = [rotated(profile, k) for k in range(players)]
-
-    def chosen(*leaves: jax.Array) -> jax.Array:
-        place = (seats % players).reshape(-1, *(1,) * (leaves[0].ndim - 1))
-        return jnp.select([place == k for k in range(players)], leaves)
-
-    return jax.tree.map(chosen, *turns)
 
 
 def remember(rules: Rules, profile: Profile, sight: Sight, table: Table) -> Profile:
