@@ -15,7 +15,7 @@ from support.games import TINY
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import known_agents, load_policy
+from hanabi_rl.agents.names import known_agents, load_policy, trained_with
 from hanabi_rl.agents.one_file import (
     SHIPPED,
     _digest,
@@ -89,13 +89,16 @@ def test_a_description_that_is_none(tmp_path: Path, said: str) -> None:
 
 
 def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder, path = tmp_path / "policy", tmp_path / "a.safetensors"
+    folder, path = tmp_path / "run" / "policy", tmp_path / "a.safetensors"
     save_policy(folder, network_policy(TINY, 0), algorithm="bc", steps=7, score=None)
+    met = {"config": {"partners": ["bot:simple", "bot:iggi"]}}
+    (folder.parent / "config.json").write_text(json.dumps(met))
     main(["export", str(folder), str(path), "--about", "A test.", "--games", "64"])
     assert "Written" in capsys.readouterr().err
     card, summary = read_card(path), evaluate_selfplay(read_file(path), 64, 1).summary
     assert card["selfplay"]["mean"] == pytest.approx(summary.mean.mean, abs=5e-4)
     assert (card["steps"], card["algorithm"], card["tier"]) == (7, "bc", "lstm")
+    assert card["met"] == ["bot:simple", "bot:iggi"] == list(trained_with(str(path)))
     with pytest.raises(SystemExit):
         main(["export", "bot:random", str(path), "--about", "No policy."])
     assert "expected a trained policy" in capsys.readouterr().err
