@@ -242,7 +242,10 @@ def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
     save_policy(tmp_path / "clone", clone, algorithm="bc", steps=0, score=None)
     folder = tmp_path / "run"
     given = {"bc_policy": str(tmp_path / "clone"), "run_dir": str(folder)}
-    run_hdr_ippo(config(**given, total_steps=ENVS * STEPS))
+    with pytest.raises(ValueError, match="--bc.val: expected games of .*hand_size=2.* got"):
+        run_hdr_ippo(config(**given, total_steps=ENVS * STEPS))  # which are of the tiny game
+    assert not folder.exists()
+    run_hdr_ippo(config(**given, total_steps=ENVS * STEPS, bc=BCTraining()))
     assert load_policy(folder / "policy-latest").rules == rules
     stored = json.loads((folder / "config.json").read_text())["config"]
     assert stored["game"]["num_cards_of_rank"] == [2, 1, 2]

@@ -218,6 +218,7 @@ def test_what_cannot_be_played_is_said_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_given_agents_are_rows_beside_the_methods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
