@@ -39,8 +39,13 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         GameDataError: a file's games are not what they should be, or one to validate on is there
             twice.
         ValueError: files of different games, games both to clone and to validate on, no such bot,
-            or one whose rules the network is shown.
+            or one whose rules the network is shown, or a network with a profile.
     """
+    if getattr(config.network, "profile", False):
+        raise ValueError(
+            "network.profile: expected none in a clone, whose games do not say which are of the "
+            "same players, got one"
+        )
     if config.data:
         games = join_games([load_games(path) for path in config.data])
     else:

@@ -43,6 +43,9 @@ class BestResponseConfig(WithPartners, IPPOConfig):
 
     partner_share: Share = 1.0
     """The chance that a partner holds a seat beside the learner's, all through training."""
+    rematch: Share = 0.0
+    """The chance that a game is followed by another one with the same partners, the seats rotated:
+    what a network with a profile knows of them stays."""
     priority: Weight = 0.0
     """Of several partners: 0 meets all of them alike; above, those with whom it scores less more
     often, by their rank to this power (MEP's rule; 0.5 to 1.5 in ZSC-Eval)."""

@@ -15,7 +15,6 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.storage.ranges import Share
 
 Lineup = Literal["independent", "some-or-none", "all-or-none"]
 WITH_ALL = "crossplay_with_partners_mean"
@@ -33,9 +32,6 @@ class WithPartners(RunConfig):
     lineup: Lineup = "independent"
     """Three players and more: whether a partner takes each other seat by itself, or none is taken
     and else one, two or more with equal chances (AH2AC2's paper), or all of them (its code)."""
-    rematch: Share = 0.0
-    """The chance that a game is followed by another one with the same partners, the seats rotated:
-    what a network with a profile knows of them stays."""
 
 
 def load_partner(name: str, rules: Rules) -> Policy:

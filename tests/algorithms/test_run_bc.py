@@ -15,6 +15,7 @@ from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.records import from_dict
 
@@ -161,3 +162,9 @@ def test_validation_games_of_another_game_are_refused(training: BCTraining, tmp_
             load_games(training.data[0]).rules,
             seed=0,
         )
+
+
+def test_a_clone_with_a_profile_is_refused(training: BCTraining) -> None:
+    told = BCTraining(data=training.data, network=StructuredConfig(profile=True))
+    with pytest.raises(ValueError, match=r"network.profile: expected none in a clone"):
+        training_games(told, load_games(training.data[0]).rules, seed=0)
