@@ -11,7 +11,6 @@ Every agent takes options, `AGENT?option=value&...`, which wrap it in the order 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from hanabi_rl.agents.safe import Safe
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.agents.values import read_value
 from hanabi_rl.env.game import Rules
+from hanabi_rl.storage.files import read_json
 
 BOT = "bot"
 SHIPPED = "agent"
@@ -275,7 +275,7 @@ def trained_with(name: str) -> tuple[str, ...]:
         return tuple(read_card(place).get("met", ()))
     for folder in (place, *place.resolve().parents[:2]):
         if (config := folder / "config.json").is_file():
-            partners = json.loads(config.read_text())["config"].get("partners", ())
+            partners = read_json(config)["config"].get("partners", ())
             return tuple(spread_names(partners))
     return ()
 

@@ -79,12 +79,6 @@ class Beside:
         return [mean_interval(of_game) for of_game in self.scores.mean(axis=0).T]
 
     @property
-    def gain(self) -> Interval | None:
-        """How much better the last game of a series is than its first; None of series of one."""
-        of_game = self.scores.mean(axis=0)
-        return mean_interval(of_game[:, -1] - of_game[:, 0]) if of_game.shape[1] > 1 else None
-
-    @property
     def zero_share(self) -> float:
         """Games of score 0."""
         return float((self.scores == 0).mean())
