@@ -159,6 +159,7 @@ def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: 
     assert policy.network.kind == "feed_forward" and clone.network.kind == "lstm"  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow  # the loop is HDR-IPPO's, whose interruptions are always tested
 def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
     br_bc: Any, bc_run: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:

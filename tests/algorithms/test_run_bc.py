@@ -101,7 +101,7 @@ def test_the_kept_policies_are_the_best(bc_run: Any) -> None:
 
 
 # in the middle of the first epoch, and at the end of the second
-@pytest.mark.parametrize("stop", [3, 10])
+@pytest.mark.parametrize("stop", [3, pytest.param(10, marks=pytest.mark.slow)])
 def test_an_interrupted_run_ends_like_one_that_was_not(
     stop: int,
     bc_run: Any,

@@ -190,7 +190,8 @@ def test_a_calibrated_policy_is_kept_at_its_temperature(
         )
 
 
-@pytest.mark.parametrize("stop", [1, 4])  # before the first evaluation, and after a checkpoint
+# before the first evaluation, and after a checkpoint
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_an_interrupted_run_ends_like_one_that_was_not(
     stop: int,
     run: Any,

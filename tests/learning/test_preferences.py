@@ -120,6 +120,7 @@ def test_the_two_learners_begin_apart(pair: Trained) -> None:
     assert not np.array_equal(*decks)
 
 
+@pytest.mark.slow  # compiles a second update
 def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair: Trained) -> None:
     learnt, _, metrics = pair.update(*started(pair), preference())
     learners, actors = started(pair)

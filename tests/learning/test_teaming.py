@@ -55,6 +55,7 @@ def test_both_hints_of_a_card_are_paid_and_a_repeated_one_is_not():
     assert paid(one_game(deck, moves))[0, :6].tolist() == [0, 0, 0, 0, 0, 2]
 
 
+@pytest.mark.slow  # the same sums, of whole files
 @pytest.mark.parametrize(
     ("name", "total"), [("2p_hgroup_bot_val", 2_892), ("3p_human_val_41", 1_009)]
 )

@@ -160,7 +160,7 @@ def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
         stack_policies([])
     ppo = PPO(CONFIG, NETWORK)
     with pytest.raises(ValueError, match="12 environments .* divisible by the 5 partners"):
-        ppo.init(jax.random.key(0), None, stack_policies([linear(0)] * 5))
+        jax.eval_shape(ppo.init, jax.random.key(0), None, stack_policies([linear(0)] * 5))
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,6 @@ from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.gauntlet import Beside, Partner, Result, strangers
 from hanabi_rl.show.gauntlet import gauntlet_figures, gauntlet_table, partner_table
 
-FEW = {"chance": ("bot:legal-random", "bot:random"), "lists": ("bot:iggi",)}
-
 
 def beside(name: str, family: str, met: bool, seed: int) -> Beside:
     scores = np.random.default_rng(seed).integers(0, 26, (2, 6, 3))
@@ -75,10 +73,11 @@ def test_text_and_figures_say_the_same(result: Result) -> None:
 
 def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
     two, three = load_policy("bot:iggi"), load_policy("bot:iggi", Rules(num_players=3))
-    names = [partner.name for partner in strangers(two, people=("bot:flawed", "bot:smart"))]
+    found = strangers(two, people=("bot:flawed", "bot:smart"))
+    names = [partner.name for partner in found]
     assert "bot:iggi" not in names and len(set(names)) == len(names)
     assert names.count("bot:smart") == 1 and "agent:hgroup-2p" in names
-    families = {partner.name: partner.family for partner in strangers(two, people=("bot:flawed",))}
+    families = {partner.name: partner.family for partner in found}
     assert families["bot:flawed"] == gauntlet.PEOPLE and families["bot:piers"] == "rule lists"
     of_three = [partner.name for partner in strangers(three)]
     assert "agent:human-3p" in of_three and not any(name.endswith("-2p") for name in of_three)
@@ -87,13 +86,16 @@ def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
 def test_the_command_plays_what_pairs_play(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gauntlet, "FAMILIES", FEW)
+    save_policy(tmp_path / "policy", network_policy(Rules(), 0), algorithm="x", steps=0, score=None)
+    folder = str(tmp_path / "policy")
+    few = {"chance": ("bot:legal-random", "bot:random"), "networks": (folder,)}
+    monkeypatch.setattr(gauntlet, "FAMILIES", few)
     picture = tmp_path / "out" / "g.png"
     arguments = ["--games", "8", "--series", "1", "--seed", "3", "--plot", str(picture), "--json"]
     main(["gauntlet", "bot:legal-random", *arguments])
     (found,) = json.loads(capsys.readouterr().out)["agents"]
     agent = load_policy("bot:legal-random")
-    assert [partner["partner"] for partner in found["partners"]] == ["bot:random", "bot:iggi"]
+    assert [partner["partner"] for partner in found["partners"]] == ["bot:random", folder]
     for partner in found["partners"][1:]:
         pair = evaluate_pair(agent, load_policy(partner["partner"]), 8, 3).summary
         assert partner["mean"] == pytest.approx(pair.mean.mean)

@@ -102,6 +102,7 @@ def test_every_figure_of_every_pair(agent: str) -> None:
             assert value == pytest.approx(row[name], abs=1e-9), (row["partner"], name)
 
 
+@pytest.mark.slow  # of the figures that the five bots' games show
 def test_recorded_games_that_stand_in_for_obl_1() -> None:
     """Section 8.6, to the digits given there."""
     found = objective_figures(Record(load_games(shared_data("2p_recorded_bot_8k.safetensors"))))

@@ -324,7 +324,7 @@ def test_random_games_equal_the_reference(rules):
     ("bot", "rules"),
     [
         pytest.param("bot:convention", Rules(), marks=pytest.mark.slow),
-        ("bot:iggi", Rules(num_players=3)),
+        pytest.param("bot:iggi", Rules(num_players=3), marks=pytest.mark.slow),
         ("bot:convention", Rules(num_colors=3, num_ranks=4, hand_size=4, max_info_tokens=5)),
     ],
     ids=["convention", "iggi, 3 players", "convention, small"],

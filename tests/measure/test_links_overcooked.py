@@ -37,13 +37,13 @@ def kitchen():
 def played(kitchen, moves):
     """The states from the first to the last, and the reward of each move."""
     step, key = jax.jit(kitchen.step_env), jax.random.key(0)
-    states, rewards = [kitchen.reset(key)[1]], []
+    states, rewards = [jax.jit(kitchen.reset)(key)[1]], []
     for pair in moves:
         actions = dict(zip(kitchen.agents, np.int32(pair), strict=True))
         _, state, reward, _, _ = step(key, states[-1], actions)
         states.append(state)
         rewards.append(float(reward["agent_0"]))
-    return states, rewards
+    return jax.device_get(states), rewards
 
 
 def events_of(states, rewards):

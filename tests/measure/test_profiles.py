@@ -3,17 +3,14 @@ shown."""
 
 import dataclasses
 import json
-from typing import ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from support.games import random_games
+from support.games import LENIENT, random_games
+from support.policies import network_policy
 
-from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.random import RandomBot
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.cells import CellCache
 from hanabi_rl.measure.counted import of_seats
@@ -36,27 +33,15 @@ from hanabi_rl.show.parallel import Line, plot_parallel
 from hanabi_rl.show.profiles import plot_profiles, profiles_dict, profiles_text
 from hanabi_rl.storage.files import to_json
 
-SMALL = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=3)
-SETTING = Setting(12, seed=2)
-
-
-class FirstBot(Bot):
-    """Takes the first legal action: compiles quickly."""
-
-    name: ClassVar[str] = "first"
-    version: ClassVar[str] = "1"
-
-    def init_carry(self, batch: int) -> tuple[()]:
-        return ()
-
-    def step(self, carry, obs, legal, reset, key=None):
-        return carry, jnp.where(legal, -jnp.arange(legal.shape[1], dtype=jnp.float32), -1e10)
+SMALL = LENIENT
+GAMES = 16
+SETTING = Setting(GAMES, seed=2)
 
 
 @pytest.fixture(scope="module")
 def agents():
-    names = ["random", "first"]
-    return make_agents([RandomBot(rules=SMALL), FirstBot(rules=SMALL)], names, names)
+    names = ["one", "two"]
+    return make_agents([network_policy(SMALL, seed) for seed in (1, 2)], names, names)
 
 
 @pytest.fixture(scope="module")
@@ -66,18 +51,18 @@ def profiles(agents, tmp_path_factory):
 
 
 def played(agents, seats: tuple[int, int]):
-    decks = evaluation_decks(SMALL, 12, 2)
+    decks = evaluation_decks(SMALL, GAMES, 2)
     return play_games(tuple(agents[seat].policy for seat in seats), SMALL, decks, 2)
 
 
 def test_a_pair_is_both_seatings_with_the_agents_own_turns(agents, profiles):
     games = [played(agents, seats) for seats in ((0, 1), (1, 0))]
     own = [of_seats(games[0], [True, False]), of_seats(games[1], [False, True])]
-    found = profiles[0].pairs["first"]
+    found = profiles[0].pairs["two"]
     for name, value in objective_figures(Record(own[0])).items():
         if name in ("turns", "games", "pairs"):
             assert found[name] == value + objective_figures(Record(own[1]))[name]
-    assert found["turns"] + profiles[1].pairs["random"]["turns"] == sum(
+    assert found["turns"] + profiles[1].pairs["one"]["turns"] == sum(
         part.num_actions.sum() for part in games
     )
     assert found["points"] == np.concatenate([part.points for part in games]).mean()
@@ -197,8 +182,8 @@ def test_ratings_stay_on_their_scale_in_text_and_json():
 
 def test_the_json_has_everything(profiles):
     found = json.loads(json.dumps(to_json(profiles_dict(profiles, SMALL, recorded=False))))
-    assert [row["label"] for row in found["rows"]] == ["random", "first"]
-    assert found["rows"][0]["pairs"]["first"]["games"] == 24 and found["published"] is None
+    assert [row["label"] for row in found["rows"]] == ["one", "two"]
+    assert found["rows"][0]["pairs"]["two"]["games"] == 2 * GAMES and found["published"] is None
     assert found["rows"][0]["with_partners"]["points_sd"] is None
     found = profiles_dict([standard("a")], Rules(), recorded=False)
     assert found["published"]["table_3"]["HolmesBot"]["intra"] is None

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from support.games import LENIENT, LENIENT_3P
-from support.policies import CountingPolicy, clock_policy, recurrent_policy
+from support.policies import CountingPolicy, clock_policy, network_policy
 
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.games import Ends, Games
@@ -26,7 +26,7 @@ GAMES = 16
 
 @pytest.fixture(scope="module")
 def pair():
-    single, other = recurrent_policy(LENIENT, 1), recurrent_policy(LENIENT, 2)
+    single, other = network_policy(LENIENT, 1), network_policy(LENIENT, 2)
     return single, other, evaluate_pair(single, other, GAMES, seed=3)
 
 
@@ -38,13 +38,17 @@ def test_a_pair_sits_both_ways_on_the_same_decks(pair):
         np.testing.assert_array_equal(records.decks, decks)
 
 
-@pytest.mark.parametrize(("rules", "at_once"), [(LENIENT, 512), (LENIENT_3P, 40)], ids=str)
+@pytest.mark.parametrize(
+    ("rules", "at_once"),
+    [pytest.param(LENIENT, 512, marks=pytest.mark.slow), (LENIENT_3P, 40)],
+    ids=["2p", "3p"],
+)
 def test_beside_several_partners_an_agent_plays_as_beside_each(rules, at_once, monkeypatch):
     """Networks that are stacked, a bot of another kind among them, and games in parts of which the
     last is not full."""
     monkeypatch.setattr("hanabi_rl.measure.crossplay._AT_ONCE", at_once)
-    agent = recurrent_policy(rules, 1)
-    partners = [recurrent_policy(rules, 2), clock_policy(rules, 2), recurrent_policy(rules, 3)]
+    agent = network_policy(rules, 1)
+    partners = [network_policy(rules, 2), clock_policy(rules, 2), network_policy(rules, 3)]
     scores, points = evaluate_beside(agent, partners, GAMES, seed=3)
     for partner, of_scores, of_points in zip(partners, scores, points, strict=True):
         pair = evaluate_pair(agent, partner, GAMES, seed=3)
@@ -96,7 +100,7 @@ def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
 
 
 def test_a_single_agent_joins_copies_of_the_other_at_every_seat():
-    single, others = recurrent_policy(LENIENT_3P, 1), recurrent_policy(LENIENT_3P, 2)
+    single, others = network_policy(LENIENT_3P, 1), network_policy(LENIENT_3P, 2)
     result = evaluate_pair(single, others, GAMES, seed=3)
     assert sorted(seating[0] for seating in result.seatings) == [0, 1, 2]
     last = result.records[[seating[0] for seating in result.seatings].index(1)]
@@ -121,7 +125,7 @@ def test_seatings_of_a_deck_are_averaged_before_the_standard_error(pair):
 
 
 def test_distinct_seatings_stand_for_all_permutations():
-    a, b, c = (recurrent_policy(LENIENT_3P, seed) for seed in (1, 2, 3))
+    a, b, c = (network_policy(LENIENT_3P, seed) for seed in (1, 2, 3))
     for lineup, expected in [((a, a, a), 1), ((a, b, b), 3), ((a, b, a), 3), ((a, b, c), 6)]:
         seatings = distinct_seatings(lineup)
         tables = [tuple(lineup[seating.index(seat)] for seat in range(3)) for seating in seatings]
@@ -131,7 +135,7 @@ def test_distinct_seatings_stand_for_all_permutations():
 
 
 def test_cross_play_with_itself_is_self_play():
-    policy = recurrent_policy(LENIENT, 1)
+    policy = network_policy(LENIENT, 1)
     alone = evaluate_selfplay(policy, GAMES, seed=3)
     together = evaluate_lineup((policy,) * 2, GAMES, seed=3)
     assert together.summary == alone.summary
@@ -139,7 +143,7 @@ def test_cross_play_with_itself_is_self_play():
 
 
 def test_purpose_and_sampling_choose_the_games():
-    policy = recurrent_policy(LENIENT, 1)
+    policy = network_policy(LENIENT, 1)
     report, again = (evaluate_selfplay(policy, GAMES, seed=3).records for _ in range(2))
     np.testing.assert_array_equal(report.actions, again.actions)
     selection = evaluate_selfplay(policy, GAMES, seed=3, purpose="selection").records
@@ -197,4 +201,4 @@ def test_links_replay_the_games_they_name():
             replayed.actions, result.records.actions[index, : result.records.num_actions[index]]
         )
     # no such game on hanab.live
-    assert evaluate_selfplay(recurrent_policy(LENIENT, 1), GAMES, seed=3).links() == {}
+    assert evaluate_selfplay(network_policy(LENIENT, 1), GAMES, seed=3).links() == {}

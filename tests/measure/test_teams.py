@@ -26,7 +26,7 @@ def test_every_seat_is_a_role_of_its_own_unless_people_are_marked():
 
 
 def test_an_agent_moves_from_seat_to_seat():
-    agents = [load_policy(name, RULES) for name in ("bot:convention", "bot:random")]
+    agents = [load_policy(name, RULES) for name in ("bot:legal-random", "bot:random")]
     games, roles = play_team(*agents, num_games=7, seed=3)
     assert roles.seats.tolist() == [
         [int(seat != game % 3) for seat in range(3)] for game in range(7)

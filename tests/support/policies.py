@@ -1,5 +1,6 @@
 """Small policies with memory, for tests that need play but no training."""
 
+import functools
 from typing import Any, ClassVar
 
 import flax.struct
@@ -64,17 +65,29 @@ def clock_policy(rules: Rules, period: int) -> ClockPolicy:
     return ClockPolicy(period=jnp.int32(period), rules=rules)
 
 
+NETWORK = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
+
+
 def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPolicy:
     """It has an identity."""
-    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
-    init = jax.jit(
-        lambda key: init_params(
-            Actor(network, rules.num_moves), key, network, rules.obs_size, rules.num_moves
-        )
+    return NetworkPolicy(
+        params=_network_params(rules, seed),
+        rules=rules,
+        network=NETWORK,
+        info=PolicyInfo(algorithm),
     )
+
+
+@functools.cache
+def _network_params(rules: Rules, seed: int) -> Any:
     # larger than initialised: moves vary
-    params = jax.tree.map(lambda leaf: 3 * leaf, init(jax.random.key(seed)))
-    return NetworkPolicy(params=params, rules=rules, network=network, info=PolicyInfo(algorithm))
+    return jax.tree.map(lambda leaf: 3 * leaf, _init_network(rules, jax.random.key(seed)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _init_network(rules: Rules, key: jax.Array) -> Any:
+    actor = Actor(NETWORK, rules.num_moves)
+    return init_params(actor, key, NETWORK, rules.obs_size, rules.num_moves)
 
 
 @flax.struct.dataclass
