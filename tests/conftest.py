@@ -3,6 +3,7 @@ are in `support/`."""
 
 from __future__ import annotations
 
+import collections
 import os
 import re
 import signal
@@ -41,6 +42,29 @@ def pytest_configure() -> None:
         "--xla_llvm_disable_expensive_passes=true",
     )
     os.environ.setdefault("XLA_FLAGS", " ".join(quickly))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rooms", action="store_true", help="print tests and seconds by room")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Seconds of setting up, running and tearing down, the sum over workers, by room."""
+    if not config.getoption("rooms"):
+        return
+    tests, seconds = collections.Counter[str](), collections.Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                room = Path(report.nodeid.split("::")[0]).parts[1]
+                tests[room] += report.when == "setup"
+                seconds[room] += report.duration
+    terminalreporter.section("rooms")
+    for room, spent in seconds.most_common():
+        terminalreporter.line(f"{room:16s} {tests[room]:6d} tests {spent:8.1f} s")
+    terminalreporter.line(f"{'all':16s} {tests.total():6d} tests {seconds.total():8.1f} s")
 
 
 @pytest.hookimpl(wrapper=True)

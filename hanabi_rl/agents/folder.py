@@ -7,6 +7,7 @@ A policy folder holds `policy.json` (what it plays and where it comes from), `pa
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import shutil
 from collections.abc import Mapping
@@ -244,8 +245,10 @@ def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
     return changed | {"format_version": FORMAT_VERSION}
 
 
+@functools.lru_cache(maxsize=64)
 def params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
-    """The shapes and dtypes of the parameters of such a policy."""
+    """The shapes and dtypes of the parameters of such a policy. Traced once, which takes half a
+    second, however many agents of one kind are read."""
     if isinstance(network, StructuredConfig):
         from hanabi_rl.agents.structured.acting import init_params as init
 

@@ -84,7 +84,7 @@ configs = st.one_of(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(max_examples=30, deadline=None)  # the machine may be busy
 @given(configs)
 def test_dictionaries_and_json_give_the_same_config_back(config: Any) -> None:
     assert from_dict(type(config), to_dict(config)) == config

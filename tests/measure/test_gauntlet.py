@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.games import LENIENT
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
@@ -86,18 +87,19 @@ def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
 def test_the_command_plays_what_pairs_play(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save_policy(tmp_path / "policy", network_policy(Rules(), 0), algorithm="x", steps=0, score=None)
-    folder = str(tmp_path / "policy")
-    few = {"chance": ("bot:legal-random", "bot:random"), "networks": (folder,)}
-    monkeypatch.setattr(gauntlet, "FAMILIES", few)
+    folders = [str(tmp_path / name) for name in ("agent", "partner")]
+    for seed, folder in enumerate(folders):
+        policy = network_policy(LENIENT, seed)
+        save_policy(Path(folder), policy, algorithm="x", steps=0, score=None)
+    agent, partner_folder = folders
+    monkeypatch.setattr(gauntlet, "FAMILIES", {"chance": ("bot:random",)})
     picture = tmp_path / "out" / "g.png"
     arguments = ["--games", "8", "--series", "1", "--seed", "3", "--plot", str(picture), "--json"]
-    main(["gauntlet", "bot:legal-random", *arguments])
+    main(["gauntlet", agent, "--people", partner_folder, *arguments])
     (found,) = json.loads(capsys.readouterr().out)["agents"]
-    agent = load_policy("bot:legal-random")
-    assert [partner["partner"] for partner in found["partners"]] == ["bot:random", folder]
+    assert [partner["partner"] for partner in found["partners"]] == ["bot:random", partner_folder]
     for partner in found["partners"][1:]:
-        pair = evaluate_pair(agent, load_policy(partner["partner"]), 8, 3).summary
+        pair = evaluate_pair(load_policy(agent), load_policy(partner["partner"]), 8, 3).summary
         assert partner["mean"] == pytest.approx(pair.mean.mean)
         assert partner["mean_ci95"] == pytest.approx(pair.mean.bounds)
     assert picture.stat().st_size > 5000

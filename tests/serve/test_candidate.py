@@ -284,8 +284,8 @@ def test_an_agent_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> None:
         inference.load()
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("players", [2, 3])
+@pytest.mark.parametrize("count", [16, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte(
     players: int, count: int
 ) -> None:

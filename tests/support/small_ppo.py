@@ -6,6 +6,7 @@ nothing compiles twice.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,13 +185,21 @@ def spread_run(
 
 
 def small_rollout(ppo: PPO, small: SmallPPO) -> Rollout:
-    """One rollout of the small learner with itself, as `ppo` collects it: leaves [T, N, ...]."""
+    """One rollout of the small learner with itself, as `ppo` of `make_ppo` collects it: leaves
+    [T, N, ...]."""
+    compiled = _rollout_program(ppo.config.only_movers, ppo.config.privileged_critic)
+    (rollout,) = compiled(small.learner, small.actors.replace(reference_carry=None))
+    return jax.tree.map(lambda x: x[0], rollout)
+
+
+@functools.cache
+def _rollout_program(only_movers: bool, privileged_critic: bool) -> Callable[..., Any]:
+    """What pays is not collected: it is one program for all of it."""
+    ppo = make_ppo(only_movers=only_movers, privileged_critic=privileged_critic)
 
     def one(learner: LearnerState, actors: ActorState) -> tuple[Rollout]:
         return collect(
             ppo.env, ppo.apply, learner.params, None, actors, jax.random.key(1), 13, view=ppo.view
         )[1:2]
 
-    compiled = parallel.data_parallel(one, (None, 0), (0,))
-    (rollout,) = compiled(small.learner, small.actors.replace(reference_carry=None))
-    return jax.tree.map(lambda x: x[0], rollout)
+    return parallel.data_parallel(one, (None, 0), (0,))
