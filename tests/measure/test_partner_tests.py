@@ -3,6 +3,8 @@ is derived again in a game of its own, `support.plain_hanabi`."""
 
 from __future__ import annotations
 
+import functools
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ from hanabi_rl.measure.scripts import at_random, possible_cards
 from hanabi_rl.measure.situations import instances
 from hanabi_rl.measure.unit_tests import Result
 
+drawn = functools.cache(instances)  # seconds of plain Python, and several tests play the same
 COUNT = 8
 RULES = [Rules(num_players=players) for players in (2, 3)]
 EVERY = [(test, rules) for rules in RULES for test in PARTNER_TESTS]
@@ -29,7 +32,7 @@ every_test = pytest.mark.parametrize(
 
 
 def pairs_of(test, rules, seed=0):
-    return instances(test.name, test.build, COUNT, seed, rules)
+    return drawn(test.name, test.build, COUNT, seed, rules)
 
 
 def played(agent, rules, seed=0, names="AM", **options) -> dict[str, Result]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ from hanabi_rl.measure.unit_tests import (
 )
 from hanabi_rl.play.demos import demo_games
 
+drawn = functools.cache(instances)  # seconds of plain Python, and several tests play the same
 RULES, RULES_3P = Rules(), Rules(num_players=3)
 # shared/reference/robustness.md, 4.3: a player at random, 500 instances, of S1 to S10
 CHANCE = (0.12, 0.18, 0.26, 0.11, 0.62, 0.14, 0.86, 0.07, 0.19, 0.38)
@@ -40,9 +43,7 @@ def by_name(results: list[Result]) -> dict[str, Result]:
 
 def made(rules: Rules, count: int, some=TESTS, seed: int = 0):
     """Instances of the tests that are not mined."""
-    return [
-        (test, instances(test.name, test.build, count, seed, rules)) for test in some if test.build
-    ]
+    return [(test, drawn(test.name, test.build, count, seed, rules)) for test in some if test.build]
 
 
 @pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
