@@ -105,6 +105,7 @@ def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard(
     assert beside["games"] == 40 and len(beside["line_ups"]) == 4
     expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
     assert beside["mean"] == expected.summary.mean.mean
+    assert beside["points_mean"] == expected.points.mean() > 0  # their scores are 0
     assert beside["median"] == np.median(expected.score)
     own = challenges._with_themselves(challenge, proxies, held_out)
     assert [line["seats"] for line in own["line_ups"]] == [["simple"] * 2, ["random"] * 2]

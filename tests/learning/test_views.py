@@ -1,6 +1,7 @@
 """What a rollout gives networks to read: the mover's row alone, several partners side by side, and
 what only a critic may see."""
 
+import functools
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -72,10 +73,11 @@ class Played(NamedTuple):
     partners: list[Linear]
 
 
-def play(**fields: Any) -> Played:
+@functools.cache
+def play(make_view: Any = None) -> Played:
     """One rollout with three partners side by side, two of them of one class."""
     partners = [linear(0), linear(1), OfAnotherClass(linear(2).weights)]
-    ppo = PPO(CONFIG, NETWORK, draw_episode=first_seat_learns, **fields)
+    ppo = PPO(CONFIG, NETWORK, draw_episode=first_seat_learns, make_view=make_view)
 
     @jax.jit
     def start(stacked: Any) -> Any:
@@ -101,7 +103,7 @@ def play(**fields: Any) -> Played:
 
 @pytest.fixture(scope="module", params=["all seats", "mover"])
 def played(request: Any) -> Played:
-    return play(**({"make_view": Mover} if request.param == "mover" else {}))
+    return play(Mover if request.param == "mover" else None)
 
 
 def seen(rollout: Rollout) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +167,7 @@ def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def mover() -> Played:
-    return play(make_view=Mover)
+    return play(Mover)
 
 
 def test_the_movers_row_is_what_its_seat_sees(mover: Played) -> None:
