@@ -105,7 +105,7 @@ def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(beside_workers / "compiled")
     options = {
         "jax_compilation_cache_dir": folder,
-        "jax_persistent_cache_min_compile_time_secs": 0.2,
+        "jax_persistent_cache_min_compile_time_secs": 0.0,  # small ones are thousands
     }
     before = {name: getattr(jax.config, name) for name in options}
     with pytest.MonkeyPatch.context() as patch:
