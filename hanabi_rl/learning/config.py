@@ -140,11 +140,6 @@ class PPOConfig(TrainingConfig):
             )
 
     @property
-    def dominance_weights(self) -> tuple[float, float, float]:
-        """Of G1, G2 and G3 in the training return."""
-        return self.g1_weight, self.g2_weight, self.g3_weight
-
-    @property
     def num_updates(self) -> int:
         """Updates in the whole run (at least one)."""
         return max(1, self.total_steps // (self.num_envs * self.num_steps))

@@ -91,9 +91,13 @@ class PopulationPPO(PPO):
         lowest = jnp.nanmin(learnt.returns)
         return learnt, actors, metrics | {"lowest_partner_score": lowest}
 
-    def team_metrics(self, rollout: Rollout) -> Metrics:
-        """See `PPO.team_metrics`; and of each lane the sum of scores and the games that ended
-        in which its partner held a seat."""
+    def rollout_metrics(self, rollout: Rollout) -> Metrics:
+        """See `PPO.rollout_metrics`; and `lane_metrics`."""
+        return super().rollout_metrics(rollout) | self.lane_metrics(rollout)
+
+    def lane_metrics(self, rollout: Rollout) -> Metrics:
+        """Of each lane the sum of scores and the games that ended in which its partner held a
+        seat."""
         learns = rollout.episode.learns
         assert learns is not None, "partners hold seats"
         beside = rollout.transition.done & jnp.any(~learns, axis=-1)
@@ -102,13 +106,12 @@ class PopulationPPO(PPO):
         def by_lane(x: jax.Array) -> jax.Array:
             return x.reshape(x.shape[0], -1, self.lanes).sum(axis=(0, 1))
 
-        lanes = parallel.psum(
+        return parallel.psum(
             {
                 "lane_scores": by_lane(done * rollout.transition.score),
                 "lane_games": by_lane(done),
             }
         )
-        return super().team_metrics(rollout) | lanes
 
     def redraw(
         self, learner: PopulationLearner, actors: ActorState

@@ -32,16 +32,9 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.partners import Partners
-from hanabi_rl.learning.preferences import Preference, preferred
-from hanabi_rl.learning.returns import (
-    DIFFERENCES,
-    dominated_moves,
-    gae,
-    teaming_reward,
-    training_reward,
-    true_share,
-    values_of_own_turns,
-)
+from hanabi_rl.learning.preferences import Preference
+from hanabi_rl.learning.returns import DIFFERENCES, gae, values_of_own_turns
+from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
     ActorState,
     DrawEpisode,
@@ -268,66 +261,27 @@ class PPO:
             self.privileged,
             starts,
         )
-        reward = self.reward(rollout, timesteps)
-        if preference is not None:
-            reward = preferred(reward, rollout, self.moves(rollout), preference)
+        reward = self.reward(rollout, timesteps, preference)
         experience = self.returns(rollout, last_value, actors.carry, reward)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
-        return learner, next_actors, metrics | game_metrics(rollout) | self.team_metrics(rollout)
+        return learner, next_actors, metrics | self.rollout_metrics(rollout)
 
-    def reward(self, rollout: Rollout, timesteps: jax.Array) -> jax.Array:
+    def reward(
+        self, rollout: Rollout, timesteps: jax.Array, preference: Preference | None = None
+    ) -> jax.Array:
         """What is learnt from, float32 [T, N], after so many environment timesteps of training."""
-        config, reward = self.config, rollout.transition.reward
-        if config.keep_points or config.life_cost != 0.0:
-            reward = self.shaped(rollout, timesteps)
-        if config.teaming_weight != 0.0:
-            reward = reward + config.teaming_weight * self.teaming(rollout)
-        if any(config.dominance_weights):
-            weights = jnp.array(config.dominance_weights)
-            reward = reward + jnp.einsum("g,tgn->tn", weights, self.dominance(rollout))
-        return reward
-
-    def shaped(self, rollout: Rollout, timesteps: jax.Array) -> jax.Array:
-        """The reward of points kept and lives lost, float32 [T, N] (see `training_reward`)."""
-        config, transition = self.config, rollout.transition
+        config = self.config
         updates = self.schedule_updates or config.num_updates
-        total = updates * config.num_envs * config.num_steps
-        return training_reward(
-            transition.reward,
-            rollout.state.life_tokens,
-            transition.lives,
-            keep_points=config.keep_points,
-            life_cost=config.life_cost,
-            true_share=true_share(timesteps / total, config.shaped_until, config.true_score_from),
-        )
-
-    def teaming(self, rollout: Rollout) -> jax.Array:
-        """The constructive links that each move ends, float32 [T, N] (see `teaming_reward`)."""
-        return jax.vmap(teaming_reward)(
-            rollout.state, self.moves(rollout), rollout.transition.points
-        )
-
-    def dominance(self, rollout: Rollout) -> jax.Array:
-        """Which moves G1, G2 and G3 count, float32 [T, 3, N] (see `dominated_moves`)."""
-        return jax.vmap(dominated_moves)(rollout.state, self.moves(rollout))
+        progress = timesteps / (updates * config.num_envs * config.num_steps)
+        return training_reward(config, rollout, self.moves(rollout), progress, preference)
 
     def moves(self, rollout: Rollout) -> jax.Array:
         """The mover's action at each timestep, int32 [T, N]."""
         return jax.vmap(self.view.of_mover)(rollout.action, rollout.state)
 
-    def team_metrics(self, rollout: Rollout) -> losses.Metrics:
-        """Of what counts in training, the events a finished game (nan where none was)."""
-        config, events = self.config, {}
-        if config.teaming_weight != 0.0:
-            events["teaming"] = jnp.sum(self.teaming(rollout))
-        if any(config.dominance_weights):
-            counts = jnp.sum(self.dominance(rollout), axis=(0, 2))
-            events |= dict(zip(("g1", "g2", "g3"), counts, strict=True))
-        if not events:
-            return {}
-        done = jnp.sum(rollout.transition.done.astype(jnp.float32))
-        total, games = parallel.psum((events, done))
-        return {name: count / games for name, count in total.items()}
+    def rollout_metrics(self, rollout: Rollout) -> losses.Metrics:
+        """How the games of a rollout went."""
+        return game_metrics(rollout) | event_metrics(self.config, rollout, self.moves(rollout))
 
     def returns(
         self,

@@ -1,7 +1,8 @@
 """Rewards that prefer behaviours: `u r + w . phi(s, a)`, the biased reward space of ZSC-Eval (Wang
 et al., arXiv 2310.05208, section 4.1), over the events of Hanabi.
 
-The weights are arrays, never static: learners of all preferences share one compilation.
+`rewards.py` says who is paid. The weights are arrays, never static: learners of all preferences
+share one compilation.
 """
 
 from __future__ import annotations
@@ -11,12 +12,9 @@ import itertools
 
 import flax.struct
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env.events import EVENTS, find_events
-from hanabi_rl.env.rules import current_player
-from hanabi_rl.learning.rollout import Rollout
+from hanabi_rl.env.events import EVENTS
 
 Weights = tuple[float, ...]
 
@@ -71,29 +69,3 @@ def draw_preferences(
         raise ValueError(f"pairs: expected 1 to {len(space)}, the rewards there are, got {count}")
     order = np.random.default_rng(seed).permutation(len(space))
     return [space[place] for place in order[:count]]
-
-
-def preferred(
-    reward: jax.Array,
-    rollout: Rollout,
-    action: jax.Array,
-    preference: Preference,
-) -> jax.Array:
-    """`u r + w . phi`, phi of the learner's own moves alone: what another seat does is neither paid
-    nor charged for.
-
-    Args:
-        reward: float32 [T, N].
-        rollout: whose states and seats.
-        action: int32 [T, N], the mover's.
-        preference: w and u.
-    """
-    events = jax.vmap(lambda state, move: find_events(state.rules, state, move))(
-        rollout.state, action
-    )
-    worth = jnp.einsum("tne,e->tn", events.astype(jnp.float32), preference.event_weights)
-    if (learns := rollout.episode.learns) is not None:
-        mover = current_player(rollout.state)[..., None]
-        own = jnp.take_along_axis(learns, mover, axis=-1)[..., 0]
-        worth = jnp.where(own, worth, 0.0)
-    return preference.score_weight * reward + worth

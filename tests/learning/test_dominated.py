@@ -11,7 +11,7 @@ from support.small_ppo import make_ppo, small_rollout
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.returns import dominated_moves
+from hanabi_rl.learning.rewards import dominated_moves, event_metrics
 from hanabi_rl.measure.dominance import KINDS, moves
 from hanabi_rl.measure.record import Record
 
@@ -36,14 +36,17 @@ def test_what_is_paid_is_what_the_measures_count(games):
 def test_the_training_return_pays_each_by_its_weight(small):
     rollout, steps = small_rollout(make_ppo(), small), jnp.float32(0)
     weights = {"g1_weight": -0.5, "g2_weight": -1.0, "g3_weight": 0.02}
-    events = np.asarray(make_ppo().dominance(rollout))
+    moves_made = make_ppo().moves(rollout)
+    events = np.asarray(jax.vmap(dominated_moves)(rollout.state, moves_made))  # T, 3, N
     assert (events.sum(axis=(0, 2)) > 0).all()  # each kind was seen
     for ppo in (make_ppo(**weights), make_ppo(**weights, teaming_weight=0.3)):
         before = make_ppo(teaming_weight=ppo.config.teaming_weight).reward(rollout, steps)
         expected = -0.5 * events[:, 0] - events[:, 1] + 0.02 * events[:, 2]
         np.testing.assert_allclose(ppo.reward(rollout, steps) - before, expected, atol=1e-6)
-    alone = jax.tree.map(lambda x: x[None], rollout)
-    measured = jax.vmap(make_ppo(**weights).team_metrics, axis_name=parallel.AXIS)(alone)
+    measured = jax.vmap(
+        lambda _: event_metrics(make_ppo(**weights).config, rollout, moves_made),
+        axis_name=parallel.AXIS,
+    )(jnp.zeros(1))
     games = np.asarray(rollout.transition.done).sum()
     for name, count in zip(("g1", "g2", "g3"), events.sum(axis=(0, 2)), strict=True):
         assert measured[name][0] == pytest.approx(count / games)

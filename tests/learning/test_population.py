@@ -58,7 +58,7 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
         transition=SimpleNamespace(done=done, score=score), episode=SimpleNamespace(learns=learns)
     )
     ppo = PopulationPPO(make_ppo().config, NETWORK, lanes=2, beta=1.0, redraw_every=3)
-    found = jax.vmap(lambda _: ppo.team_metrics(rollout), axis_name=parallel.AXIS)(jnp.zeros(1))
+    found = jax.vmap(lambda _: ppo.lane_metrics(rollout), axis_name=parallel.AXIS)(jnp.zeros(1))
     np.testing.assert_array_equal(found["lane_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
     np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
 

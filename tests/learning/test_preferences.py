@@ -20,9 +20,9 @@ from hanabi_rl.learning.preferences import (
     EventWeights,
     Preference,
     draw_preferences,
-    preferred,
     reward_space,
 )
+from hanabi_rl.learning.rewards import training_reward
 from hanabi_rl.learning.rollout import Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.events import event_counts
@@ -71,9 +71,9 @@ def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
     timesteps, envs = rollout.transition.reward.shape
     learns = jax.random.bernoulli(jax.random.key(0), 0.5, (timesteps, envs, 2))
     rollout = rollout.replace(episode=Episode(learns=learns))
-    action, reward = ppo.moves(rollout), rollout.transition.reward
+    action, reward, start = ppo.moves(rollout), rollout.transition.reward, jnp.float32(0)
     wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
-    paid = np.asarray(preferred(reward, rollout, action, wanted))
+    paid = np.asarray(training_reward(ppo.config, rollout, action, start, wanted))
     expected = 0.5 * np.asarray(reward)
     for t in range(timesteps):
         state = jax.tree.map(lambda x, t=t: x[t], rollout.state)
@@ -85,7 +85,27 @@ def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
                 expected[t, e] -= found[e, EVENTS.index("misplay")]
     np.testing.assert_allclose(paid, expected, atol=1e-6)
     everyone = rollout.replace(episode=Episode())
-    assert not np.allclose(preferred(reward, everyone, action, wanted), paid)
+    assert not np.allclose(training_reward(ppo.config, everyone, action, start, wanted), paid)
+
+
+def test_team_events_are_paid_whoever_moves_and_scaled_with_the_score(small: Any) -> None:
+    """The sum of `rewards.py`, term by term: u times all that the team is paid, and phi beside."""
+    config = make_ppo(keep_points=True, life_cost=0.5, teaming_weight=0.3, g2_weight=-0.25).config
+    ppo = make_ppo()
+    rollout = small_rollout(ppo, small)
+    nobody = jnp.zeros((*rollout.transition.reward.shape, 2), bool)
+    rollout = rollout.replace(episode=Episode(learns=nobody))
+    move, start = ppo.moves(rollout), jnp.float32(0)
+    team = np.asarray(training_reward(config, rollout, move, start))
+    assert np.abs(team - rollout.transition.reward).max() > 0.2
+    wanted = preference(0.5, hint_color=0.5)
+    paid = training_reward(config, rollout, move, start, wanted)
+    np.testing.assert_allclose(paid, 0.5 * team, atol=1e-6)  # nobody's moves are the learner's
+    mine = rollout.replace(episode=Episode(learns=~nobody))
+    found = jax.vmap(lambda state, move: find_events(TINY, state, move))(rollout.state, move)
+    hints = np.asarray(found)[..., EVENTS.index("hint_color")]
+    paid = training_reward(config, mine, move, start, wanted)
+    np.testing.assert_allclose(paid, 0.5 * team + 0.5 * hints, atol=1e-6)
 
 
 class Trained(NamedTuple):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from support.small_ppo import make_ppo, small_rollout
 
-from hanabi_rl.learning.returns import gae, published_difference, training_reward, true_share
+from hanabi_rl.learning.returns import gae, published_difference
+from hanabi_rl.learning.rewards import shaped_score, true_share
 
 # Games end in the middle, next to each other, at the first and at the last timestep; one sequence
 # never ends.
@@ -115,7 +116,7 @@ def test_the_training_return_by_hand() -> None:
     before, after = jnp.array([2, 2, 1, 1, 2]), jnp.array([2, 1, 1, 0, 2])
 
     def trained_on(keep: bool, cost: float, share: float) -> list[float]:
-        got = training_reward(
+        got = shaped_score(
             reward, before, after, keep_points=keep, life_cost=cost, true_share=jnp.float32(share)
         )
         return [float(x) for x in got]

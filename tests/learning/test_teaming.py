@@ -19,7 +19,7 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.returns import teaming_reward
+from hanabi_rl.learning.rewards import event_metrics, team_events, teaming_reward
 from hanabi_rl.measure.record import Record
 
 
@@ -74,8 +74,10 @@ def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small)
     rollout = small_rollout(ppo, small)
     steps = jnp.float32(0)
     assert ppo.reward(rollout, steps) is rollout.transition.reward  # the same update as without
-    assert ppo.team_metrics(rollout) == {}
-    teaming = np.asarray(ppo.teaming(rollout))
+    moves = ppo.moves(rollout)
+    assert event_metrics(ppo.config, rollout, moves) == {}
+    config = make_ppo(teaming_weight=0.3).config
+    teaming = np.asarray(team_events(config, rollout, moves)["teaming"])
     assert teaming.shape == rollout.transition.reward.shape and 0 < teaming.sum() < teaming.size
     paid = make_ppo(teaming_weight=0.3).reward(rollout, steps)
     np.testing.assert_allclose(paid - rollout.transition.reward, 0.3 * teaming, atol=1e-6)
@@ -83,7 +85,8 @@ def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small)
     more = make_ppo(**shaped, teaming_weight=0.3).reward(rollout, steps)
     less = make_ppo(**shaped).reward(rollout, steps)
     np.testing.assert_allclose(more - less, 0.3 * teaming, atol=1e-6)
-    alone = jax.tree.map(lambda x: x[None], rollout)
-    measured = jax.vmap(make_ppo(teaming_weight=0.3).team_metrics, axis_name=parallel.AXIS)(alone)
+    measured = jax.vmap(lambda _: event_metrics(config, rollout, moves), axis_name=parallel.AXIS)(
+        jnp.zeros(1)
+    )
     games = np.asarray(rollout.transition.done).sum()
     assert measured["teaming"][0] == pytest.approx(teaming.sum() / games)

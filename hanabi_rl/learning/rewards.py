@@ -1,0 +1,175 @@
+"""The reward that is learnt from: one sum over what happens in a rollout.
+
+    u * (score + sum of weights * team events) + sum of weights * preferred events
+
+The score may keep its points on the last life and pay for lives (`shaped_score`); what is reported
+is always the true score. Team events (`teaming`, `g1` to `g3`) are paid whoever of the team moves,
+as points are: Biswas et al. and Siu et al. add them to the one reward that all players of a game
+share. Preferred events are paid, and u taken, for the learner's own seats' moves alone: in ZSC-Eval
+a preference belongs to one agent, phi(s, a) is of its own action, and its partner would else be
+made to do for it what it prefers.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.env.actions import decode
+from hanabi_rl.env.events import find_events
+from hanabi_rl.env.legal import of_seat
+from hanabi_rl.env.rules import State, current_player, next_cards, points
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.losses import Metrics
+from hanabi_rl.learning.preferences import Preference
+from hanabi_rl.learning.rollout import Rollout
+
+
+def training_reward(
+    config: PPOConfig,
+    rollout: Rollout,
+    move: jax.Array,
+    progress: jax.Array,
+    preference: Preference | None = None,
+) -> jax.Array:
+    """What is learnt from, float32 [T, N].
+
+    Args:
+        config: whose weights.
+        rollout: whose states, transitions and seats.
+        move: int32 [T, N], the mover's action.
+        progress: float32 [], the share of training that is done.
+        preference: what behaviours are worth to the learner; None: nothing.
+    """
+    transition = rollout.transition
+    reward = transition.reward
+    if config.keep_points or config.life_cost != 0.0:
+        reward = shaped_score(
+            reward,
+            rollout.state.life_tokens,
+            transition.lives,
+            keep_points=config.keep_points,
+            life_cost=config.life_cost,
+            true_share=true_share(progress, config.shaped_until, config.true_score_from),
+        )
+    for name, event in team_events(config, rollout, move).items():
+        reward = reward + getattr(config, f"{name}_weight") * event
+    if preference is None:
+        return reward
+    return preference.score_weight * reward + preferred(rollout, move, preference)
+
+
+def team_events(config: PPOConfig, rollout: Rollout, move: jax.Array) -> dict[str, jax.Array]:
+    """The events that are worth something to the team, by name (`<name>_weight` is what one is
+    worth), each float32 [T, N], whoever moves. move: int32 [T, N], the mover's."""
+    events = {}
+    if config.teaming_weight != 0.0:
+        events["teaming"] = jax.vmap(teaming_reward)(rollout.state, move, rollout.transition.points)
+    if config.g1_weight or config.g2_weight or config.g3_weight:
+        kinds = jax.vmap(dominated_moves, out_axes=1)(rollout.state, move)
+        events |= dict(zip(("g1", "g2", "g3"), kinds, strict=True))
+    return events
+
+
+def event_metrics(config: PPOConfig, rollout: Rollout, move: jax.Array) -> Metrics:
+    """How many of each of `team_events` a finished game has (nan where none was)."""
+    events = {name: jnp.sum(event) for name, event in team_events(config, rollout, move).items()}
+    if not events:
+        return {}
+    done = jnp.sum(rollout.transition.done.astype(jnp.float32))
+    total, games = parallel.psum((events, done))
+    return {name: count / games for name, count in total.items()}
+
+
+def preferred(rollout: Rollout, move: jax.Array, preference: Preference) -> jax.Array:
+    """What the moves int32 [T, N] of the learner's own seats are worth to it, w . phi(s, a),
+    float32 [T, N] (ZSC-Eval, Wang et al., arXiv 2310.05208, section 4.1)."""
+    events = jax.vmap(lambda state, move: find_events(state.rules, state, move))(
+        rollout.state, move
+    )
+    worth = jnp.einsum("tne,e->tn", events.astype(jnp.float32), preference.event_weights)
+    if (learns := rollout.episode.learns) is not None:
+        mover = current_player(rollout.state)[..., None]
+        own = jnp.take_along_axis(learns, mover, axis=-1)[..., 0]
+        worth = jnp.where(own, worth, 0.0)
+    return worth
+
+
+def shaped_score(
+    reward: jax.Array,
+    lives_before: jax.Array,
+    lives_after: jax.Array,
+    *,
+    keep_points: bool,
+    life_cost: float,
+    true_share: jax.Array,
+) -> jax.Array:
+    """The score's own term.
+
+    Args:
+        reward: float32 [...], of the true score: points gained, all taken back with the last life.
+        lives_before, lives_after: int32 [...], life tokens before and after the move.
+        keep_points: the points reached are kept on the last life.
+        life_cost: points that a lost life costs.
+        true_share: float32 [], 0 is the return described here and 1 the true score.
+    """
+    bombed = (lives_after == 0) & (lives_before > 0)
+    kept = jnp.where(bombed, 0.0, reward) if keep_points else reward
+    shaped = kept - life_cost * (lives_before - lives_after).astype(reward.dtype)
+    return true_share * reward + (1.0 - true_share) * shaped
+
+
+def true_share(progress: jax.Array, shaped_until: float, true_score_from: float) -> jax.Array:
+    """How much of the return is the true score, float32 []: 0 up to the share `shaped_until` of
+    training, then linear to 1 at `true_score_from`. progress: float32 [], the share done."""
+    width = true_score_from - shaped_until
+    if width <= 0:
+        return jnp.where(progress < true_score_from, 0.0, 1.0)
+    return jnp.clip((progress - shaped_until) / width, 0.0, 1.0)
+
+
+def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> jax.Array:
+    """The constructive links that end with a move (`measure/links.py`): Biswas et al.'s reward for
+    constructive interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward into
+    Training"), of information in Hanabi.
+
+    A card that scores ends one link with each hint that told something of it, and those are the
+    first that named its colour and the first that named its rank.
+
+    Args:
+        state: N games before the move.
+        action: int32 [N], the mover's.
+        points_after: int32 [N], cards on the fireworks after it.
+
+    Returns:
+        float32 [N], of a move that scored a card: 1 if hints had named its colour or its rank, 2 if
+        both, however many hints had; else 0.
+    """
+    rules, move = state.rules, decode(state.rules, action)
+    of_color = of_seat(state.maybe_colors, state.player) >> (rules.num_colors * rules.hand_size)
+    of_rank = of_seat(state.maybe_ranks, state.player) >> (rules.num_ranks * rules.hand_size)
+    told = ((of_color >> move.slot) & 1) + ((of_rank >> move.slot) & 1)
+    scored = points_after > points(rules, state)
+    return jnp.where(move.is_play & scored, told, 0).astype(jnp.float32)
+
+
+def dominated_moves(state: State, action: jax.Array) -> jax.Array:
+    """The moves that G1, G2 and G3 count (Siu et al. 2025, appendix C.3; `measure/dominance.py` at
+    level `hints`): a discard of a card known to be playable, a play of one known not to be, a play
+    of one known to be.
+
+    Args:
+        state: N games before the move.
+        action: int32 [N], the mover's.
+
+    Returns:
+        float32 [3, N], 1 where the move was such a one, else 0.
+    """
+    move = decode(state.rules, action)
+    hand = jnp.take_along_axis(state.knowledge, state.player[:, None, None], axis=1)[:, 0]
+    card = jnp.take_along_axis(hand, move.slot[:, None].astype(jnp.int32), axis=1)[:, 0]
+    fits = next_cards(state.rules, state.fireworks)
+    playable, unplayable = (card & ~fits) == 0, (card & fits) == 0
+    found = (move.is_discard & playable, move.is_play & unplayable, move.is_play & playable)
+    return jnp.stack(found).astype(jnp.float32)
