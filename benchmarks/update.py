@@ -30,11 +30,11 @@ import jax.numpy as jnp
 import plain_hdr_ippo
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, hdr_ippo, init_from_bc
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, hdr_ippo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Rollout, collect
+from hanabi_rl.learning.rollout import Given, Rollout
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.nn.precision import Precision, factor_dtype
 
@@ -56,13 +56,12 @@ def learner(
 def ours(players: int, envs: int, steps: int, precision: Precision) -> tuple[Any, tuple[Any, ...]]:
     """Our compiled update and its first arguments."""
     ppo, clone = learner(players, envs, steps, precision)
-    state, actors = jax.jit(init_from_bc, static_argnums=0)(ppo, jax.random.key(0), clone)
+    given = Given(reference=clone)
+    state, actors = jax.jit(ppo.init)(jax.random.key(0), given, clone.params)
     return ppo.compile_update(), (
         parallel.replicate(state),
         parallel.shard(actors),
-        parallel.replicate(clone),
-        None,
-        None,
+        parallel.replicate(given),
     )
 
 
@@ -72,8 +71,9 @@ def rollout_bytes(players: int, envs: int, steps: int) -> tuple[int, int]:
     ppo, clone = learner(players, envs, steps)
 
     def one_rollout(key: jax.Array) -> Rollout:
-        state, actors = ppo.init(key, clone)
-        return collect(ppo.env, ppo.apply, state.params, clone, actors, key, steps)[1]
+        given = Given(reference=clone)
+        state, actors = ppo.init(key, given)
+        return ppo.collector.collect(state.params, actors, given, key, steps)[1]
 
     shapes = jax.tree.leaves(jax.eval_shape(one_rollout, jax.random.key(0)))
     observations = envs * steps * players * ppo.env.rules.obs_size * 4

@@ -6,12 +6,13 @@ import jax
 import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.hdr_ippo import hdr_objective, init_from_bc
+from hanabi_rl.algorithms.hdr_ippo import hdr_objective
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import Given
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -39,11 +40,12 @@ def update(key: jax.Array) -> Any:
     )
     ppo = PPO(config, NETWORK, hdr_objective(0.25))
     clone = policy(key)
-    learner, actors = init_from_bc(ppo, key, clone)
+    given = Given(reference=clone)
+    learner, actors = ppo.init(key, given, clone.params)
     whole = jax.tree.map(lambda x: x[None], actors)
-    return jax.vmap(
-        lambda actors: ppo.update(learner, actors, clone, None), axis_name=parallel.AXIS
-    )(whole)
+    return jax.vmap(lambda actors: ppo.update(learner, actors, given), axis_name=parallel.AXIS)(
+        whole
+    )
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])

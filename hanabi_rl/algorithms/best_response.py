@@ -112,7 +112,6 @@ def training(config: BestResponseConfig, clone: None) -> Training:
         "Best response",
         "Best response to " + ", ".join(config.partners),
         ppo,
-        init=type(ppo).init,
         partners=together,
         evaluate=partner_metrics(partners),
         selected_by=WITH_ALL,

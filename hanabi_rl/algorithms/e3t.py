@@ -40,7 +40,6 @@ def training(config: E3TConfig, clone: None) -> Training:
         "E3T",
         "E3T from scratch",
         ppo,
-        init=FollowedPPO.init,
         shown="partner_seats",
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.policy import NetworkPolicy, Policy
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Algorithm, Sweep
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
 from hanabi_rl.algorithms.lineups import (
@@ -18,9 +18,8 @@ from hanabi_rl.algorithms.lineups import (
 )
 from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo
 from hanabi_rl.learning import losses
-from hanabi_rl.learning.partners import Partners, stack_policies
-from hanabi_rl.learning.ppo import PPO, LearnerState, Objective
-from hanabi_rl.learning.rollout import ActorState
+from hanabi_rl.learning.partners import stack_policies
+from hanabi_rl.learning.ppo import PPO, Objective
 from hanabi_rl.measure.beside_clone import make_report
 from hanabi_rl.measure.calibration import nearest_temperature
 from hanabi_rl.papers import ah2ac2
@@ -63,16 +62,6 @@ def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
     return PPO(config=config, network=bc.network, objective=hdr_objective(config.kl_weight))
 
 
-def init_from_bc(
-    ppo: PPO, key: jax.Array, bc: NetworkPolicy, partners: Policy | Partners | None = None
-) -> tuple[LearnerState, ActorState]:
-    """A learner whose actor is the cloned policy and whose critic is new."""
-    learner, actors = ppo.init(key, reference=bc, partners=partners)
-    # the learner's buffers are donated, the reference's are not
-    actor = jax.tree.map(jnp.copy, bc.params)
-    return learner.replace(params={**learner.params, "actor": actor}), actors
-
-
 def training(config: HDRIPPOConfig, bc: NetworkPolicy) -> Training:
     """Regularised self-play from the clone, with given partners in some of the seats."""
     plan = Training(
@@ -80,7 +69,6 @@ def training(config: HDRIPPOConfig, bc: NetworkPolicy) -> Training:
         "HDR-IPPO",
         f"HDR-IPPO, KL weight {config.kl_weight:g}",
         hdr_ippo(config, bc),
-        init=init_from_bc,
         reference=bc,
         shown="kl_to_bc",
         temperature=(lambda policy, config: nearest_temperature(bc, policy, seed=config.seed))

@@ -28,7 +28,7 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.partners import Partners, at_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
-from hanabi_rl.learning.rollout import ActorState
+from hanabi_rl.learning.rollout import ActorState, Given
 from hanabi_rl.measure.beside_clone import likeness
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
@@ -102,10 +102,8 @@ class Training:
     stage: str
     """What the stage of training is called."""
     ppo: PPO
-    init: Callable[..., tuple[LearnerState, ActorState]] = PPO.init
-    """(learner, key, reference, partners) -> the state that training starts from."""
     reference: NetworkPolicy | None = None
-    """What the learner is regularised towards."""
+    """What the learner begins as and is regularised towards."""
     partners: Policy | Partners | None = None
     """Who holds the seats that the learner does not."""
     evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
@@ -174,11 +172,13 @@ def train_ppo(
     """The training loop. Returns the seconds it took, earlier sessions of a resumed run
     included."""
     ppo, reference = on_schedule(training, config, run_dir), training.reference
-    if reference is not None:
-        reference = reference.replace(precision=config.precision)
-    partners = at_precision(training.partners, config.precision)
-    learner, actors = jax.jit(training.init, static_argnums=0)(
-        ppo, jax.random.key(config.seed), reference, partners
+    given = Given(
+        reference=at_precision(reference, config.precision),
+        partners=at_precision(training.partners, config.precision),
+        starts=starts,
+    )
+    learner, actors = jax.jit(ppo.init)(
+        jax.random.key(config.seed), given, None if reference is None else reference.params
     )
     policy = NetworkPolicy(params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network)
     with open_session(
@@ -192,8 +192,7 @@ def train_ppo(
         steps_per_number=config.num_envs * config.num_steps,
     ) as session:
         update = ppo.compile_update()
-        others = reference, partners, starts
-        trainer = _Trainer(session, config, training, update, learner, actors, policy, others)
+        trainer = _Trainer(session, config, training, update, learner, actors, policy, given)
         steps = config.num_envs * config.num_steps
         print(
             f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} "
@@ -255,7 +254,7 @@ class _Trainer:
         learner: LearnerState,
         actors: ActorState,
         policy: NetworkPolicy,
-        others: tuple[NetworkPolicy | None, Policy | Partners | None, Starts | None],
+        given: Given,
     ) -> None:
         self.session, self.config, self.training, self.template = session, config, training, policy
         self.best: float | None = None
@@ -263,7 +262,7 @@ class _Trainer:
             learner, actors = session.restored.state
             self.best = (session.restored.host_state or {})["best_score"]
         self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
-        self.others = parallel.replicate(others)
+        self.given = parallel.replicate(given)
         self.update = update
 
     def run(self, progress: Progress) -> None:
@@ -274,9 +273,7 @@ class _Trainer:
             self.session.log(0, {"env_steps": 0} | self.evaluate(0))
         last_log = (time.monotonic(), done)
         while done < total:
-            self.learner, self.actors, metrics = self.update(
-                self.learner, self.actors, *self.others
-            )
+            self.learner, self.actors, metrics = self.update(self.learner, self.actors, self.given)
             done += 1
             metrics = parallel.fetch(metrics)
             self.session.check_finite(f"update {done}", metrics)

@@ -13,13 +13,10 @@ from typing import Any
 import jax
 
 from hanabi_rl.agents.noisy import Noisy
-from hanabi_rl.agents.policy import NetworkPolicy, Policy
-from hanabi_rl.env.starts import Starts
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, LearnerState
-from hanabi_rl.learning.preferences import Preference
-from hanabi_rl.learning.rollout import ActorState
+from hanabi_rl.learning.rollout import NOTHING, ActorState, Given
 
 PyTree = Any
 
@@ -50,32 +47,19 @@ class FollowedPPO(PPO):
         return Noisy(policy, epsilon=self.epsilon)
 
     def init(
-        self,
-        key: jax.Array,
-        reference: Policy | None = None,
-        partners: Policy | Partners | None = None,
+        self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
     ) -> tuple[FollowedLearner, ActorState]:
         """See `PPO.init`; the copy begins as the learner."""
-        del partners
-        learner, actors = super().init(key, reference, self.partner(None))
+        learner, actors = super().init(key, given.replace(partners=self.partner(None)), actor)
         return FollowedLearner(**vars(learner), follower=learner.params["actor"]), actors
 
     def update(
-        self,
-        learner: LearnerState,
-        actors: ActorState,
-        reference: Policy | None,
-        partners: Policy | Partners | None,
-        starts: Starts | None = None,
-        preference: Preference | None = None,
+        self, learner: LearnerState, actors: ActorState, given: Given
     ) -> tuple[LearnerState, ActorState, Metrics]:
         """See `PPO.update`; then the copy follows."""
-        del partners
         assert isinstance(learner, FollowedLearner), "init made it"
-        beside = self.partner(learner.follower)
-        learnt, actors, metrics = super().update(
-            learner, actors, reference, beside, starts, preference
-        )
+        beside = given.replace(partners=self.partner(learner.follower))
+        learnt, actors, metrics = super().update(learner, actors, beside)
         follower = jax.tree.map(
             lambda copy, own: copy + self.rate * (own - copy),
             learner.follower,

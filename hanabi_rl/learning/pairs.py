@@ -19,7 +19,7 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.preferences import Preference
-from hanabi_rl.learning.rollout import ActorState
+from hanabi_rl.learning.rollout import ActorState, Given
 
 
 class Two(NamedTuple):
@@ -42,9 +42,8 @@ class Pair:
         beside = NetworkPolicy(  # its carry alone is asked for, which depends on no parameter
             params=None, rules=self.biased.env.rules, network=self.biased.network
         )
-        return Two(
-            self.biased.init(keys[0], partners=beside), self.response.init(keys[1], partners=beside)
-        )
+        given = Given(partners=beside)
+        return Two(self.biased.init(keys[0], given), self.response.init(keys[1], given))
 
     def compile_update(self) -> Callable[..., tuple[Two, Two, Two]]:
         """`update` on all devices: (learners, sharded actors, preference) -> (learners, sharded
@@ -55,15 +54,12 @@ class Pair:
 
     def update(self, learners: Two, actors: Two, preference: Preference) -> tuple[Two, Two, Two]:
         """One update of both, each beside the other as it was before."""
+        beside = Two(self.policy(learners.response), self.policy(learners.biased))
         biased = self.biased.update(
-            learners.biased,
-            actors.biased,
-            None,
-            self.policy(learners.response),
-            preference=preference,
+            learners.biased, actors.biased, Given(partners=beside.biased, preference=preference)
         )
         response = self.response.update(
-            learners.response, actors.response, None, self.policy(learners.biased)
+            learners.response, actors.response, Given(partners=beside.response)
         )
         found: list[tuple[LearnerState | ActorState | Metrics, ...]] = [biased, response]
         states, games, metrics = (Two(*both) for both in zip(*found, strict=True))

@@ -1,14 +1,15 @@
-"""Several policies as the partners of one learner, side by side in the environments of a rollout.
+"""Policies beside a learner: how one is asked about the rows of a view, and several as its
+partners, side by side in the environments of a rollout.
 
-Environment e plays with policy e % K, always: each of K lanes of environments runs one policy on
-whole batches, so a population costs what one partner costs, and on however many devices the
-environments are spread, each has all of them. Policies of several classes (clones, bots) are a
+Of several, environment e plays with policy e % K, always: each of K lanes of environments runs one
+policy on whole batches, so a population costs what one partner costs, and on however many devices
+the environments are spread, each has all of them. Policies of several classes (clones, bots) are a
 group of lanes each. Name a policy twice to meet it twice as often.
 """
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import flax.struct
 import jax
@@ -16,10 +17,30 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.agents.wrapper import Wrapper
-from hanabi_rl.learning.views import Seen, View
+from hanabi_rl.learning.views import AllSeats, Seen, View, rows, seats
 from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
+
+
+@runtime_checkable
+class ReadsInputs(Protocol):
+    """A policy that can read the inputs of a view's rows where they are computed anyway,
+    instead of finding them in observations of its own. Its answer must be the same, but for their
+    rounding."""
+
+    @property
+    def reads(self) -> str | None:
+        """Which inputs: one of the view's `reads`; None where it reads none."""
+
+    def step_inputs(
+        self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
+    ) -> tuple[PyTree, jax.Array]:
+        """`Policy.step` of those rows [B, ...] alone; the carry is what `init_inputs_carry`
+        made."""
+
+    def init_inputs_carry(self, batch: int) -> PyTree:
+        """The carry of `step_inputs`, [B, ...]; () for a policy without memory of its own."""
 
 
 class Partners(flax.struct.PyTreeNode):
@@ -88,9 +109,9 @@ def init_carry(view: View, policy: Policy | Partners | None, num_envs: int) -> P
     if policy is None:
         return None
     if not isinstance(policy, Partners):
-        return view.init_carry(policy, num_envs)
+        return _carry_of_one(policy, view, num_envs)
     _check(num_envs, policy.count)
-    lane = partial(view.init_carry, num_envs=num_envs // policy.count)
+    lane = partial(_carry_of_one, view=view, num_envs=num_envs // policy.count)
     return tuple(
         _from_lanes(jax.vmap(lane, axis_size=size, out_axes=1)(group))
         for group, size in zip(policy.policies, policy.sizes, strict=True)
@@ -105,8 +126,9 @@ def consult(
     if policy is None:
         return None, None
     if not isinstance(policy, Partners):
-        return view.consult(policy, carry, seen)
-    lanes, ask = _to_lanes(seen, policy.count), jax.vmap(view.consult, (0, 1, 1), 1)
+        return _consult_one(view, policy, carry, seen)
+    lanes = _to_lanes(seen, policy.count)
+    ask = jax.vmap(partial(_consult_one, view), (0, 1, 1), 1)
     carries, answers, first = [], [], 0
     for group, size, own in zip(policy.policies, policy.sizes, carry, strict=True):
         theirs = jax.tree.map(lambda x, a=first, b=first + size: x[:, a:b], lanes)
@@ -115,6 +137,32 @@ def consult(
         answers.append(logits)
         first += size
     return tuple(carries), _from_lanes(jnp.concatenate(answers, axis=1))
+
+
+def _carry_of_one(policy: Policy, view: View, num_envs: int) -> PyTree:
+    """Of who reads the rows' inputs one a row, else one a seat."""
+    if _reads_inputs(view, policy):
+        return seats(policy.init_inputs_carry(num_envs * view.rows), num_envs)
+    return seats(policy.init_carry(num_envs * view.rules.num_players), num_envs)
+
+
+def _consult_one(view: View, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
+    """One that cannot read the rows' inputs watches every seat, and answers for the rows'."""
+    num_envs = seen.reset.shape[0]
+    if _reads_inputs(view, policy):
+        out = policy.step_inputs(rows(carry), rows(seen.inputs), rows(seen.legal), seen.reset)
+        return seats(out, num_envs)
+    watched = seen
+    if not isinstance(view, AllSeats):
+        _, watched = AllSeats(view.rules).look(None, seen.state, seen.reset, seen.colors)
+    reset = jnp.repeat(seen.reset, view.rules.num_players)
+    out = policy.step(rows(carry), rows(watched.inputs), rows(watched.legal), reset)
+    carry, logits = seats(out, num_envs)
+    return carry, view.of_rows(logits, seen.state)
+
+
+def _reads_inputs(view: View, policy: Policy) -> TypeGuard[ReadsInputs]:
+    return isinstance(policy, ReadsInputs) and policy.reads in view.reads
 
 
 def _to_lanes(tree: PyTree, count: int) -> PyTree:

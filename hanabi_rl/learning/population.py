@@ -9,18 +9,18 @@ running mean of the score with it; a lane whose partner changes begins fresh gam
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env.starts import Starts
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, LearnerState
-from hanabi_rl.learning.preferences import Preference
-from hanabi_rl.learning.rollout import ActorState, Rollout
+from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
+
+PyTree = Any
 
 KEPT = 0.95
 """Of a running mean, in an update in which a game with that partner ended."""
@@ -55,35 +55,24 @@ class PopulationPPO(PPO):
     """Updates between two draws."""
 
     def init(
-        self,
-        key: jax.Array,
-        reference: Policy | None = None,
-        partners: Policy | Partners | None = None,
+        self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
     ) -> tuple[PopulationLearner, ActorState]:
         """See `PPO.init`; each partner begins with one lane."""
-        assert isinstance(partners, Partners), "a population is stacked"
-        learner, actors = super().init(key, reference, partners)
-        members = jnp.arange(partners.count, dtype=jnp.int32)
-        returns = jnp.full(partners.count, jnp.nan)
+        assert isinstance(given.partners, Partners), "a population is stacked"
+        learner, actors = super().init(key, given, actor)
+        members = jnp.arange(given.partners.count, dtype=jnp.int32)
+        returns = jnp.full(given.partners.count, jnp.nan)
         return PopulationLearner(**vars(learner), returns=returns, members=members), actors
 
     def update(
-        self,
-        learner: LearnerState,
-        actors: ActorState,
-        reference: Policy | None,
-        partners: Policy | Partners | None,
-        starts: Starts | None = None,
-        preference: Preference | None = None,
+        self, learner: LearnerState, actors: ActorState, given: Given
     ) -> tuple[LearnerState, ActorState, Metrics]:
         """See `PPO.update`, with this moment's partners; then, where it is time, a new draw."""
         assert isinstance(learner, PopulationLearner), "init made it"
-        assert isinstance(partners, Partners), "a population is stacked"
+        assert isinstance(given.partners, Partners), "a population is stacked"
         members = learner.members
-        present = partners.replace(policies=jax.tree.map(lambda x: x[members], partners.policies))
-        learnt, actors, metrics = super().update(
-            learner, actors, reference, present, starts, preference
-        )
+        present = jax.tree.map(lambda x: x[members], given.partners)
+        learnt, actors, metrics = super().update(learner, actors, given.replace(partners=present))
         scores, games = metrics.pop("lane_scores"), metrics.pop("lane_games")
         assert isinstance(learnt, PopulationLearner), "an update keeps the state's kind"
         learnt = learnt.replace(returns=remembered(learner.returns, members, scores, games))

@@ -2,8 +2,9 @@
 over devices.
 
 One core serves every learner: what differs is the `objective`, what is drawn for each game
-(`draw_episode`: who sits where, which colour is called what), the `reference` policy, the
-`partners`, the view of the game that networks read, and the initial parameters.
+(`draw_episode`: who sits where, which colour is called what), what an update is `Given` (whom the
+learner is held to, plays with, ...), the view of the game that networks read, and the initial
+parameters.
 
 Recurrent PPO splits actors (seats of environments) into minibatches, never time, and unrolls each
 from the carry it was collected with; a view of the mover alone splits time too. Minibatches are
@@ -23,25 +24,23 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import Rules, current_player
-from hanabi_rl.env.starts import Starts
 from hanabi_rl.learning import losses, minibatches, parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
-from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.preferences import Preference
 from hanabi_rl.learning.returns import DIFFERENCES, gae, values_of_own_turns
 from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
+    NOTHING,
     ActorState,
+    Collector,
     DrawEpisode,
+    Given,
     Privileged,
     Rollout,
-    collect,
-    initial_actors,
     self_play,
 )
 from hanabi_rl.learning.structured import StructuredView, own_truth_of_mover
@@ -151,33 +150,34 @@ class PPO:
         """The network: (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
         return self.module.apply({"params": params}, *inputs)
 
+    @property
+    def collector(self) -> Collector:
+        """The network at its games."""
+        return Collector(
+            self.env,
+            self.view,
+            self.apply,
+            self.network_carry,
+            self.draw_episode,
+            self.privileged,
+        )
+
     def init(
-        self,
-        key: jax.Array,
-        reference: Policy | None = None,
-        partners: Policy | Partners | None = None,
+        self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
     ) -> tuple[LearnerState, ActorState]:
-        """A learner with fresh parameters, and actors at the start of fresh games (not yet
-        sharded)."""
+        """A learner with fresh parameters, but for the `actor` where it is given, and actors at
+        the start of fresh games (not yet sharded)."""
         param_key, env_key, run_key = jax.random.split(key, 3)
         params = self.init_params(param_key)
+        if actor is not None:  # copied: the learner's buffers are donated
+            params = {**params, "actor": jax.tree.map(jnp.copy, actor)}
         learner = LearnerState(
             params=params,
             opt_state=self.optimizer().init(params),
             update=jnp.zeros((), jnp.int32),
             key=run_key,
         )
-        actors = initial_actors(
-            self.env,
-            env_key,
-            self.config.num_envs,
-            self.network_carry,
-            reference,
-            self.draw_episode,
-            partners,
-            self.view,
-        )
-        return learner, actors
+        return learner, self.collector.begin(env_key, self.config.num_envs, given)
 
     def init_params(self, key: jax.Array) -> PyTree:
         """Fresh parameters of the network, for what its view shows."""
@@ -216,8 +216,8 @@ class PPO:
         )
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, ActorState, losses.Metrics]]:
-        """`update` on all devices: (learner, sharded actors, reference, partners, starts)
-        -> (learner, sharded actors, metrics)."""
+        """`update` on all devices: (learner, sharded actors, given) -> (learner, sharded actors,
+        metrics)."""
         if self.config.num_blocks % parallel.num_devices():
             raise ValueError(
                 f"num_blocks={self.config.num_blocks} must be divisible by the "
@@ -225,46 +225,27 @@ class PPO:
             )
         return parallel.data_parallel(
             self.update,
-            in_axes=(None, 0, None, None, None),
+            in_axes=(None, 0, None),
             out_axes=(None, 0, None),
             donate_argnums=(0, 1),
         )
 
     def update(
-        self,
-        learner: LearnerState,
-        actors: ActorState,
-        reference: Policy | None,
-        partners: Policy | Partners | None,
-        starts: Starts | None = None,
-        preference: Preference | None = None,
+        self, learner: LearnerState, actors: ActorState, given: Given
     ) -> tuple[LearnerState, ActorState, losses.Metrics]:
-        """One PPO update: collect, returns, epochs. All shapes are one device's share.
-        `preference`: what behaviours are worth to the learner (see `preferences.py`)."""
+        """One PPO update: collect, returns, epochs. All shapes are one device's share."""
         collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
             2 * learner.update + jnp.arange(2)
         )
-        timesteps = learner.update.astype(jnp.float32) * (
-            self.config.num_envs * self.config.num_steps
+        steps = self.config.num_envs * self.config.num_steps
+        timesteps = learner.update.astype(jnp.float32) * steps
+        following, rollout, last_value = self.collector.collect(
+            learner.params, actors, given, collect_key, self.config.num_steps, timesteps
         )
-        next_actors, rollout, last_value = collect(
-            self.env,
-            self.apply,
-            learner.params,
-            reference,
-            actors,
-            collect_key,
-            self.config.num_steps,
-            lambda key: self.draw_episode(key, timesteps),
-            partners,
-            self.view,
-            self.privileged,
-            starts,
-        )
-        reward = self.reward(rollout, timesteps, preference)
+        reward = self.reward(rollout, timesteps, given.preference)
         experience = self.returns(rollout, last_value, actors.carry, reward)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
-        return learner, next_actors, metrics | self.rollout_metrics(rollout)
+        return learner, following, metrics | self.rollout_metrics(rollout)
 
     def reward(
         self, rollout: Rollout, timesteps: jax.Array, preference: Preference | None = None

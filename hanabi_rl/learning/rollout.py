@@ -8,6 +8,7 @@ seat *sees* the game: its colours, drawn for each game, and the `View` of rows t
 Shapes: `T` timesteps, `N` environments, `P` seats, `R` rows an environment (see `views.py`).
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +23,9 @@ from hanabi_rl.env.starts import Starts
 from hanabi_rl.env.state import select_games
 from hanabi_rl.env.streams import gumbel, random_words
 from hanabi_rl.env.symmetry import invert_permutations, permute_actions
-from hanabi_rl.learning.partners import Partners, consult
-from hanabi_rl.learning.partners import init_carry as partners_carry
-from hanabi_rl.learning.views import AllSeats, Seen, View, rows, seats
+from hanabi_rl.learning.partners import Partners, consult, init_carry
+from hanabi_rl.learning.preferences import Preference
+from hanabi_rl.learning.views import Seen, View, rows, seats
 
 PyTree = Any
 
@@ -54,6 +55,23 @@ def self_play(key: jax.Array, timesteps: jax.Array) -> Episode:
 
 Privileged = Callable[[Rules, State, jax.Array], jax.Array]
 """(rules, games [...], seats int32 [..., R]) -> float32 [..., R, X], from the whole state."""
+
+
+class Given(flax.struct.PyTreeNode):
+    """What an update is given beside its own state and does not change; replicated as one."""
+
+    # whose logits are stored: what the learner is regularised towards
+    reference: Policy | None = None
+    # who holds the seats that the learner does not
+    partners: Policy | Partners | None = None
+    # where some of the games begin; carries and memories start empty there
+    starts: Starts | None = None
+    # what behaviours are worth to the learner's own seats
+    preference: Preference | None = None
+
+
+NOTHING = Given()
+"""Self-play from the start of every game, for the score."""
 
 
 class ActorState(flax.struct.PyTreeNode):
@@ -86,149 +104,150 @@ class Rollout(flax.struct.PyTreeNode):
     inputs: PyTree = None  # [T, N, R, ...], where the view stores what networks read
 
 
-def initial_actors(
-    env: HanabiEnv,
-    key: jax.Array,
-    num_envs: int,
-    initial_carry: Any,
-    reference: Policy | None = None,
-    draw_episode: DrawEpisode = self_play,
-    partners: Policy | Partners | None = None,
-    view: View | None = None,
-) -> ActorState:
-    """Fresh games and zero carries for `num_envs` environments.
+@dataclasses.dataclass(frozen=True)
+class Collector:
+    """A network at its games."""
 
-    Args:
-        key: seeds the decks and episodes; environment e's depend on (key, e) alone.
-        initial_carry: rows -> carry, of the learner.
-        reference, draw_episode, partners, view: as in `collect`.
-    """
-    view = AllSeats(env.rules) if view is None else view
-    env_key, episode_key = jax.random.split(key)
-    index = jnp.arange(num_envs, dtype=jnp.int32)
-    episode = jax.vmap(lambda i: draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(())))(
-        index
-    )
-    return ActorState(
-        env=env.reset(env_key, num_envs),
-        memory=view.memory(num_envs),
-        carry=seats(initial_carry(num_envs * view.rows), num_envs),
-        reference_carry=partners_carry(view, reference, num_envs),
-        partner_carry=partners_carry(view, partners, num_envs),
-        reset=jnp.ones(num_envs, bool),
-        episode=episode,
-        index=index,
-        rematch=None if episode.again is None else jnp.zeros(num_envs, bool),
-    )
+    env: HanabiEnv
+    view: View
+    """What networks read."""
+    apply: Callable[..., Any]
+    """An actor-critic, (params, carry, inputs, legal, reset) -> (carry, logits, value), time first;
+    with `privileged` it takes that as one argument more."""
+    network_carry: Callable[[int], PyTree]
+    """rows -> what the network carries from one timestep to the next."""
+    draw_episode: DrawEpisode = self_play
+    privileged: Privileged | None = None
+    """What the critic reads of the whole state beside the view."""
 
+    def begin(self, key: jax.Array, num_envs: int, given: Given = NOTHING) -> ActorState:
+        """Fresh games and zero carries for `num_envs` environments. key: seeds the decks and
+        episodes; environment e's depend on (key, e) alone."""
+        env_key, episode_key = jax.random.split(key)
+        index = jnp.arange(num_envs, dtype=jnp.int32)
+        episode = jax.vmap(
+            lambda i: self.draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(()))
+        )(index)
+        return ActorState(
+            env=self.env.reset(env_key, num_envs),
+            memory=self.view.memory(num_envs),
+            carry=seats(self.network_carry(num_envs * self.view.rows), num_envs),
+            reference_carry=init_carry(self.view, given.reference, num_envs),
+            partner_carry=init_carry(self.view, given.partners, num_envs),
+            reset=jnp.ones(num_envs, bool),
+            episode=episode,
+            index=index,
+            rematch=None if episode.again is None else jnp.zeros(num_envs, bool),
+        )
 
-def collect(
-    env: HanabiEnv,
-    apply: Callable[..., Any],
-    params: PyTree,
-    reference: Policy | None,
-    actors: ActorState,
-    key: jax.Array,
-    num_steps: int,
-    draw_episode: Callable[[jax.Array], Episode] = lambda key: self_play(key, jnp.zeros(())),
-    partners: Policy | Partners | None = None,
-    view: View | None = None,
-    privileged: Privileged | None = None,
-    starts: Starts | None = None,
-) -> tuple[ActorState, Rollout, jax.Array]:
-    """Plays `num_steps` timesteps in every environment, every seat sampling from the network that
-    holds it.
+    def collect(
+        self,
+        params: PyTree,
+        actors: ActorState,
+        given: Given,
+        key: jax.Array,
+        num_steps: int,
+        timesteps: jax.Array | float = 0.0,
+    ) -> tuple[ActorState, Rollout, jax.Array]:
+        """Plays `num_steps` timesteps in every environment, every seat sampling from the network
+        that holds it.
 
-    Args:
-        apply: an actor-critic, `apply(params, carry, inputs, legal, reset) -> (carry, logits,
-            value)`, time first; with `privileged` it takes that as one argument more.
-        reference: a policy whose logits are stored; or None.
-        key: environment e's random numbers depend on (key, e) alone.
-        draw_episode: key -> what holds for one game.
-        partners: who holds the seats that the learner does not.
-        view: what networks read; None is every seat's observation.
-        privileged: what the critic reads of the whole state beside that.
-        starts: where some of the games begin; carries and memories start empty there.
+        Args:
+            key: environment e's random numbers depend on (key, e) alone.
+            timesteps: those of training so far, for `draw_episode`.
 
-    Returns:
-        The actors' state afterwards, the rollout, and the value of what comes after it, float32 [N,
-        R].
-    """
-    rules = env.rules
-    view = AllSeats(rules) if view is None else view
-    num_envs = actors.reset.shape[0]
-    episode_keys = jax.random.wrap_key_data(
-        random_words(key, 2 * actors.index + 1, 2), impl="threefry2x32"
-    )
-    # One row of noise for all seats: only the mover has a choice.
-    words = random_words(key, 2 * actors.index, (num_steps + 1) * rules.num_moves)
-    noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_moves).swapaxes(0, 1)
+        Returns:
+            The actors' state afterwards, the rollout, and the value of what comes after it,
+            float32 [N, R].
+        """
+        rules, view, num_envs = self.env.rules, self.view, actors.reset.shape[0]
+        timesteps = jnp.asarray(timesteps, jnp.float32)
+        episode_keys = jax.random.wrap_key_data(
+            random_words(key, 2 * actors.index + 1, 2), impl="threefry2x32"
+        )
+        # One row of noise for all seats: only the mover has a choice.
+        words = random_words(key, 2 * actors.index, (num_steps + 1) * rules.num_moves)
+        noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_moves).swapaxes(0, 1)
 
-    def evaluate(actors: ActorState, seen: Seen) -> tuple[PyTree, jax.Array, jax.Array]:
+        def step(
+            actors: ActorState, now: tuple[jax.Array, jax.Array]
+        ) -> tuple[ActorState, Rollout]:
+            t, noise = now
+            game, episode = actors.env.game, actors.episode
+            strange = actors.reset if actors.rematch is None else actors.reset & ~actors.rematch
+            memory, seen = view.look(actors.memory, game, strange, episode.colors)
+            seen = seen.replace(reset=actors.reset)
+            carry, logits, value = self.evaluate(params, actors.carry, seen)
+            reference_carry, reference_logits = consult(
+                view, given.reference, actors.reference_carry, seen
+            )
+            partner_carry, partner_logits = consult(
+                view, given.partners, actors.partner_carry, seen
+            )
+            played = logits
+            if episode.learns is not None:
+                assert partner_logits is not None, (
+                    "seats that the learner does not hold need partners"
+                )
+                learns = view.of_rows(episode.learns, game)
+                played = jnp.where(learns[..., None], logits, partner_logits)
+            action = jnp.argmax(played + noise[:, None], axis=-1).astype(jnp.int32)
+            log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)
+            colors = None if episode.colors is None else view.of_rows(episode.colors, game)
+            move = view.of_mover(_true_colors(rules, action, colors), game)
+            env_state, transition = self.env.step(actors.env, move, given.starts)
+            record = Rollout(
+                state=game.without_deck(),
+                reset=actors.reset,
+                episode=episode,
+                action=action,
+                log_prob=log_prob[..., 0],
+                value=value,
+                transition=transition,
+                reference_logits=reference_logits,
+                inputs=view.stored(seen),
+            )
+            drawn = jax.vmap(lambda k: self.draw_episode(jax.random.fold_in(k, t), timesteps))(
+                episode_keys
+            )
+            rematch = None
+            if drawn.again is not None:
+                assert drawn.shift is not None, "a rematch says who sits where"
+                rematch = transition.done & drawn.again
+                memory = select_games(rematch, view.next_game(memory, game, drawn.shift), memory)
+                drawn = select_games(rematch, moved_on(episode, drawn.shift), drawn)
+            after = actors.replace(
+                env=env_state,
+                memory=memory,
+                carry=carry,
+                reference_carry=reference_carry,
+                partner_carry=partner_carry,
+                reset=transition.done,
+                episode=select_games(transition.done, drawn, episode),
+                rematch=rematch,
+            )
+            # The step after the last only looks. (Looking outside the loop would compile
+            # observation and network again.)
+            return jax.lax.cond(t < num_steps, lambda: after, lambda: actors), record
+
+        actors, records = jax.lax.scan(
+            step, actors, (jnp.arange(num_steps + 1, dtype=jnp.int32), noise)
+        )
+        return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]
+
+    def evaluate(
+        self, params: PyTree, carry: PyTree, seen: Seen
+    ) -> tuple[PyTree, jax.Array, jax.Array]:
+        """The network on every row: (carry [N, R, ...], logits [N, R, A], value [N, R])."""
+        num_envs, view = seen.reset.shape[0], self.view
         reads = [rows(seen.inputs), rows(seen.legal), jnp.repeat(seen.reset, view.rows)]
-        if privileged is not None:
+        if self.privileged is not None:
             seat = jnp.broadcast_to(view.seats(seen.state), (num_envs, view.rows))
-            reads.append(rows(privileged(rules, seen.state, seat)))
-        carry, logits, value = apply(
-            params, rows(actors.carry), *jax.tree.map(lambda x: x[None], reads)
+            reads.append(rows(self.privileged(self.env.rules, seen.state, seat)))
+        carry, logits, value = self.apply(
+            params, rows(carry), *jax.tree.map(lambda x: x[None], reads)
         )
         return seats((carry, logits[0], value[0]), num_envs)
-
-    def step(actors: ActorState, now: tuple[jax.Array, jax.Array]) -> tuple[ActorState, Rollout]:
-        t, noise = now
-        game, episode = actors.env.game, actors.episode
-        strange = actors.reset if actors.rematch is None else actors.reset & ~actors.rematch
-        memory, seen = view.look(actors.memory, game, strange, episode.colors)
-        seen = seen.replace(reset=actors.reset)
-        carry, logits, value = evaluate(actors, seen)
-        reference_carry, reference_logits = consult(view, reference, actors.reference_carry, seen)
-        partner_carry, partner_logits = consult(view, partners, actors.partner_carry, seen)
-        played = logits
-        if episode.learns is not None:
-            assert partner_logits is not None, "seats that the learner does not hold need partners"
-            learns = view.of_rows(episode.learns, game)
-            played = jnp.where(learns[..., None], logits, partner_logits)
-        action = jnp.argmax(played + noise[:, None], axis=-1).astype(jnp.int32)
-        log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]
-        colors = None if episode.colors is None else view.of_rows(episode.colors, game)
-        move = view.of_mover(_true_colors(rules, action, colors), game)
-        env_state, transition = env.step(actors.env, move, starts)
-        record = Rollout(
-            state=game.without_deck(),
-            reset=actors.reset,
-            episode=episode,
-            action=action,
-            log_prob=log_prob,
-            value=value,
-            transition=transition,
-            reference_logits=reference_logits,
-            inputs=view.stored(seen),
-        )
-        drawn = jax.vmap(lambda k: draw_episode(jax.random.fold_in(k, t)))(episode_keys)
-        rematch = None
-        if drawn.again is not None:
-            assert drawn.shift is not None, "a rematch says who sits where"
-            rematch = transition.done & drawn.again
-            memory = select_games(rematch, view.next_game(memory, game, drawn.shift), memory)
-            drawn = select_games(rematch, moved_on(episode, drawn.shift), drawn)
-        after = actors.replace(
-            env=env_state,
-            memory=memory,
-            carry=carry,
-            reference_carry=reference_carry,
-            partner_carry=partner_carry,
-            reset=transition.done,
-            episode=select_games(transition.done, drawn, episode),
-            rematch=rematch,
-        )
-        # The step after the last only looks. (Looking outside the loop would compile observation
-        # and network again.)
-        return jax.lax.cond(t < num_steps, lambda: after, lambda: actors), record
-
-    actors, records = jax.lax.scan(
-        step, actors, (jnp.arange(num_steps + 1, dtype=jnp.int32), noise)
-    )
-    return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]
 
 
 def moved_on(episode: Episode, shift: jax.Array) -> Episode:

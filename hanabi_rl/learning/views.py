@@ -1,4 +1,4 @@
-"""How a learner and the policies beside it see games: which rows an environment gives a network,
+"""How a learner sees games: which rows an environment gives a network,
 what each row reads, and what a rollout keeps of it.
 
 `AllSeats`: a row for every seat, idle ones too, for whoever remembers. The rollout keeps compact
@@ -16,13 +16,12 @@ Shapes: `N` environments, `P` seats, `R` rows an environment (P or 1), `A` actio
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.rules import Rules, State, current_player, legal_for_mover
 from hanabi_rl.env.symmetry import permute_legal
 from hanabi_rl.learning.encoding import encode, encode_all, encode_seat
@@ -54,6 +53,10 @@ class View(Protocol):
         """R, the rows of an environment."""
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """What a row's inputs are called, for policies that read them too or a part of them."""
+
+    @property
     def splits_time(self) -> bool:
         """Whether a minibatch is any (timestep, environment) pairs, instead of whole rows."""
 
@@ -83,12 +86,6 @@ class View(Protocol):
     def of_mover(self, x: jax.Array, state: State) -> jax.Array:
         """[N, R] -> [N], of the row whose seat is to move."""
 
-    def init_carry(self, policy: Policy, num_envs: int) -> PyTree:
-        """The carry of a policy that `consult` asks, [N, ...]."""
-
-    def consult(self, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
-        """Asks a policy about every row: (its carry, float32 logits [N, R, A])."""
-
     def stored(self, seen: Seen) -> PyTree:
         """What a rollout keeps of what was seen beside the state, [N, R, ...]; None for nothing."""
 
@@ -112,30 +109,12 @@ class View(Protocol):
         """
 
 
-@runtime_checkable
-class ReadsInputs(Protocol):
-    """A policy that can read a `Mover`'s inputs where they are computed anyway, instead of finding
-    them in observations of its own. Its answer must be the same, but for their rounding."""
-
-    @property
-    def reads(self) -> str | None:
-        """Which inputs: one of the view's `reads`; None where it reads none."""
-
-    def step_inputs(
-        self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
-    ) -> tuple[PyTree, jax.Array]:
-        """`Policy.step` of the mover's rows [B, ...] alone; the carry is what `init_inputs_carry`
-        made."""
-
-    def init_inputs_carry(self, batch: int) -> PyTree:
-        """The carry of `step_inputs`, [B, ...]; () for a policy without memory of its own."""
-
-
 @dataclasses.dataclass(frozen=True)
 class AllSeats:
     """A row for every seat, that reads its observation."""
 
     rules: Rules
+    reads = ()
     splits_time = False
 
     @property
@@ -173,16 +152,6 @@ class AllSeats:
         """See `View`; without a gather."""
         moving = jnp.arange(self.rows) == current_player(state)[:, None]
         return jnp.sum(jnp.where(moving, x, 0), axis=1)
-
-    def init_carry(self, policy: Policy, num_envs: int) -> PyTree:
-        """See `View`: one a seat, [N, P, ...]."""
-        return seats(policy.init_carry(num_envs * self.rows), num_envs)
-
-    def consult(self, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
-        """See `View`."""
-        reset = jnp.repeat(seen.reset, self.rows)
-        out = policy.step(rows(carry), rows(seen.inputs), rows(seen.legal), reset)
-        return seats(out, seen.reset.shape[0])
 
     def stored(self, seen: Seen) -> PyTree:
         """See `View`: the states say it all."""
@@ -240,7 +209,6 @@ class Mover:
     """(rules, memory [N, ...], int32 [N]) -> the memory before another game with the same players,
     in the frame of who sits so many seats after its own."""
     reads: tuple[str, ...] = ()
-    """What these inputs are called, for policies that read them too or a part of them."""
     rows = 1
     splits_time = True
 
@@ -278,26 +246,6 @@ class Mover:
         """See `View`."""
         del state
         return x[:, 0]
-
-    def init_carry(self, policy: Policy, num_envs: int) -> PyTree:
-        """See `View`: one an environment for who reads the inputs, else one a seat."""
-        if self._shares_inputs(policy):
-            return seats(policy.init_inputs_carry(num_envs), num_envs)
-        return AllSeats(self.rules).init_carry(policy, num_envs)
-
-    def consult(self, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
-        """See `View`: a policy that cannot read the inputs watches every seat, and answers for the
-        mover's."""
-        if self._shares_inputs(policy):
-            out = policy.step_inputs(rows(carry), rows(seen.inputs), rows(seen.legal), seen.reset)
-            return seats(out, seen.reset.shape[0])
-        everyone = AllSeats(self.rules)
-        _, theirs = everyone.look(None, seen.state, seen.reset, seen.colors)
-        carry, logits = everyone.consult(policy, carry, theirs)
-        return carry, self.of_rows(logits, seen.state)
-
-    def _shares_inputs(self, policy: Policy) -> TypeGuard[ReadsInputs]:
-        return isinstance(policy, ReadsInputs) and policy.reads in self.reads
 
     def stored(self, seen: Seen) -> PyTree:
         """See `View`: the inputs."""

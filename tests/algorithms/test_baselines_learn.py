@@ -15,7 +15,7 @@ from hanabi_rl.algorithms.other_play import renamed_colors
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import DrawEpisode, self_play
+from hanabi_rl.learning.rollout import DrawEpisode, Given, self_play
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.networks import NetworkConfig
@@ -44,11 +44,12 @@ def trained(
         lr_schedule="linear",
     ).config
     ppo = PPO(config, NETWORK, draw_episode=draw_episode)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(seed), None, partner)
+    given = Given(partners=partner)
+    learner, actors = jax.jit(ppo.init)(jax.random.key(seed), given)
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
-    update = ppo.compile_update()
+    given, update = parallel.replicate(given), ppo.compile_update()
     for _ in range(updates):
-        learner, actors, metrics = update(learner, actors, None, parallel.replicate(partner), None)
+        learner, actors, metrics = update(learner, actors, given)
     assert all(np.isfinite(float(value)) for value in metrics.values())
     return NetworkPolicy(
         params=parallel.fetch(learner.params["actor"]), rules=ppo.env.rules, network=NETWORK

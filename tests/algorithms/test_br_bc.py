@@ -18,7 +18,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.encoding import encode
 from hanabi_rl.learning.partners import Partners
 from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.rollout import Episode, Rollout, collect
+from hanabi_rl.learning.rollout import Episode, Given, Rollout
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
 
@@ -120,21 +120,13 @@ def played(small: Any) -> Played:
 
     @jax.jit
     def start(clone: Any) -> Any:
-        learner, actors = ppo.init(jax.random.key(5), clone, clone)
+        learner, actors = ppo.init(jax.random.key(5), Given(clone, clone))
         return learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params)), actors
 
     @jax.jit
     def play(learner: Any, actors: Any, clone: Any, key: jax.Array) -> Any:
-        following, rollout, last = collect(
-            ppo.env,
-            ppo.apply,
-            learner.params,
-            clone,
-            actors,
-            key,
-            13,
-            lambda k: ppo.draw_episode(k, jnp.zeros(())),
-            clone,
+        following, rollout, last = ppo.collector.collect(
+            learner.params, actors, Given(clone, clone), key, 13
         )
         return following, rollout, ppo.returns(rollout, last, actors.carry)
 

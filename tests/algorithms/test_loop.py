@@ -20,6 +20,7 @@ from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import Partners, at_precision
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.runs.folder import write_config
 from hanabi_rl.storage.records import to_dict
@@ -94,15 +95,15 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
         evaluate=lambda policy, config: {"s": next(scores), "other": 0.0},
     )  # fmt: skip
 
-    def update(learner: Learner, actors: Any, *others: Any) -> Any:
-        assert others == ("reference", "partners", "starts")
+    def update(learner: Learner, actors: Any, beside: Any) -> Any:
+        assert beside is given
         later = Learner(learner.update + 1, {"actor": f"after {learner.update + 1}"})
         return later, actors, {"train_score": 0.5 * later.update, "extra": 10.0 * later.update}
 
     start: Any = Learner(0, {"actor": "after 0"})
-    others: Any = ("reference", "partners", "starts")
+    given: Any = "what is given"
     template: Any = Policy("template")
-    trainer = _Trainer(session, config, plan, update, start, None, template, others)  # type: ignore[arg-type]
+    trainer = _Trainer(session, config, plan, update, start, None, template, given)  # type: ignore[arg-type]
     progress: Any = SimpleNamespace(
         update=lambda steps, score, extra: shown.append((steps, score, extra))
     )
@@ -192,17 +193,17 @@ def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
         asked.append(given)
         raise Enough
 
-    plain_jit = SimpleNamespace(jit=lambda function, static_argnums: function, random=jax.random)
+    monkeypatch.setattr(PPO, "init", init)
+    plain_jit = SimpleNamespace(jit=lambda function: function, random=jax.random)
     monkeypatch.setattr(loop, "jax", plain_jit)
-    plan = dataclasses.replace(
-        training(config, None), init=init, reference=beside, partners=Noisy(beside)
-    )
+    plan = dataclasses.replace(training(config, None), reference=beside, partners=Noisy(beside))
     with pytest.raises(Enough):
         loop.train_ppo(config, tmp_path, plan)
-    ((ppo, key, reference, partners),) = asked
+    ((ppo, key, given, actor),) = asked
     assert ppo == dataclasses.replace(plan.ppo, schedule_updates=3)
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()
-    assert reference.precision == partners.policy.precision == "bfloat16"
+    assert given.reference.precision == given.partners.policy.precision == "bfloat16"
+    assert actor is beside.params and given.starts is None
 
 
 def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:

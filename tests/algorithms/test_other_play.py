@@ -18,7 +18,7 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal, permute_obs
 from hanabi_rl.learning.encoding import encode
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Rollout, collect
+from hanabi_rl.learning.rollout import NOTHING, Rollout
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -130,8 +130,7 @@ def played() -> Played:
     def play(key: jax.Array) -> Any:
         learner, actors = ppo.init(key)
         params = jax.tree.map(lambda x: 3 * x, learner.params)
-        draw = lambda k: ppo.draw_episode(k, jnp.zeros(()))  # noqa: E731
-        return params, collect(ppo.env, ppo.apply, params, None, actors, key, 30, draw)[1]
+        return params, ppo.collector.collect(params, actors, NOTHING, key, 30)[1]
 
     params, rollout = play(jax.random.key(0))
     return Played(ppo, params, jax.tree.map(np.asarray, rollout))

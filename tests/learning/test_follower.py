@@ -16,6 +16,7 @@ from hanabi_rl.algorithms.e3t import E3TConfig, training
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.follower import FollowedLearner, FollowedPPO
 from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import NOTHING
 
 
 def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:
@@ -48,15 +49,15 @@ def test_the_partner_is_the_copy_before_the_update_and_errs_as_often_as_told(
     )
     met: list[Any] = []
 
-    def plain_update(self: PPO, learner: Any, actors: Any, reference: Any, beside: Any, *_: Any):
-        met.append((learner, beside))
+    def plain_update(self: PPO, learner: Any, actors: Any, given: Any):
+        met.append((learner, given.partners))
         return learner.replace(params=later), actors, {"train_games": 1}
 
     monkeypatch.setattr(PPO, "update", plain_update)
     learner = FollowedLearner(
         params=own, opt_state=(), update=jnp.int32(7), key=jax.random.key(0), follower=copy["actor"]
     )
-    after, _, metrics = ppo.update(learner, None, None, None)  # type: ignore[arg-type]
+    after, _, metrics = ppo.update(learner, None, NOTHING)  # type: ignore[arg-type]
     assert metrics == {"train_games": 1} and isinstance(after, FollowedLearner)
     jax.tree.map(
         lambda got, old, new: np.testing.assert_allclose(got, 0.7 * old + 0.3 * new, atol=1e-6),
@@ -99,7 +100,7 @@ def test_the_copy_moves_a_tenth_of_the_way_after_each_update() -> None:
     before = jax.device_get(learner)
     jax.tree.map(np.testing.assert_array_equal, before.follower, before.params["actor"])
     after, _, metrics = ppo.compile_update()(
-        parallel.replicate(learner), parallel.shard(actors), None, None, None
+        parallel.replicate(learner), parallel.shard(actors), NOTHING
     )
     assert float(metrics["partner_seats"]) == 1.0 and float(metrics["first_max_log_ratio"]) < 1e-4
     jax.tree.map(

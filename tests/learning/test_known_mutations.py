@@ -25,7 +25,8 @@ from hanabi_rl.learning import ppo as ppo_core
 from hanabi_rl.learning.cloning import BC, BCTraining, game_batch
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Rollout, collect, initial_actors
+from hanabi_rl.learning.rollout import NOTHING, Collector, Rollout
+from hanabi_rl.learning.views import AllSeats
 from hanabi_rl.measure import beside_clone, prediction
 from hanabi_rl.play.episodes import _draw
 
@@ -86,8 +87,8 @@ def test_each_timestep_has_noise_of_its_own() -> None:
 
     @jax.jit
     def play(key: jax.Array) -> Rollout:
-        actors = initial_actors(env, key, 32, lambda rows: ())
-        return collect(env, uniform, None, None, actors, key, 16)[1]
+        collector = Collector(env, AllSeats(rules), uniform, lambda rows: ())
+        return collector.collect(None, collector.begin(key, 32), NOTHING, key, 16)[1]
 
     rollout = play(jax.random.key(0))
     action = np.asarray(rollout.action)
@@ -106,23 +107,23 @@ def test_every_update_has_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     def note(key: jax.Array) -> None:
         keys.append(np.asarray(jax.random.key_data(key)).tobytes())
 
-    def fake_collect(*args: Any) -> Any:
-        note(args[5])
+    def fake_collect(self: Any, params: Any, actors: Any, given: Any, key: Any, *_: Any) -> Any:
+        note(key)
         return None, None, None
 
     def fake_learn(self: PPO, learner: Any, experience: Any, index: Any, key: jax.Array) -> Any:
         note(key)
         return learner, {}
 
-    monkeypatch.setattr(ppo_core, "collect", fake_collect)
-    monkeypatch.setattr(ppo_core, "game_metrics", lambda rollout: {})
+    monkeypatch.setattr(Collector, "collect", fake_collect)
+    monkeypatch.setattr(PPO, "rollout_metrics", lambda *args: {})
     monkeypatch.setattr(PPO, "learn", fake_learn)
     for name in ("returns", "reward"):
         monkeypatch.setattr(PPO, name, lambda *args: None)
     actors: Any = SimpleNamespace(carry=None, index=None)
     for update in range(3):
         learner: Any = SimpleNamespace(update=jnp.int32(update), key=jax.random.key(0), params=None)
-        make_ppo().update(learner, actors, None, None)
+        make_ppo().update(learner, actors, NOTHING)
     assert len(keys) == 6 and len(set(keys)) == 6
 
 

@@ -20,6 +20,7 @@ from hanabi_rl.learning.population import (
     remembered,
 )
 from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import Given
 
 
 @pytest.mark.parametrize(
@@ -85,15 +86,15 @@ def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatc
     members = np.array([2, 0, 3, 2])
     met: list[Any] = []
 
-    def plain_update(self: Any, learner: Any, actors: Any, reference: Any, beside: Any, *_: Any):
-        met.append(beside)
+    def plain_update(self: Any, learner: Any, actors: Any, given: Any):
+        met.append(given.partners)
         lanes = {"lane_scores": jnp.array([4.0, 3.0, 0.0, 8.0]), "lane_games": jnp.ones(4)}
         return learner.replace(update=learner.update + 1), actors, {"loss": 0.5} | lanes
 
     monkeypatch.setattr(PPO, "update", plain_update)
     monkeypatch.setattr(PopulationPPO, "redraw", lambda self, *both: (met.append(both), both)[1])
     learner = learner.replace(members=jnp.asarray(members))
-    after, _, metrics = ppo.update(learner, None, None, partners)  # type: ignore[arg-type]
+    after, _, metrics = ppo.update(learner, None, Given(partners=partners))  # type: ignore[arg-type]
     beside, (redrawn, _) = met
     np.testing.assert_allclose(beside.policies[0]["weights"], weights[members], rtol=1e-6)
     assert beside.sizes == partners.sizes and int(after.update) == 6
@@ -142,7 +143,7 @@ def test_lanes_are_drawn_again_now_and_then_and_begin_fresh_games():
     plain = make_ppo()
     ppo = PopulationPPO(plain.config, NETWORK, lanes=4, beta=20.0, redraw_every=3)
     population = stack_policies([network_policy(ppo.env.rules, seed=seed) for seed in range(4)])
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0), None, population)
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0), Given(partners=population))
     np.testing.assert_array_equal(learner.members, range(4))
     actors = actors.replace(reset=jnp.zeros_like(actors.reset))
     learner = learner.replace(returns=jnp.array([9.0, 1.0, 8.0, 7.0]))

@@ -13,7 +13,7 @@ from support.small_ppo import make_ppo
 
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.rollout import Episode, Rollout, collect
+from hanabi_rl.learning.rollout import Episode, Given, Rollout
 
 PLAYERS = 2
 
@@ -49,8 +49,8 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: 
     def first_ratio(learner: Any, actors: Any, clone: Any) -> Any:
         """Of the rollout after the given state."""
         key = jax.random.key(5)
-        _, rollout, last_value = collect(
-            ppo.env, ppo.apply, learner.params, clone, actors, key, ppo.config.num_steps
+        _, rollout, last_value = ppo.collector.collect(
+            learner.params, actors, Given(reference=clone), key, ppo.config.num_steps
         )
         experience = ppo.returns(rollout, last_value, actors.carry)
         metrics = ppo.learn(learner, experience, actors.index, key)[1]

@@ -23,7 +23,7 @@ from hanabi_rl.learning.preferences import (
     reward_space,
 )
 from hanabi_rl.learning.rewards import training_reward
-from hanabi_rl.learning.rollout import Episode
+from hanabi_rl.learning.rollout import Episode, Given
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.events import event_counts
 
@@ -146,7 +146,7 @@ def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair:
     learners, actors = started(pair)
     beside = parallel.replicate(pair.pair.policy(pair.learners.response))
     plain, _, expected = pair.pair.biased.compile_update()(
-        learners.biased, actors.biased, None, beside, None
+        learners.biased, actors.biased, Given(partners=beside)
     )
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),

@@ -17,7 +17,7 @@ from hanabi_rl.agents.structured.profile import COUNTS
 from hanabi_rl.algorithms.lineups import draw_lineup, with_rematches
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Episode, Rollout, collect, moved_on
+from hanabi_rl.learning.rollout import Episode, Given, Rollout, moved_on
 from hanabi_rl.nn.structured import StructuredConfig
 
 NETWORK = StructuredConfig(trunk=(8,), head=4, card=(), critic=(8,), profile=True)
@@ -28,15 +28,12 @@ def play(rematch: float) -> Rollout:
     """96 timesteps of a fresh learner beside a bot."""
     lineup = with_rematches(draw_lineup(3, lambda _: jnp.float32(1.0)), rematch)
     ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, draw_episode=lineup)
-    bot = load_policy("bot:legal-random", TINY_3P)
+    given = Given(partners=load_policy("bot:legal-random", TINY_3P))
 
     @jax.jit
     def go(key: jax.Array) -> Any:
-        learner, actors = ppo.init(key, None, bot)
-        return collect(
-            ppo.env, ppo.apply, learner.params, None, actors, jax.random.key(1), 96,
-            lambda k: ppo.draw_episode(k, jnp.zeros(())), bot, ppo.view,
-        )[1]  # fmt: skip
+        learner, actors = ppo.init(key, given)
+        return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 96)[1]
 
     return jax.tree.map(np.asarray, go(jax.random.key(0)))
 

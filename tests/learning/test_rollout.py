@@ -14,7 +14,8 @@ from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, current_player, legal_actions
 from hanabi_rl.learning.encoding import encode
-from hanabi_rl.learning.rollout import ActorState, Rollout, collect, initial_actors
+from hanabi_rl.learning.rollout import ActorState, Collector, Given, Rollout
+from hanabi_rl.learning.views import AllSeats
 from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
 
 ENV = HanabiEnv(
@@ -28,6 +29,9 @@ NUM_ENVS, STEPS, PLAYERS = 5, 15, RULES.num_players
 
 def apply(params: Any, *inputs: Any) -> Any:
     return MODULE.apply({"params": params}, *inputs)
+
+
+COLLECTOR = Collector(ENV, AllSeats(RULES), apply, lambda rows: initial_carry(NETWORK, rows))
 
 
 class Collected(NamedTuple):
@@ -50,9 +54,7 @@ def collected() -> Collected:
             Actor(NETWORK, RULES.num_moves), reference_key, NETWORK, RULES.obs_size, RULES.num_moves
         )
         reference = NetworkPolicy(params=own, rules=RULES, network=NETWORK)
-        actors = initial_actors(
-            ENV, env_key, NUM_ENVS, lambda rows: initial_carry(NETWORK, rows), reference
-        )
+        actors = COLLECTOR.begin(env_key, NUM_ENVS, Given(reference=reference))
         # Strong weights, so that a wrong carry shows in every output.
         params, reference = jax.tree.map(lambda x: 3 * x, (params, reference))
         return params, reference, actors
@@ -61,7 +63,7 @@ def collected() -> Collected:
     def collect_once(
         params: Any, reference: NetworkPolicy, actors: ActorState, key: jax.Array
     ) -> Any:
-        return collect(ENV, apply, params, reference, actors, key, STEPS)
+        return COLLECTOR.collect(params, actors, Given(reference=reference), key, STEPS)
 
     params, reference, first = start(jax.random.key(0))
     second, rollout_1, last_1 = collect_once(params, reference, first, jax.random.key(1))
@@ -181,11 +183,11 @@ def test_a_rollout_takes_an_eighth_of_its_observations() -> None:
     def shapes(key: jax.Array) -> Rollout:
         params = init_params(module, key, network, rules.obs_size, rules.num_moves)
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
-        actors = initial_actors(
-            env, key, 1024, lambda rows: initial_carry(network, rows), reference
-        )
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
-        return collect(env, forward, params, reference, actors, key, 128)[1]
+        carry = lambda rows: initial_carry(network, rows)  # noqa: E731
+        collector, given = Collector(env, AllSeats(rules), forward, carry), Given(reference)
+        actors = collector.begin(key, 1024, given)
+        return collector.collect(params, actors, given, key, 128)[1]
 
     rollout = jax.eval_shape(shapes, jax.random.key(0))  # nothing runs
     stored = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(rollout))

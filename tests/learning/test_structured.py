@@ -16,7 +16,7 @@ from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured.acting import init_params
 from hanabi_rl.agents.tempered import Tempered
-from hanabi_rl.algorithms.hdr_ippo import hdr_objective, init_from_bc
+from hanabi_rl.algorithms.hdr_ippo import hdr_objective
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
 from hanabi_rl.algorithms.other_play import training as other_play
 from hanabi_rl.env.game import Rules
@@ -25,8 +25,9 @@ from hanabi_rl.env.rules import legal_actions
 from hanabi_rl.env.state import State
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.partners import init_carry
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Rollout, collect
+from hanabi_rl.learning.rollout import NOTHING, Given, Rollout
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import StructuredConfig
 
@@ -60,13 +61,11 @@ def clone() -> NetworkPolicy:
 def played(clone: NetworkPolicy) -> tuple[PPO, Any, Any, Rollout]:
     """A rollout of the clone's own network beside the clone as the reference."""
     ppo = PPO(CONFIG, NETWORK, objective=hdr_objective(0.5))
-    learner, actors = jax.jit(init_from_bc, static_argnums=0)(ppo, jax.random.key(0), clone)
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0), Given(reference=clone), clone.params)
 
     def play(learner: Any, actors: Any, clone: NetworkPolicy) -> Any:
-        return collect(
-            ppo.env, ppo.apply, learner.params, clone, actors, jax.random.key(1), 24,
-            view=ppo.view, privileged=ppo.privileged,
-        )  # fmt: skip
+        given = Given(reference=clone)
+        return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 24)
 
     _, rollout, _ = jax.jit(play)(learner, actors, clone)
     return ppo, learner, actors, rollout
@@ -116,7 +115,7 @@ def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
         (Tempered(clone, temperature=0.5), 2 * plain),
         (Noisy(clone, epsilon=0.3), noisy),
     ):
-        assert ppo.view.init_carry(partner, envs) == ppo.view.init_carry(clone, envs) == ()
+        assert init_carry(ppo.view, partner, envs) == init_carry(ppo.view, clone, envs) == ()
         _, logits = partner.step_inputs((), inputs, legal, rollout.reset[3])
         np.testing.assert_allclose(np.asarray(logits)[may], expected[may], rtol=1e-4, atol=1e-5)
         assert (np.asarray(logits)[~may] == -1e10).all()
@@ -161,7 +160,7 @@ def test_it_learns_the_small_game() -> None:
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()
     for _ in range(30):
-        learner, actors, metrics = update(learner, actors, None, None, None)
+        learner, actors, metrics = update(learner, actors, NOTHING)
     policy = NetworkPolicy(
         params=parallel.fetch(learner.params["actor"]), rules=RULES, network=network
     )

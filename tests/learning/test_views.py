@@ -20,7 +20,7 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.rollout import Episode, Rollout, collect
+from hanabi_rl.learning.rollout import NOTHING, Episode, Given, Rollout
 from hanabi_rl.learning.views import Mover
 from hanabi_rl.nn.networks import NetworkConfig
 
@@ -81,17 +81,13 @@ def play(make_view: Any = None) -> Played:
 
     @jax.jit
     def start(stacked: Any) -> Any:
-        learner, actors = ppo.init(jax.random.key(0), partners[0], stacked)
+        learner, actors = ppo.init(jax.random.key(0), Given(partners[0], stacked))
         return learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params)), actors
 
     @jax.jit
     def go(learner: Any, actors: Any, stacked: Any) -> Any:
-        draw = lambda k: ppo.draw_episode(k, jnp.zeros(()))  # noqa: E731
-        key = jax.random.key(1)
-        return collect(
-            ppo.env, ppo.apply, learner.params, partners[0], actors, key, 30, draw, stacked,
-            ppo.view, ppo.privileged,
-        )  # fmt: skip
+        given = Given(partners[0], stacked)
+        return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 30)
 
     stacked = stack_policies(partners)
     learner, actors = start(stacked)
@@ -162,7 +158,8 @@ def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
         stack_policies([])
     ppo = PPO(CONFIG, NETWORK)
     with pytest.raises(ValueError, match="12 environments .* divisible by the 5 partners"):
-        jax.eval_shape(ppo.init, jax.random.key(0), None, stack_policies([linear(0)] * 5))
+        given = Given(partners=stack_policies([linear(0)] * 5))
+        jax.eval_shape(ppo.init, jax.random.key(0), given)
 
 
 @pytest.fixture(scope="module")
@@ -276,17 +273,15 @@ def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
     )
     ppo = PPO(CONFIG, NETWORK, make_view=view, make_module=lambda *_: TinyActorCritic())
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
-    rollout = jax.jit(
-        lambda p, a: collect(ppo.env, ppo.apply, p, None, a, jax.random.key(2), 30, view=ppo.view)[
-            1
-        ]
-    )(learner.params, actors)
+    rollout = jax.jit(lambda p, a: ppo.collector.collect(p, a, NOTHING, jax.random.key(2), 30)[1])(
+        learner.params, actors
+    )
     np.testing.assert_array_equal(rollout.inputs["moves"][..., 0], rollout.state.turn + 1)
     before = jax.tree.map(np.asarray, learner.params)
     state = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()
     for _ in range(2):
-        *state, metrics = update(*state, None, None, None)
+        *state, metrics = update(*state, NOTHING)
         assert float(metrics["first_max_log_ratio"]) < 1e-4
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, parallel.fetch(state[0].params))
     assert min(jax.tree.leaves(moved)) > 0
@@ -322,6 +317,6 @@ def test_a_privileged_critic_sees_the_hand_and_the_policy_does_not(make_view: An
     np.testing.assert_array_equal(one[0], two[0])
     assert np.abs(np.asarray(one[1] - two[1])).min() > 1e-4
     _, _, metrics = ppo.compile_update()(
-        parallel.replicate(learner), parallel.shard(actors), None, None, None
+        parallel.replicate(learner), parallel.shard(actors), NOTHING
     )
     assert float(metrics["first_max_log_ratio"]) < 1e-4

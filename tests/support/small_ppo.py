@@ -17,11 +17,11 @@ import numpy as np
 from support.games import TINY
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.hdr_ippo import hdr_objective, init_from_bc
+from hanabi_rl.algorithms.hdr_ippo import hdr_objective
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState, game_metrics
-from hanabi_rl.learning.rollout import ActorState, Rollout, collect
+from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage.checkpoint import Checkpointer
 
@@ -91,8 +91,8 @@ def build_small_ppo() -> SmallPPO:
         learner: LearnerState, actors: ActorState, clone: NetworkPolicy
     ) -> tuple[Any, ...]:
         collect_key, epoch_key = jax.random.split(jax.random.fold_in(learner.key, learner.update))
-        following, rollout, last_value = collect(
-            ppo.env, ppo.apply, learner.params, clone, actors, collect_key, ppo.config.num_steps
+        following, rollout, last_value = ppo.collector.collect(
+            learner.params, actors, Given(reference=clone), collect_key, ppo.config.num_steps
         )
         # Only a leading axis can be sharded: time goes second here, and back in `learn_half`.
         experience = swap_time(ppo.returns(rollout, last_value, actors.carry))
@@ -114,7 +114,7 @@ def build_small_ppo() -> SmallPPO:
     def start(key: jax.Array) -> tuple[NetworkPolicy, LearnerState, ActorState]:
         clone_key, learner_key = jax.random.split(key)
         clone = make_clone(clone_key, 2.0)
-        return clone, *init_from_bc(ppo, learner_key, clone)
+        return clone, *ppo.init(learner_key, Given(reference=clone), clone.params)
 
     clone, learner, actors = start(jax.random.key(0))
     return SmallPPO(
@@ -198,8 +198,6 @@ def _rollout_program(only_movers: bool, privileged_critic: bool) -> Callable[...
     ppo = make_ppo(only_movers=only_movers, privileged_critic=privileged_critic)
 
     def one(learner: LearnerState, actors: ActorState) -> tuple[Rollout]:
-        return collect(
-            ppo.env, ppo.apply, learner.params, None, actors, jax.random.key(1), 13, view=ppo.view
-        )[1:2]
+        return ppo.collector.collect(learner.params, actors, NOTHING, jax.random.key(1), 13)[1:2]
 
     return parallel.data_parallel(one, (None, 0), (0,))
