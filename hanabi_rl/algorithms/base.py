@@ -1,8 +1,8 @@
-"""What an algorithm is to the scripts, the command and the sweeps: one entry of the registry."""
+"""What an algorithm is to the scripts, the command and the sweeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.runs.config import RunConfig
@@ -31,41 +31,49 @@ class Sweep(NamedTuple):
     """Decks behind a cell of a cross-play matrix."""
 
 
-def configured_game(config: RunConfig) -> Rules:
-    """The game that the config says."""
-    return config.game
+class Algorithm:
+    """What trains under one name, that of its module and of its folder of presets. Each is a
+    subclass, and the module's `ALGORITHM` is one of it."""
 
-
-def nothing_shared(config: Any, folder: Path) -> SharedRun | None:
-    """The runs of a sweep have nothing in common."""
-    del config, folder
-    return None
-
-
-class Algorithm(NamedTuple):
-    """What trains under one name, which is also its folder of presets."""
-
-    name: str
     config: type[RunConfig]
-    run: Callable[..., dict[str, Any]]
-    """A config's run; returns its summary."""
-    shown: Mapping[str, str]
+    shown: ClassVar[Mapping[str, str]]
     """Summary key -> column of a table over runs."""
     predicts: str = "val_loss_per_timestep"
     """The summary's cross-entropy on validation games, by which seeds are compared, where it has
     any."""
-    pooled: Callable[..., str] | None = None
-    """(config, run folders of its seeds) -> what is printed of them together."""
-    game: Callable[..., Rules] = configured_game
-    """The game that a config's run plays, where data or a clone decide it."""
-    axes: Mapping[str, tuple[Any, ...]] = {}
+    axes: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Field -> what a sweep without --grid runs over; other values by the flag --<field>s."""
-    in_sweeps: Mapping[str, Any] = {}
+    in_sweeps: ClassVar[Mapping[str, Any]] = {}
     """Fields that are set in every run of a sweep."""
     same_in_sweeps: tuple[str, ...] = ()
     """Fields, with all that is in them, which say what the runs of a sweep share or follow from it:
     no axes of a grid."""
-    shared: Callable[[Any, Path], SharedRun | None] = nothing_shared
-    """(config, the sweep's folder) -> what is run first for all runs of a sweep."""
-    after_sweep: Callable[[Sweep], str | None] | None = None
-    """Writes into the sweep's folder what is made of its runs; returns what is printed."""
+
+    @property
+    def name(self) -> str:
+        """Under which it is asked for."""
+        return type(self).__module__.rpartition(".")[2]
+
+    def run(self, config: Any) -> dict[str, Any]:
+        """A config's run; returns what `summary.json` holds. A finished run is reported again, not
+        repeated."""
+        raise NotImplementedError
+
+    def game(self, config: Any) -> Rules:
+        """The game that a config's run plays, where data or a clone decide it."""
+        return config.game
+
+    def pooled(self, config: Any, summaries: list[dict[str, Any]]) -> str:
+        """What is printed of the runs of several seeds together; empty for nothing."""
+        del config, summaries
+        return ""
+
+    def shared(self, config: Any, folder: Path) -> SharedRun | None:
+        """What is run first for all runs of a sweep in `folder`."""
+        del config, folder
+        return None
+
+    def after_sweep(self, sweep: Sweep) -> str | None:
+        """Writes into the sweep's folder what is made of its runs; returns what is printed."""
+        del sweep
+        return None

@@ -3,7 +3,7 @@ accuracy, least validation cross-entropy)."""
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -158,23 +158,30 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     )
 
 
-def data_rules(config: BCConfig) -> Rules:
-    """The game of the data, where there is any."""
-    return load_games(config.data[0]).rules if config.data else config.game
+class BehaviouralCloning(Algorithm):
+    """See the module's docstring."""
 
-
-ALGORITHM = Algorithm(
-    "bc",
-    BCConfig,
-    run_bc,
-    shown={
+    config = BCConfig
+    shown: ClassVar = {
         "policy_accuracy_val_accuracy": "val accuracy",
         "policy_accuracy_val_loss": "val loss",
         "policy_loss_val_loss": "least loss",
         "policy_selfplay_mean": "self-play",
         "policy_selfplay_points_mean": "points",
-    },
-    predicts="policy_val_loss_per_timestep",
-    pooled=pooled_validation,
-    game=data_rules,
-)
+    }
+    predicts = "policy_val_loss_per_timestep"
+
+    def run(self, config: BCConfig) -> dict[str, Any]:
+        """See `run_bc`."""
+        return run_bc(config)
+
+    def game(self, config: BCConfig) -> Rules:
+        """The game of the data, where there is any."""
+        return load_games(config.data[0]).rules if config.data else config.game
+
+    def pooled(self, config: BCConfig, summaries: list[dict[str, Any]]) -> str:
+        """See `pooled_validation`."""
+        return pooled_validation(config, [Path(summary["run_dir"]) for summary in summaries])
+
+
+ALGORITHM = BehaviouralCloning()

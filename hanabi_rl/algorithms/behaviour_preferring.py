@@ -11,8 +11,9 @@ what `hanabi-rl partners` reads.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.lineups import draw_lineup
+from hanabi_rl.algorithms.loop import updates
 from hanabi_rl.env.events import EVENTS
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
@@ -184,39 +186,35 @@ class _Trainer:
         )
         marks = set(np.linspace(0, total, config.checkpoints + 1).round().astype(int)[1:].tolist())
         snapshots: list[Snapshot] = []
-        for update in range(1, total + 1):
-            learners, actors, metrics = self.update(learners, actors, preference)
+        check = functools.partial(self._check, number)
+        state, numbers = (learners, actors), range(1, total + 1)
+        for update, (learnt, _), metrics in updates(self.update, state, preference, numbers, check):
             if stop.requested:
                 raise Stopped(self.run_dir, stop.exit_code)
             if update in marks:
-                snapshots.append(self._measured(update, learners))
-                applied = {
-                    role: int(parallel.fetch(learner.update))
-                    for role, learner in learners._asdict().items()
-                }
-                self._log(number, snapshots[-1], parallel.fetch(metrics), applied)
+                snapshots.append(self._measured(update, learnt))
+                self._log(number, snapshots[-1], metrics)
         return snapshots
+
+    def _check(self, number: int, update: int, metrics: Two) -> None:
+        for role, found in metrics._asdict().items():
+            if (term := first_not_finite(found)) is not None:
+                raise NotFiniteError(
+                    f"{self.run_dir}: expected a finite {term} of the {role} learner of pair "
+                    f"{number}, update {update}, got {found[term]}"
+                )
 
     def _measured(self, update: int, learners: Two) -> Snapshot:
         policies = Two(*(self.pair.policy(parallel.fetch(learner)) for learner in learners))
         policies = Two(*(policy.replace(precision="float32") for policy in policies))
         return Snapshot(update, _mean_score(policies, self.config), policies)
 
-    def _log(self, number: int, snapshot: Snapshot, metrics: Two, applied: dict[str, int]) -> None:
+    def _log(self, number: int, snapshot: Snapshot, metrics: Two) -> None:
         named = {
             f"{role}/{name}": float(value)
             for role, found in metrics._asdict().items()
             for name, value in found.items()
         }
-        where = f"pair {number}, update {snapshot.update}"
-        for role, found in metrics._asdict().items():
-            term = first_not_finite(found)
-            # one that was not finite is not applied, and its metrics are gone at the next
-            if term is not None or applied[role] != snapshot.update:
-                raise NotFiniteError(
-                    f"{self.run_dir}: expected a finite {term or 'update'} of the {role} learner "
-                    f"of {where}, got {applied[role]} updates that were"
-                )
         updates = number * self.config.num_updates + snapshot.update
         self.tracker.log(updates, {"pair": number, "score": snapshot.score} | named)
         steps = 2 * updates * self.config.num_envs * self.config.num_steps
@@ -312,9 +310,15 @@ def _finish(
     }
 
 
-ALGORITHM = Algorithm(
-    NAME,
-    BehaviourPreferringConfig,
-    run_pairs,
-    shown={"pair_score_mean": "mean of pairs", "able": "able pairs"},
-)
+class BehaviourPreferring(Algorithm):
+    """See the module's docstring."""
+
+    config = BehaviourPreferringConfig
+    shown: ClassVar = {"pair_score_mean": "mean of pairs", "able": "able pairs"}
+
+    def run(self, config: BehaviourPreferringConfig) -> dict[str, Any]:
+        """See `run_pairs`."""
+        return run_pairs(config)
+
+
+ALGORITHM = BehaviourPreferring()

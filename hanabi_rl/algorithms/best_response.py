@@ -8,13 +8,12 @@ its beginning, half-way and end, it is the second stage of Fictitious Co-Play (F
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
 from hanabi_rl.agents.names import BOT, load_policy, parse_name, spread_names
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.lineups import (
     WITH_ALL,
@@ -24,7 +23,7 @@ from hanabi_rl.algorithms.lineups import (
     partner_metrics,
     with_rematches,
 )
-from hanabi_rl.algorithms.loop import Training, run_ppo
+from hanabi_rl.algorithms.loop import PPOAlgorithm, Training
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import Partners, stack_policies
@@ -78,85 +77,81 @@ def own_share(config: BestResponseConfig) -> float:
     return min(1.0, one + (1.0 - met) * (1.0 - one) + 3.0 * spread)
 
 
-def training(config: BestResponseConfig, clone: None) -> Training:
+class BestResponse(PPOAlgorithm):
     """The partners take their share of the seats; the best policy with them is kept."""
-    del clone
-    partners = [load_partner(name, config.game) for name in spread_names(config.partners)]
-    lineups = with_rematches(
-        draw_lineup(
-            config.game.num_players,
-            lambda timesteps: jnp.float32(config.partner_share),
-            config.lineup,
-        ),
-        config.rematch,
-    )
-    own = own_share(config)
-    ppo = PPO(config, config.network, draw_episode=lineups, own_share=own)
-    together = partners[0] if len(partners) == 1 else stack_policies(partners)
-    if config.priority and isinstance(together, Partners):
-        if len(together.sizes) > 1:
-            raise ValueError(
-                "--priority: expected partners of one kind (bots of one class, or networks), got "
-                f"{len(together.sizes)} kinds; leave it out to meet all alike"
-            )
-        ppo = PopulationPPO(
-            config,
-            config.network,
-            draw_episode=lineups,
-            own_share=own,
-            lanes=len(partners),
-            beta=config.priority,
+
+    config = BestResponseConfig
+    title = "Best response"
+    shown: ClassVar = {WITH_ALL: "with partners", "selfplay_mean": "self-play"}
+    game = staticmethod(partner_rules)
+
+    def run(self, config: BestResponseConfig) -> dict[str, Any]:
+        """See `PPOAlgorithm`."""
+        return super().run(with_game(config, partner_rules(config), "the partners"))
+
+    def training(self, config: BestResponseConfig, clone: None) -> Training:
+        """See `PPOAlgorithm`."""
+        partners = [load_partner(name, config.game) for name in spread_names(config.partners)]
+        lineups = with_rematches(
+            draw_lineup(
+                config.game.num_players,
+                lambda timesteps: jnp.float32(config.partner_share),
+                config.lineup,
+            ),
+            config.rematch,
         )
-    return Training(
-        "best_response",
-        "Best response",
-        "Best response to " + ", ".join(config.partners),
-        ppo,
-        partners=together,
-        evaluate=partner_metrics(partners),
-        selected_by=WITH_ALL,
-        shown="partner_seats",
-    )
+        own = own_share(config)
+        ppo = PPO(config, config.network, draw_episode=lineups, own_share=own)
+        together = partners[0] if len(partners) == 1 else stack_policies(partners)
+        if config.priority and isinstance(together, Partners):
+            if len(together.sizes) > 1:
+                raise ValueError(
+                    "--priority: expected partners of one kind (bots of one class, or networks), "
+                    f"got {len(together.sizes)} kinds; leave it out to meet all alike"
+                )
+            ppo = PopulationPPO(
+                config,
+                config.network,
+                draw_episode=lineups,
+                own_share=own,
+                lanes=len(partners),
+                beta=config.priority,
+            )
+        return Training(
+            ppo,
+            f"{self.title} to " + ", ".join(config.partners),
+            partners=together,
+            evaluate=partner_metrics(partners),
+            selected_by=WITH_ALL,
+            shown="partner_seats",
+        )
+
+    def report(
+        self, config: BestResponseConfig, policy: NetworkPolicy, clone: None
+    ) -> dict[str, Any]:
+        """Measures the policy beside each partner."""
+        games, seed = config.report_games, config.seed
+        played = evaluate_selfplay(policy, games, seed)
+        names = spread_names(config.partners)
+        partners = [load_policy(name, config.game) for name in names]
+        scores, points = evaluate_beside(policy, partners, games, seed)
+        beside = {
+            name: summarise(scores[i], points[i], policy.rules.max_score)
+            for i, name in enumerate(names)
+        }
+        rows = [(f"with {name}", summary) for name, summary in beside.items()]
+        rows.append(("self-play", played.summary))
+        print("\n".join(["", score_table(rows), *link_lines(played)]))
+        means = [summary.mean.mean for summary in beside.values()]
+        return {
+            **score_figures({"selfplay": played.summary}),
+            WITH_ALL: sum(means) / len(means),
+            "with_partners": {
+                name: {"mean": summary.mean.mean, "ci95": summary.mean.bounds}
+                for name, summary in beside.items()
+            },
+            "links": played.links(),
+        }
 
 
-def report(config: BestResponseConfig, policy: NetworkPolicy, clone: None) -> dict[str, Any]:
-    """Measures the policy beside each partner; prints and returns the figures."""
-    del clone
-    games, seed = config.report_games, config.seed
-    played = evaluate_selfplay(policy, games, seed)
-    names = spread_names(config.partners)
-    partners = [load_policy(name, config.game) for name in names]
-    scores, points = evaluate_beside(policy, partners, games, seed)
-    beside = {
-        name: summarise(scores[i], points[i], policy.rules.max_score)
-        for i, name in enumerate(names)
-    }
-    rows = [(f"with {name}", summary) for name, summary in beside.items()]
-    rows.append(("self-play", played.summary))
-    print("\n".join(["", score_table(rows), *link_lines(played)]))
-    means = [summary.mean.mean for summary in beside.values()]
-    return {
-        **score_figures({"selfplay": played.summary}),
-        WITH_ALL: sum(means) / len(means),
-        "with_partners": {
-            name: {"mean": summary.mean.mean, "ci95": summary.mean.bounds}
-            for name, summary in beside.items()
-        },
-        "links": played.links(),
-    }
-
-
-def run_best_response(config: BestResponseConfig) -> dict[str, Any]:
-    """See `run_ppo`."""
-    config = with_game(config, partner_rules(config), "the partners")
-    return run_ppo("best_response", config, training, report)
-
-
-ALGORITHM = Algorithm(
-    "best_response",
-    BestResponseConfig,
-    run_best_response,
-    shown={WITH_ALL: "with partners", "selfplay_mean": "self-play"},
-    game=partner_rules,
-    in_sweeps={"report_policy": "final"},
-)
+ALGORITHM = BestResponse()

@@ -5,13 +5,12 @@ sample; only the learner's seats are trained on.
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.lineups import (
@@ -22,7 +21,7 @@ from hanabi_rl.algorithms.lineups import (
     load_partners,
     with_partners,
 )
-from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo, selfplay_metrics
+from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, Training, selfplay_metrics
 from hanabi_rl.learning.config import StepsFrom0
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO
@@ -70,68 +69,70 @@ def mixed_lineups(
     return draw_lineup(players, lambda timesteps: annealing(timesteps, start, end), lineup)
 
 
-def training(config: BRBCConfig, bc: NetworkPolicy) -> Training:
-    """The clone, or one of several with `partners` beside it, takes more and more seats; the best
-    policy with them is kept."""
-    everyone = [bc, *load_partners(config.partners, config.game)]
+class BRBC(PPOAlgorithm):
+    """See the module's docstring."""
 
-    def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
-        means = with_partners(policy, everyone, config)
-        figures = {_WITH_BC: means[0]}
-        if len(means) > 1:
-            figures[WITH_ALL] = sum(means) / len(means)
-        return selfplay_metrics(policy, config) | figures
-
-    lineups = mixed_lineups(
-        config.game.num_players, config.anneal_start, config.anneal_end, config.lineup
-    )
-    return Training(
-        "br_bc",
-        "BR-BC",
-        "BR-BC",
-        PPO(config, config.network, draw_episode=lineups),
-        partners=bc if len(everyone) == 1 else stack_policies(everyone),
-        evaluate=evaluate,
-        selected_by=_WITH_BC if len(everyone) == 1 else WITH_ALL,
-        shown="partner_seats",
-    )
-
-
-def report(config: BRBCConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> dict[str, Any]:
-    """Measures the clone and the best response to it; prints and returns the figures."""
-    games, seed = config.report_games, config.seed
-    played = evaluate_selfplay(policy, games, seed)
-    scores = {
-        "bc_selfplay": ("BC self-play", evaluate_selfplay(bc, games, seed).summary),
-        "selfplay": ("BR-BC self-play", played.summary),
-        "crossplay_with_bc": ("BR-BC with BC", evaluate_pair(policy, bc, games, seed).summary),
-    }
-    print("\n".join(["", score_table(list(scores.values())), *link_lines(played)]))
-    figures = score_figures({key: score for key, (_, score) in scores.items()})
-    return {**figures, "links": played.links()}
-
-
-def run_br_bc(config: BRBCConfig) -> dict[str, Any]:
-    """See `run_ppo`."""
-    if config.partners:  # what is wrong with them is said before a clone is trained
-        load_partners(config.partners, clone_rules(config))
-    return run_ppo("br_bc", config, training, report)
-
-
-ALGORITHM = Algorithm(
-    "br_bc",
-    BRBCConfig,
-    run_br_bc,
-    shown={
+    config = BRBCConfig
+    title = "BR-BC"
+    shown: ClassVar = {
         "bc_selfplay_mean": "BC self-play",
         "selfplay_mean": "BR-BC self-play",
         "crossplay_with_bc_mean": "with BC",
         "val_accuracy": "val accuracy",
         "val_loss_per_timestep": "val loss",
         "val_loss_per_timestep_difference": "to BC",
-    },
-    game=clone_rules,
-    in_sweeps={"report_policy": "final"},
-    same_in_sweeps=("bc", "game"),
-    shared=shared_clone,
-)
+    }
+    same_in_sweeps = ("bc", "game")
+    game = staticmethod(clone_rules)
+    shared = staticmethod(shared_clone)
+
+    def run(self, config: BRBCConfig) -> dict[str, Any]:
+        """See `PPOAlgorithm`."""
+        if config.partners:  # what is wrong with them is said before a clone is trained
+            load_partners(config.partners, clone_rules(config))
+        return super().run(config)
+
+    def training(self, config: BRBCConfig, clone: NetworkPolicy) -> Training:
+        """The clone, or one of several with `partners` beside it, takes more and more seats; the
+        best policy with them is kept."""
+        everyone = [clone, *load_partners(config.partners, config.game)]
+
+        def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
+            means = with_partners(policy, everyone, config)
+            figures = {_WITH_BC: means[0]}
+            if len(means) > 1:
+                figures[WITH_ALL] = sum(means) / len(means)
+            return selfplay_metrics(policy, config) | figures
+
+        lineups = mixed_lineups(
+            config.game.num_players, config.anneal_start, config.anneal_end, config.lineup
+        )
+        return Training(
+            PPO(config, config.network, draw_episode=lineups),
+            self.title,
+            partners=clone if len(everyone) == 1 else stack_policies(everyone),
+            evaluate=evaluate,
+            selected_by=_WITH_BC if len(everyone) == 1 else WITH_ALL,
+            shown="partner_seats",
+        )
+
+    def report(
+        self, config: BRBCConfig, policy: NetworkPolicy, clone: NetworkPolicy
+    ) -> dict[str, Any]:
+        """Measures the clone and the best response to it."""
+        games, seed = config.report_games, config.seed
+        played = evaluate_selfplay(policy, games, seed)
+        scores = {
+            "bc_selfplay": ("BC self-play", evaluate_selfplay(clone, games, seed).summary),
+            "selfplay": ("BR-BC self-play", played.summary),
+            "crossplay_with_bc": (
+                "BR-BC with BC",
+                evaluate_pair(policy, clone, games, seed).summary,
+            ),
+        }
+        print("\n".join(["", score_table(list(scores.values())), *link_lines(played)]))
+        figures = score_figures({key: score for key, (_, score) in scores.items()})
+        return {**figures, "links": played.links()}
+
+
+ALGORITHM = BRBC()

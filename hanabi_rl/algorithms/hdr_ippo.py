@@ -1,13 +1,14 @@
 """HDR-IPPO (AH2AC2 section 4.2): IPPO from a cloned policy, regularised towards it."""
 
 import dataclasses
-from typing import Any
+import functools
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.base import Algorithm, Sweep
+from hanabi_rl.algorithms.base import Sweep
 from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
 from hanabi_rl.algorithms.lineups import (
     WITH_ALL,
@@ -16,7 +17,7 @@ from hanabi_rl.algorithms.lineups import (
     load_partners,
     partner_metrics,
 )
-from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo
+from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, Training
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective
@@ -62,60 +63,16 @@ def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
     return PPO(config=config, network=bc.network, objective=hdr_objective(config.kl_weight))
 
 
-def training(config: HDRIPPOConfig, bc: NetworkPolicy) -> Training:
+def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: PPORunConfig) -> float:
+    return nearest_temperature(clone, policy, seed=config.seed)
+
+
+class HDRIPPO(PPOAlgorithm):
     """Regularised self-play from the clone, with given partners in some of the seats."""
-    plan = Training(
-        "hdr_ippo",
-        "HDR-IPPO",
-        f"HDR-IPPO, KL weight {config.kl_weight:g}",
-        hdr_ippo(config, bc),
-        reference=bc,
-        shown="kl_to_bc",
-        temperature=(lambda policy, config: nearest_temperature(bc, policy, seed=config.seed))
-        if config.calibrate
-        else None,
-    )
-    if not config.partners:
-        return plan
-    partners = load_partners(config.partners, config.game)
-    lineups = draw_lineup(
-        config.game.num_players, lambda timesteps: jnp.float32(config.partner_share), config.lineup
-    )
-    return dataclasses.replace(
-        plan,
-        ppo=dataclasses.replace(plan.ppo, draw_episode=lineups),
-        partners=stack_policies(partners),
-        evaluate=partner_metrics(partners),
-        selected_by=WITH_ALL,
-    )
 
-
-def report(config: HDRIPPOConfig, policy: NetworkPolicy, bc: NetworkPolicy) -> dict[str, Any]:
-    """Measures both policies and how far they are apart; prints and returns the figures."""
-    result = make_report(bc, policy, config.report_games, config.seed)
-    print(f"\n{report_table(result)}")
-    return report_figures(result) | {"kl_weight": config.kl_weight}
-
-
-def run_hdr_ippo(config: HDRIPPOConfig) -> dict[str, Any]:
-    """See `run_ppo`."""
-    if config.partners:  # what is wrong with them is said before a clone is trained
-        load_partners(config.partners, clone_rules(config))
-    return run_ppo("hdr_ippo", config, training, report)
-
-
-def ablation(sweep: Sweep) -> str | None:
-    """See `report_ablation`; a single run does not import it."""
-    from hanabi_rl.algorithms.ablation import report_ablation
-
-    return report_ablation(sweep)
-
-
-ALGORITHM = Algorithm(
-    "hdr_ippo",
-    HDRIPPOConfig,
-    run_hdr_ippo,
-    shown={
+    config = HDRIPPOConfig
+    title = "HDR-IPPO"
+    shown: ClassVar = {
         "bc_selfplay_mean": "BC self-play",
         "selfplay_mean": "HDR-IPPO self-play",
         "crossplay_with_bc_mean": "with BC",
@@ -123,11 +80,56 @@ ALGORITHM = Algorithm(
         "val_accuracy": "val accuracy",
         "val_loss_per_timestep": "val loss",
         "val_loss_per_timestep_difference": "to BC",
-    },
-    game=clone_rules,
-    axes={"kl_weight": tuple(ah2ac2.ABLATION)},
-    in_sweeps={"report_policy": "final"},
-    same_in_sweeps=("bc", "game"),
-    shared=shared_clone,
-    after_sweep=ablation,
-)
+    }
+    axes: ClassVar = {"kl_weight": tuple(ah2ac2.ABLATION)}
+    same_in_sweeps = ("bc", "game")
+    game = staticmethod(clone_rules)
+    shared = staticmethod(shared_clone)
+
+    def run(self, config: HDRIPPOConfig) -> dict[str, Any]:
+        """See `PPOAlgorithm`."""
+        if config.partners:  # what is wrong with them is said before a clone is trained
+            load_partners(config.partners, clone_rules(config))
+        return super().run(config)
+
+    def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> Training:
+        """See `PPOAlgorithm`."""
+        plan = Training(
+            hdr_ippo(config, clone),
+            f"{self.title}, KL weight {config.kl_weight:g}",
+            reference=clone,
+            shown="kl_to_bc",
+            temperature=functools.partial(_calibrated, clone) if config.calibrate else None,
+        )
+        if not config.partners:
+            return plan
+        partners = load_partners(config.partners, config.game)
+        lineups = draw_lineup(
+            config.game.num_players,
+            lambda timesteps: jnp.float32(config.partner_share),
+            config.lineup,
+        )
+        return dataclasses.replace(
+            plan,
+            ppo=dataclasses.replace(plan.ppo, draw_episode=lineups),
+            partners=stack_policies(partners),
+            evaluate=partner_metrics(partners),
+            selected_by=WITH_ALL,
+        )
+
+    def report(
+        self, config: HDRIPPOConfig, policy: NetworkPolicy, clone: NetworkPolicy
+    ) -> dict[str, Any]:
+        """Measures both policies and how far they are apart."""
+        result = make_report(clone, policy, config.report_games, config.seed)
+        print(f"\n{report_table(result)}")
+        return report_figures(result) | {"kl_weight": config.kl_weight}
+
+    def after_sweep(self, sweep: Sweep) -> str | None:
+        """See `report_ablation`; a single run does not import it."""
+        from hanabi_rl.algorithms.ablation import report_ablation
+
+        return report_ablation(sweep)
+
+
+ALGORITHM = HDRIPPO()

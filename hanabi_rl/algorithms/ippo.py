@@ -1,11 +1,10 @@
 """IPPO: self-play from scratch, feed-forward (AH2AC2's baseline) or recurrent."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.loop import PPORunConfig, Training, run_ppo
+from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, Training
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.kinds import NetworkField
@@ -23,31 +22,28 @@ class IPPOConfig(PPORunConfig):
     network: NetworkField = FEED_FORWARD
 
 
-def training(config: IPPOConfig, clone: None) -> Training:
+class FromScratch(PPOAlgorithm):
+    """What learns from nothing, and is reported by self-play with the colours as they are."""
+
+    shown: ClassVar = {"selfplay_mean": "self-play"}
+
+    def report(self, config: IPPOConfig, policy: NetworkPolicy, clone: None) -> dict[str, Any]:
+        """See `PPOAlgorithm`."""
+        played = evaluate_selfplay(policy, config.report_games, config.seed)
+        table = score_table([(f"{self.title} self-play", played.summary)])
+        print("\n".join(["", table, *link_lines(played)]))
+        return {**score_figures({"selfplay": played.summary}), "links": played.links()}
+
+
+class IPPO(FromScratch):
     """The core as it is."""
-    del clone
-    return Training("ippo", "IPPO", "IPPO from scratch", PPO(config, config.network))
+
+    config = IPPOConfig
+    title = "IPPO"
+
+    def training(self, config: IPPOConfig, clone: None) -> Training:
+        """See `PPOAlgorithm`."""
+        return Training(PPO(config, config.network), f"{self.title} from scratch")
 
 
-def report_selfplay(config: IPPOConfig, policy: NetworkPolicy, title: str) -> dict[str, Any]:
-    """Prints and returns the figures of self-play with the colours as they are."""
-    played = evaluate_selfplay(policy, config.report_games, config.seed)
-    table = score_table([(f"{title} self-play", played.summary)])
-    print("\n".join(["", table, *link_lines(played)]))
-    return {**score_figures({"selfplay": played.summary}), "links": played.links()}
-
-
-def run_ippo(config: IPPOConfig) -> dict[str, Any]:
-    """See `run_ppo`."""
-    return run_ppo(
-        "ippo", config, training, lambda config, policy, _: report_selfplay(config, policy, "IPPO")
-    )
-
-
-ALGORITHM = Algorithm(
-    "ippo",
-    IPPOConfig,
-    run_ippo,
-    shown={"selfplay_mean": "self-play"},
-    in_sweeps={"report_policy": "final"},
-)
+ALGORITHM = IPPO()

@@ -1,19 +1,20 @@
 """A run of the PPO core: the clone that some need, updates, evaluation, logging, checkpoints, the
 policies that are kept, and the report. What differs between algorithms is a `Training` and a
-report."""
+report: a subclass of `PPOAlgorithm`."""
 
 import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import jax
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
+from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.clone import (
     WithClone,
     clone_rules,
@@ -65,9 +66,6 @@ class PPORunConfig(PPOConfig, RunConfig):
     """With `start_states`: the chance that a game begins in one of them."""
 
 
-C = TypeVar("C", bound=PPORunConfig)
-
-
 def recorded_starts(config: PPORunConfig) -> Starts | None:
     """The positions that `start_states` name, or None.
 
@@ -92,16 +90,30 @@ def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, f
     return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
 
 
+def updates(
+    update: Callable[..., Any],
+    state: tuple[Any, Any],
+    given: Any,
+    numbers: Iterable[int],
+    check: Callable[[int, Any], None],
+) -> Iterator[tuple[int, tuple[Any, Any], Any]]:
+    """The loop over updates of a state (learner, actors): (number, state, metrics on the host)
+    after each of `numbers`. `check` raises where an update's metrics say that it was not applied,
+    before anything of it is kept. An update takes the arrays of the state before it."""
+    for number in numbers:
+        learner, actors, metrics = update(*state, given)
+        state, metrics = (learner, actors), parallel.fetch(metrics)
+        check(number, metrics)
+        yield number, state, metrics
+
+
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A PPO run: the learner, and what is measured and shown of it."""
+    """What an algorithm trains for one config, and what is measured and shown of it."""
 
-    algorithm: str
-    title: str
-    """Of its progress bar."""
+    ppo: PPO
     stage: str
     """What the stage of training is called."""
-    ppo: PPO
     reference: NetworkPolicy | None = None
     """What the learner begins as and is regularised towards."""
     partners: Policy | Partners | None = None
@@ -116,119 +128,120 @@ class Training:
     """What the logits of a policy are divided by before it is kept; None: nothing."""
 
 
-def run_ppo(
-    algorithm: str,
-    config: C,
-    training: Callable[[C, Any], Training],
-    report: Callable[[C, NetworkPolicy, Any], dict[str, Any]],
-) -> dict[str, Any]:
-    """A whole run: the clone (given, or trained first) where the config has one, training, and the
-    report. A finished run is reported again, not repeated.
+class PPOAlgorithm(Algorithm):
+    """An algorithm of the PPO core: a subclass says what is trained, and what is reported of it."""
 
-    Args:
-        algorithm: its name.
-        config: of the run.
-        training: (config, the clone or None) -> what is trained.
-        report: (config, the reported policy, the clone or None) -> measured figures; prints them.
+    title: str
+    """What it is called in text."""
+    in_sweeps: ClassVar = {"report_policy": "final"}
 
-    Returns:
-        What `summary.json` holds.
-    """
-    stages = 3 if isinstance(config, WithClone) else 2
-    if isinstance(config, WithClone):
-        config = with_game(config, clone_rules(config), "the clone")
-    starts = recorded_starts(config)  # what is wrong with them is said before a clone is trained
-    with open_run_dir(algorithm, config, config.game.num_players) as run_dir:
-        clone = validation = None
+    def training(self, config: Any, clone: Any) -> Training:
+        """What is trained. clone: a `NetworkPolicy` where the config is `WithClone`, else None."""
+        raise NotImplementedError
+
+    def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
+        """Measures the reported policy; prints and returns the figures."""
+        raise NotImplementedError
+
+    def run(self, config: Any) -> dict[str, Any]:
+        """A whole run: the clone (given, or trained first) where the config has one, training, and
+        the report."""
+        stages = 3 if isinstance(config, WithClone) else 2
         if isinstance(config, WithClone):
-            announce_stage(1, stages, clone_title(config))
-            clone, given = reference_policy(config, run_dir), config
-            validation = parallel.on_first_host(lambda: validation_games(given, run_dir))
-        plan = training(config, clone)
-        announce_stage(stages - 1, stages, plan.stage)
-        wall_s = train_ppo(config, run_dir, plan, starts)
-        announce_stage(stages, stages, f"Measuring over {config.report_games:,} games")
+            config = with_game(config, clone_rules(config), "the clone")
+        # what is wrong with them is said before a clone is trained
+        starts = recorded_starts(config)
+        with open_run_dir(self.name, config, config.game.num_players) as run_dir:
+            clone = validation = None
+            if isinstance(config, WithClone):
+                announce_stage(1, stages, clone_title(config))
+                clone, given = reference_policy(config, run_dir), config
+                validation = parallel.on_first_host(lambda: validation_games(given, run_dir))
+            training = self.training(config, clone)
+            announce_stage(stages - 1, stages, training.stage)
+            wall_s = self.train(config, run_dir, training, starts)
+            announce_stage(stages, stages, f"Measuring over {config.report_games:,} games")
 
-        def measure() -> dict[str, Any]:
-            policy = reported_policy(config, run_dir)
-            figures = report(config, policy, clone)
-            if clone is not None and validation is not None:
-                found = likeness(policy, clone, validation)
-                print(f"\n{likeness_table(found, plan.title)}")
-                figures |= likeness_figures(found)
-            summary = figures | training_figures(config, wall_s)
-            write_summary(run_dir, summary)
-            return summary
+            def measure() -> dict[str, Any]:
+                policy = reported_policy(config, run_dir)
+                figures = self.report(config, policy, clone)
+                if clone is not None and validation is not None:
+                    found = likeness(policy, clone, validation)
+                    print(f"\n{likeness_table(found, self.title)}")
+                    figures |= likeness_figures(found)
+                summary = figures | training_figures(config, wall_s)
+                write_summary(run_dir, summary)
+                return summary
 
-        summary = parallel.on_first_host(measure)
-    kept = "policy/" if config.report_policy == "best" else "policy-latest/, policy/"
-    print(f"\nResults: {run_dir} ({kept}, learning-curve.png, summary.json)")
-    return summary
+            summary = parallel.on_first_host(measure)
+        kept = "policy/" if config.report_policy == "best" else "policy-latest/, policy/"
+        print(f"\nResults: {run_dir} ({kept}, learning-curve.png, summary.json)")
+        return summary
 
-
-def train_ppo(
-    config: PPORunConfig, run_dir: Path, training: Training, starts: Starts | None = None
-) -> float:
-    """The training loop. Returns the seconds it took, earlier sessions of a resumed run
-    included."""
-    ppo, reference = on_schedule(training, config, run_dir), training.reference
-    given = Given(
-        reference=at_precision(reference, config.precision),
-        partners=at_precision(training.partners, config.precision),
-        starts=starts,
-    )
-    learner, actors = jax.jit(ppo.init)(
-        jax.random.key(config.seed), given, None if reference is None else reference.params
-    )
-    policy = NetworkPolicy(params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network)
-    with open_session(
-        training.algorithm,
-        config,
-        run_dir,
-        (learner, actors),
-        policy,
-        params_path="0/params/actor",
-        best_metric=training.selected_by,
-        steps_per_number=config.num_envs * config.num_steps,
-    ) as session:
-        update = ppo.compile_update()
-        trainer = _Trainer(session, config, training, update, learner, actors, policy, given)
-        steps = config.num_envs * config.num_steps
-        print(
-            f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} "
-            "environment steps "
-            f"on {parallel.num_devices()} x {jax.devices()[0].device_kind}",
-            file=sys.stderr,
+    def train(
+        self, config: Any, run_dir: Path, training: Training, starts: Starts | None = None
+    ) -> float:
+        """Trains from the run's last checkpoint to its end. Returns the seconds it took, earlier
+        sessions of a resumed run included."""
+        ppo, reference = on_schedule(self.name, training.ppo, config, run_dir), training.reference
+        given = Given(
+            reference=at_precision(reference, config.precision),
+            partners=at_precision(training.partners, config.precision),
+            starts=starts,
         )
-        total, done = config.num_updates * steps, int(trainer.learner.update) * steps
-        if done >= total:
+        learner, actors = jax.jit(ppo.init)(
+            jax.random.key(config.seed), given, None if reference is None else reference.params
+        )
+        policy = NetworkPolicy(
+            params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network
+        )
+        steps = config.num_envs * config.num_steps
+        with open_session(
+            self.name,
+            config,
+            run_dir,
+            (learner, actors),
+            policy,
+            params_path="0/params/actor",
+            best_metric=training.selected_by,
+            steps_per_number=steps,
+        ) as session:
+            trainer = _Trainer(self.name, session, config, training, learner, actors, policy)
             print(
-                f"{run_dir} has its {config.num_updates:,} updates: only measuring it again",
+                f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} "
+                "environment steps "
+                f"on {parallel.num_devices()} x {jax.devices()[0].device_kind}",
                 file=sys.stderr,
             )
-        with Progress(training.title, total=total, unit="steps", initial=done) as progress:
-            trainer.run(progress)
-        wall_s = session.wall_s
+            total, done = config.num_updates * steps, int(trainer.learner.update) * steps
+            if done >= total:
+                print(
+                    f"{run_dir} has its {config.num_updates:,} updates: only measuring it again",
+                    file=sys.stderr,
+                )
+            with Progress(self.title, total=total, unit="steps", initial=done) as progress:
+                trainer.run(ppo.compile_update(), parallel.replicate(given), progress)
+            wall_s = session.wall_s
 
-    def plot() -> None:
-        lines = read_metrics(run_dir / "metrics.jsonl")
-        clone = (
-            next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
-            if reference  # the learner begins as the clone
-            else None
-        )
-        plot_ppo(lines, run_dir / "learning-curve.png", clone, policy.rules.max_score)
+        def plot() -> None:
+            lines = read_metrics(run_dir / "metrics.jsonl")
+            clone = (
+                next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
+                if reference  # the learner begins as the clone
+                else None
+            )
+            plot_ppo(lines, run_dir / "learning-curve.png", clone, policy.rules.max_score)
 
-    parallel.on_first_host(plot)
-    return wall_s
+        parallel.on_first_host(plot)
+        return wall_s
 
 
-def on_schedule(training: Training, config: PPORunConfig, run_dir: Path) -> PPO:
+def on_schedule(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: Path) -> PPO:
     """The learner with the schedules (learning rate, training return) that the run was started
     with: one that is resumed with other --total-steps keeps them. Says so on stderr where updates
     come after the end of the rate's."""
     started = parallel.on_first_host(
-        lambda: saved_config(type(config), run_dir, algorithm=training.algorithm)
+        lambda: saved_config(type(config), run_dir, algorithm=algorithm)
     )
     updates = started.num_updates
     if config.lr_schedule == "linear" and config.num_updates > updates:
@@ -239,65 +252,63 @@ def on_schedule(training: Training, config: PPORunConfig, run_dir: Path) -> PPO:
             "updates start a new run.",
             file=sys.stderr,
         )
-    return dataclasses.replace(training.ppo, schedule_updates=updates)
+    return dataclasses.replace(ppo, schedule_updates=updates)
 
 
 class _Trainer:
-    """The state of a run between updates, and the loop over them."""
+    """The state of a run between updates, and what is done with it at their intervals."""
 
     def __init__(
         self,
+        algorithm: str,
         session: Session,
         config: PPORunConfig,
         training: Training,
-        update: Callable[..., Any],
         learner: LearnerState,
         actors: ActorState,
         policy: NetworkPolicy,
-        given: Given,
     ) -> None:
-        self.session, self.config, self.training, self.template = session, config, training, policy
+        self.algorithm, self.session, self.config = algorithm, session, config
+        self.training, self.template = training, policy
         self.best: float | None = None
         if session.restored is not None:
             learner, actors = session.restored.state
             self.best = (session.restored.host_state or {})["best_score"]
         self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
-        self.given = parallel.replicate(given)
-        self.update = update
 
-    def run(self, progress: Progress) -> None:
+    def run(self, update: Callable[..., Any], given: Given, progress: Progress) -> None:
         """Updates to the end, with evaluation, logging and checkpoints at their intervals."""
         config, total = self.config, self.config.num_updates
-        done = int(self.learner.update)
-        if done == 0:
+        start = int(self.learner.update)
+        if start == 0:
             self.session.log(0, {"env_steps": 0} | self.evaluate(0))
-        last_log = (time.monotonic(), done)
-        while done < total:
-            self.learner, self.actors, metrics = self.update(self.learner, self.actors, self.given)
-            done += 1
-            metrics = parallel.fetch(metrics)
-            self.session.check_finite(f"update {done}", metrics)
+        last_log = (time.monotonic(), start)
+        numbers = range(start + 1, total + 1)
+        state = self.learner, self.actors
+        for done, (learner, actors), metrics in updates(update, state, given, numbers, self.check):
+            self.learner, self.actors = learner, actors
             steps = done * config.num_envs * config.num_steps
             last = done == total
             measured: dict[str, float] = {}
             if done % config.eval_every == 0 or last:
                 measured = self.evaluate(done)
             if done % config.log_every == 0 or measured:
-                numbers = {name: float(value) for name, value in metrics.items()} | measured
+                numbers_now = {name: float(value) for name, value in metrics.items()} | measured
                 now = time.monotonic()
                 rate = (
                     (done - last_log[1]) * config.num_envs * config.num_steps / (now - last_log[0])
                 )
                 last_log = (now, done)
-                self.session.log(done, {"env_steps": steps, **numbers, "steps_per_s": rate})
-                shown = (
-                    {}
-                    if self.training.shown is None
-                    else {self.training.shown: numbers[self.training.shown]}
-                )
-                progress.update(steps, score=numbers["train_score"], **shown)
+                self.session.log(done, {"env_steps": steps, **numbers_now, "steps_per_s": rate})
+                name = self.training.shown
+                shown = {} if name is None else {name: numbers_now[name]}
+                progress.update(steps, score=numbers_now["train_score"], **shown)
             if done % config.save_every == 0 or last or self.session.stop_requested():
                 self.save(done, measured)
+
+    def check(self, number: int, metrics: dict[str, Any]) -> None:
+        """See `Session.check_finite`."""
+        self.session.check_finite(f"update {number}", metrics)
 
     def policy(self) -> NetworkPolicy:
         """The policy as it stands."""
@@ -325,7 +336,7 @@ class _Trainer:
             policy = policy.at_temperature(
                 parallel.on_first_host(lambda: temperature(policy, self.config))
             )
-        self.session.keep(name, policy, algorithm=self.training.algorithm, steps=steps, score=score)
+        self.session.keep(name, policy, algorithm=self.algorithm, steps=steps, score=score)
 
     def save(self, done: int, metrics: dict[str, float]) -> None:
         """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the

@@ -6,14 +6,12 @@ on the rest.
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.ippo import IPPOConfig, report_selfplay
-from hanabi_rl.algorithms.loop import Training, run_ppo
+from hanabi_rl.algorithms.ippo import FromScratch, IPPOConfig
+from hanabi_rl.algorithms.loop import Training
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.symmetry import random_color_permutations
 from hanabi_rl.learning.ppo import PPO
@@ -40,30 +38,19 @@ def renamed_colors(rules: Rules) -> DrawEpisode:
     return draw
 
 
-def training(config: OtherPlayConfig, clone: None) -> Training:
-    """Every game is drawn with the colours renamed; but for a structured network, for which
-    renaming changes nothing: with it Other-Play is IPPO."""
-    del clone
-    structured = isinstance(config.network, StructuredConfig)
-    draw = self_play if structured else renamed_colors(config.game)
-    ppo = PPO(config, config.network, draw_episode=draw)
-    return Training("other_play", "Other-Play", "Other-Play from scratch", ppo)
+class OtherPlay(FromScratch):
+    """Reported with the colours as they are."""
+
+    config = OtherPlayConfig
+    title = "Other-Play"
+
+    def training(self, config: OtherPlayConfig, clone: None) -> Training:
+        """Every game is drawn with the colours renamed; but for a structured network, for which
+        renaming changes nothing: with it Other-Play is IPPO."""
+        structured = isinstance(config.network, StructuredConfig)
+        draw = self_play if structured else renamed_colors(config.game)
+        ppo = PPO(config, config.network, draw_episode=draw)
+        return Training(ppo, f"{self.title} from scratch")
 
 
-def run_other_play(config: OtherPlayConfig) -> dict[str, Any]:
-    """See `run_ppo`; evaluated with the colours as they are."""
-    return run_ppo(
-        "other_play",
-        config,
-        training,
-        lambda config, policy, _: report_selfplay(config, policy, "Other-Play"),
-    )
-
-
-ALGORITHM = Algorithm(
-    "other_play",
-    OtherPlayConfig,
-    run_other_play,
-    shown={"selfplay_mean": "self-play"},
-    in_sweeps={"report_policy": "final"},
-)
+ALGORITHM = OtherPlay()

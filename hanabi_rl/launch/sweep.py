@@ -78,11 +78,10 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         summaries = _collected(sweep, algorithm, points, places, configs)
     _write_csv(folder / "sweep.csv", places, summaries)
     print("\n" + table(points, sweep.seeds, summaries, algorithm.shown))
-    if algorithm.after_sweep is not None:
-        values = [point.values for point in points for _ in sweep.seeds]
-        done = Sweep(folder, base, values, configs, summaries, sweep.matrix_games)
-        if text := algorithm.after_sweep(done):
-            print("\n" + text)
+    values = [point.values for point in points for _ in sweep.seeds]
+    done = Sweep(folder, base, values, configs, summaries, sweep.matrix_games)
+    if text := algorithm.after_sweep(done):
+        print("\n" + text)
     return folder
 
 
@@ -160,8 +159,8 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
         print(seed_table(config.seeds, summaries, algorithm.shown))
         if text := chosen_seed(config.seeds, summaries, algorithm.predicts):
             print(text)
-        if algorithm.pooled is not None:
-            print(algorithm.pooled(config, [Path(summary["run_dir"]) for summary in summaries]))
+        if text := algorithm.pooled(config, summaries):
+            print(text)
 
 
 def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list[dict[str, Any]]:

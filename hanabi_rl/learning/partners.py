@@ -141,7 +141,7 @@ def consult(
 
 def _carry_of_one(policy: Policy, view: View, num_envs: int) -> PyTree:
     """Of who reads the rows' inputs one a row, else one a seat."""
-    if _reads_inputs(view, policy):
+    if _reads_inputs(policy, view):
         return seats(policy.init_inputs_carry(num_envs * view.rows), num_envs)
     return seats(policy.init_carry(num_envs * view.rules.num_players), num_envs)
 
@@ -149,7 +149,7 @@ def _carry_of_one(policy: Policy, view: View, num_envs: int) -> PyTree:
 def _consult_one(view: View, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
     """One that cannot read the rows' inputs watches every seat, and answers for the rows'."""
     num_envs = seen.reset.shape[0]
-    if _reads_inputs(view, policy):
+    if _reads_inputs(policy, view):
         out = policy.step_inputs(rows(carry), rows(seen.inputs), rows(seen.legal), seen.reset)
         return seats(out, num_envs)
     watched = seen
@@ -161,7 +161,7 @@ def _consult_one(view: View, policy: Policy, carry: PyTree, seen: Seen) -> tuple
     return carry, view.of_rows(logits, seen.state)
 
 
-def _reads_inputs(view: View, policy: Policy) -> TypeGuard[ReadsInputs]:
+def _reads_inputs(policy: Policy, view: View) -> TypeGuard[ReadsInputs]:
     return isinstance(policy, ReadsInputs) and policy.reads in view.reads
 
 

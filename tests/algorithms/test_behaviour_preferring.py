@@ -68,24 +68,25 @@ def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_p
 def test_an_update_that_was_not_finite_is_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two checkpoints, whose metrics are the only ones that are looked at."""
+    """Between two checkpoints, whose metrics are the only ones that are logged."""
     compiled = Pair.compile_update
 
     def spoilt(pair: Pair) -> Any:
         update = compiled(pair)
         count = 0
 
-        def once_not_applied(learners: Any, actors: Any, preference: Any) -> Any:
+        def once_not_finite(learners: Any, actors: Any, preference: Any) -> Any:
             nonlocal count
             count += 1
-            before = jax.tree.map(jnp.copy, learners.response)  # the update takes the arrays
             learnt, actors, metrics = update(learners, actors, preference)
-            return (learnt._replace(response=before) if count == 1 else learnt), actors, metrics
+            if count == 1:
+                metrics = metrics._replace(response=metrics.response | {"loss": jnp.float32("nan")})
+            return learnt, actors, metrics
 
-        return once_not_applied
+        return once_not_finite
 
     monkeypatch.setattr(Pair, "compile_update", spoilt)
-    with pytest.raises(NotFiniteError, match="finite update of the response learner of pair 0"):
+    with pytest.raises(NotFiniteError, match="finite loss of the response .* pair 0, update 1"):
         run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(tmp_path / "pairs")))
 
 

@@ -12,7 +12,7 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.algorithms.best_response import BestResponseConfig, partner_rules, training
+from hanabi_rl.algorithms.best_response import ALGORITHM, BestResponseConfig, partner_rules
 from hanabi_rl.algorithms.lineups import Lineup
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.learning.population import PopulationPPO
@@ -48,7 +48,7 @@ def test_partners_moves_are_left_out_only_where_they_are_as_many_in_every_game()
     """Of some-or-none one game of three players has one partner and the next has two."""
     three = FIELDS | {"game": TINY_3P, "partners": ("bot:flawed",), "only_movers": True}
     shares = {
-        lineup: training(
+        lineup: ALGORITHM.training(
             BestResponseConfig(**three, partner_share=1.0, lineup=lineup), None
         ).ppo.own_share
         for lineup in ("independent", "all-or-none", "some-or-none")
@@ -85,7 +85,7 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
         save_policy(tmp_path / str(seed), policy, algorithm="ippo", steps=seed, score=None)
     names = tuple(str(tmp_path / str(seed)) for seed in (0, 1))
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
-    plan = training(config, None)
+    plan = ALGORITHM.training(config, None)
     keys = jax.random.split(jax.random.key(0), 200)
     learns = np.asarray(
         jax.vmap(lambda key: plan.ppo.draw_episode(key, jnp.zeros(())).learns)(keys)
@@ -112,7 +112,7 @@ def test_minibatches_leave_out_what_partners_decide(share: float, lineup: Lineup
             priority=priority,
             partners=("bot:rules?seed=0", "bot:rules?seed=1"),
         )
-        ppo = training(config, None).ppo
+        ppo = ALGORITHM.training(config, None).ppo
         assert isinstance(ppo, PopulationPPO) == (priority > 0)
         if isinstance(ppo, PopulationPPO):
             assert (ppo.lanes, ppo.beta) == (2, priority)
@@ -138,4 +138,4 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
 def test_priority_is_refused_for_partners_of_several_kinds() -> None:
     config = BestResponseConfig(**FIELDS, partners=("bot:flawed", "bot:simple"), priority=0.5)
     with pytest.raises(ValueError, match="expected partners of one kind.* got 2 kinds"):
-        training(config, None)
+        ALGORITHM.training(config, None)

@@ -13,7 +13,7 @@ from support.policies import network_policy
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.algorithms.br_bc import BRBCConfig, annealing, mixed_lineups, training
+from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig, annealing, mixed_lineups
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.encoding import encode
 from hanabi_rl.learning.partners import Partners
@@ -231,7 +231,7 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
     for name, policy in zip(names, policies[1:], strict=True):
         save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     config = BRBCConfig(game=TINY, network=policies[0].network, eval_games=64, partners=(*names,))
-    plan = training(config, policies[0])
+    plan = ALGORITHM.training(config, policies[0])
     assert isinstance(plan.partners, Partners) and plan.partners.count == 3
     for index, policy in enumerate(policies):
         mine = jax.tree.map(lambda leaf, i=index: leaf[i], plan.partners.policies[0])
@@ -245,7 +245,7 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
     assert measured["crossplay_with_bc_mean"] == pytest.approx(means[0])
     assert measured[plan.selected_by] == pytest.approx(np.mean(means)) != pytest.approx(means[0])
     with pytest.raises(ValueError, match="--partners: expected trained policies"):
-        training(dataclasses.replace(config, partners=("bot:random",)), policies[0])
+        ALGORITHM.training(dataclasses.replace(config, partners=("bot:random",)), policies[0])
 
 
 def test_weights_count_the_learners_seats_alone() -> None:

@@ -17,7 +17,7 @@ from support.policies import network_policy
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.clone import reference_policy, validation_games
-from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, training
+from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig
 from hanabi_rl.algorithms.lineups import load_partners
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
@@ -115,7 +115,7 @@ def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: 
     for name, policy in zip(names, others, strict=True):
         save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     config = HDRIPPOConfig(game=TINY_3P, eval_games=64, partners=names, partner_share=0.25)
-    plan = training(config, clone)
+    plan = ALGORITHM.training(config, clone)
     assert plan.reference is clone and isinstance(plan.partners, Partners)
     mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.policies[0]) for i in range(2)]
     assert [policy.identity() for policy in mine] == [policy.identity() for policy in others]
@@ -204,6 +204,6 @@ def test_a_clone_that_a_run_has_not_kept_is_not_another_one(tmp_path: Path, bc_r
 
 
 def test_without_partners_every_seat_is_the_learners() -> None:
-    plan = training(HDRIPPOConfig(game=TINY_3P), network_policy(TINY_3P, 0))
+    plan = ALGORITHM.training(HDRIPPOConfig(game=TINY_3P), network_policy(TINY_3P, 0))
     assert plan.partners is None and plan.selected_by == "selfplay_mean"
     assert plan.ppo.draw_episode is self_play

@@ -14,7 +14,7 @@ from support.games import TINY, taught_games
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms import lineups, loop
-from hanabi_rl.algorithms.ippo import IPPOConfig, training
+from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
 from hanabi_rl.algorithms.loop import _Trainer, on_schedule
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
@@ -26,15 +26,19 @@ from hanabi_rl.runs.folder import write_config
 from hanabi_rl.storage.records import to_dict
 
 
+def scheduled(config: IPPOConfig, folder: Path) -> PPO:
+    return on_schedule("ippo", ALGORITHM.training(config, None).ppo, config, folder)
+
+
 def test_a_run_resumed_with_more_steps_keeps_its_schedule_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, lr=0.1, lr_schedule="linear")
     write_config(tmp_path, to_dict(config), algorithm="ippo", seed=0)
     longer = dataclasses.replace(config, total_steps=480, resume=True)
-    assert on_schedule(training(config, None), config, tmp_path).schedule_updates == 4
+    assert scheduled(config, tmp_path).schedule_updates == 4
     assert capsys.readouterr().err == ""
-    assert on_schedule(training(longer, None), longer, tmp_path).schedule_updates == 4
+    assert scheduled(longer, tmp_path).schedule_updates == 4
     said = capsys.readouterr().err
     assert (
         "ends with update 4" in said and "the 2 updates after it keep its last rate, 0.025" in said
@@ -47,7 +51,7 @@ def test_a_constant_rate_needs_no_warning(
     config = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, lr_schedule="constant")
     write_config(tmp_path, to_dict(config), algorithm="ippo", seed=0)
     longer = dataclasses.replace(config, total_steps=480, resume=True)
-    on_schedule(training(longer, None), longer, tmp_path)
+    scheduled(longer, tmp_path)
     assert capsys.readouterr().err == ""
 
 
@@ -91,7 +95,7 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
         keep_evaluated=True,
     )  # fmt: skip
     plan: Any = SimpleNamespace(
-        algorithm="x", selected_by="s", shown="extra", temperature=None,
+        selected_by="s", shown="extra", temperature=None,
         evaluate=lambda policy, config: {"s": next(scores), "other": 0.0},
     )  # fmt: skip
 
@@ -103,11 +107,11 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
     start: Any = Learner(0, {"actor": "after 0"})
     given: Any = "what is given"
     template: Any = Policy("template")
-    trainer = _Trainer(session, config, plan, update, start, None, template, given)  # type: ignore[arg-type]
+    trainer = _Trainer("x", session, config, plan, start, None, template)  # type: ignore[arg-type]
     progress: Any = SimpleNamespace(
         update=lambda steps, score, extra: shown.append((steps, score, extra))
     )
-    trainer.run(progress)
+    trainer.run(update, given, progress)
     assert [step for step, _ in logged] == [0, 2, 3, 4, 6, 7]
     assert [step for step, found in logged if "s" in found] == [0, 3, 6, 7]
     assert shown == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
@@ -138,11 +142,11 @@ def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.Mo
     )
     scores = iter([2.0, 3.0, 3.5])
     plan: Any = SimpleNamespace(
-        algorithm="x", selected_by="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
+        selected_by="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
     )
     config: Any = SimpleNamespace(num_envs=2, num_steps=5, keep_evaluated=False)
     none: Any = None
-    trainer = _Trainer(session, config, plan, none, none, none, Policy(""), none)  # type: ignore[arg-type]
+    trainer = _Trainer("x", session, config, plan, none, none, Policy(""))  # type: ignore[arg-type]
     assert trainer.learner == state[0]
     for _ in range(3):
         trainer.evaluate(5)
@@ -196,9 +200,11 @@ def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
     monkeypatch.setattr(PPO, "init", init)
     plain_jit = SimpleNamespace(jit=lambda function: function, random=jax.random)
     monkeypatch.setattr(loop, "jax", plain_jit)
-    plan = dataclasses.replace(training(config, None), reference=beside, partners=Noisy(beside))
+    plan = dataclasses.replace(
+        ALGORITHM.training(config, None), reference=beside, partners=Noisy(beside)
+    )
     with pytest.raises(Enough):
-        loop.train_ppo(config, tmp_path, plan)
+        ALGORITHM.train(config, tmp_path, plan)
     ((ppo, key, given, actor),) = asked
     assert ppo == dataclasses.replace(plan.ppo, schedule_updates=3)
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()

@@ -13,7 +13,7 @@ from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms import loop
-from hanabi_rl.algorithms.br_bc import BRBCConfig, run_br_bc
+from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.loop import recorded_starts
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
@@ -116,7 +116,7 @@ def br_bc(
     bc_run: Any, tmp_path_factory: pytest.TempPathFactory, drawn: list[float | None]
 ) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("runs") / "br"
-    return folder, run_br_bc(br_bc_config(bc_run, run_dir=str(folder)))
+    return folder, ALGORITHM.run(br_bc_config(bc_run, run_dir=str(folder)))
 
 
 def test_a_learner_from_nothing_is_not_drawn_as_the_clone(
@@ -166,8 +166,8 @@ def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
     interrupt_at("hanabi_rl.algorithms.loop", 3 * ENVS * STEPS)
     folder = tmp_path / "run"
     with pytest.raises(Stopped):
-        run_br_bc(br_bc_config(bc_run, run_dir=str(folder)))
-    summary = run_br_bc(br_bc_config(bc_run, run_dir=str(folder), resume=True))
+        ALGORITHM.run(br_bc_config(bc_run, run_dir=str(folder)))
+    summary = ALGORITHM.run(br_bc_config(bc_run, run_dir=str(folder), resume=True))
     assert read_state(folder, UPDATES) == read_state(br_bc[0], UPDATES)
     for name in ("policy", "policy-latest"):
         assert load_policy(folder / name).identity() == load_policy(br_bc[0] / name).identity()

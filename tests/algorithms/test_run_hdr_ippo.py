@@ -15,7 +15,7 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms import hdr_ippo
-from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, run_hdr_ippo
+from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig
 from hanabi_rl.algorithms.loop import selfplay_metrics
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
@@ -76,7 +76,7 @@ def config(training: BCTraining) -> Callable[..., HDRIPPOConfig]:
 def run(config: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The folder and the summary of an uninterrupted run that trains its own clone."""
     folder = tmp_path_factory.mktemp("runs") / "hdr"
-    return folder, run_hdr_ippo(config(run_dir=str(folder), tensorboard=True))
+    return folder, ALGORITHM.run(config(run_dir=str(folder), tensorboard=True))
 
 
 def test_a_run_writes_what_it_should(run: Any, config: Any) -> None:
@@ -178,7 +178,7 @@ def test_a_calibrated_policy_is_kept_at_its_temperature(
 
     monkeypatch.setattr(hdr_ippo, "nearest_temperature", nearest)
     short = {"total_steps": ENVS * STEPS, "bc_policy": str(run[0] / "bc-policy")}
-    run_hdr_ippo(config(run_dir=str(tmp_path / "c"), calibrate=True, **short))
+    ALGORITHM.run(config(run_dir=str(tmp_path / "c"), calibrate=True, **short))
     learnt: Any = load_policy(tmp_path / "c" / "checkpoints" / "1")
     last = jax.tree.map(lambda x: x / 1.5, learnt.params["logits"])
     for name in ("policy", "policy-latest"):
@@ -203,11 +203,11 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     folder = tmp_path / "run"
     given = {"run_dir": str(folder), "bc_policy": str(run[0] / "bc")}
     with pytest.raises(Stopped, match="continue with --resume --run-dir") as stopped:
-        run_hdr_ippo(config(**given))
+        ALGORITHM.run(config(**given))
     assert stopped.value.exit_code == 130
     assert read_state(folder, stop) and not (folder / "summary.json").exists()
 
-    summary = run_hdr_ippo(config(**given, resume=True))
+    summary = ALGORITHM.run(config(**given, resume=True))
     assert read_state(folder, UPDATES) == read_state(run[0], UPDATES)
     for name in ("policy", "policy-latest", "bc-policy"):
         assert load_policy(folder / name).identity() == load_policy(run[0] / name).identity()
@@ -226,7 +226,7 @@ def test_only_a_network_can_be_the_clone(config: Any, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="--bc-policy: expected a cloned network policy, got .* from bot:random"
     ):
-        run_hdr_ippo(config(run_dir=str(tmp_path / "run"), bc_policy="bot:random"))
+        ALGORITHM.run(config(run_dir=str(tmp_path / "run"), bc_policy="bot:random"))
 
 
 @pytest.mark.slow
@@ -244,9 +244,9 @@ def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
     folder = tmp_path / "run"
     given = {"bc_policy": str(tmp_path / "clone"), "run_dir": str(folder)}
     with pytest.raises(ValueError, match="--bc.val: expected games of .*hand_size=2.* got"):
-        run_hdr_ippo(config(**given, total_steps=ENVS * STEPS))  # which are of the tiny game
+        ALGORITHM.run(config(**given, total_steps=ENVS * STEPS))  # which are of the tiny game
     assert not folder.exists()
-    run_hdr_ippo(config(**given, total_steps=ENVS * STEPS, bc=BCTraining()))
+    ALGORITHM.run(config(**given, total_steps=ENVS * STEPS, bc=BCTraining()))
     assert load_policy(folder / "policy-latest").rules == rules
     stored = json.loads((folder / "config.json").read_text())["config"]
     assert stored["game"]["num_cards_of_rank"] == [2, 1, 2]

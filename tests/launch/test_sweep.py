@@ -1,5 +1,6 @@
 """Sweeps: the grid, fixed names, what is skipped and resumed, and the tables over the runs."""
 
+import copy
 import csv
 import dataclasses
 import json
@@ -113,11 +114,14 @@ def test_a_sweep_needs_a_seed_and_a_job() -> None:
         SweepConfig(jobs=0)
 
 
-def test_a_script_refuses_a_seed_given_twice_before_anything_runs() -> None:
+def test_a_script_refuses_a_seed_given_twice_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def run(config: Any) -> None:
         raise AssertionError("it ran")
 
-    learner = ALGORITHMS["ippo"]._replace(run=run)
+    learner = copy.copy(ALGORITHMS["ippo"])
+    monkeypatch.setattr(learner, "run", run)
     with pytest.raises(ValueError, match="--seeds: expected seeds that differ, got 7 twice"):
         run_seeds(learner, IPPOConfig(seeds=(7, 7)))
 
@@ -182,13 +186,13 @@ def test_every_run_is_there_and_in_the_table(swept: Path) -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """(run folder, resumed) of every run that is started."""
     started: list[tuple[str, bool]] = []
-    learner = ALGORITHMS["hdr_ippo"]
+    whole = ALGORITHMS["hdr_ippo"].run
 
     def run(config: HDRIPPOConfig) -> dict[str, Any]:
         started.append((str(config.run_dir), config.resume))
-        return learner.run(config)
+        return whole(config)
 
-    monkeypatch.setitem(ALGORITHMS, "hdr_ippo", learner._replace(run=run))
+    monkeypatch.setattr(ALGORITHMS["hdr_ippo"], "run", run)
     return started
 
 

@@ -12,7 +12,7 @@ from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.noisy import mixed
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.e3t import E3TConfig, training
+from hanabi_rl.algorithms.e3t import ALGORITHM, E3TConfig
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.follower import FollowedLearner, FollowedPPO
 from hanabi_rl.learning.ppo import PPO
@@ -32,7 +32,7 @@ def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:
 
 def e3t(**settings: float) -> FollowedPPO:
     shared = vars(make_ppo(epochs=1).config) | {"network": LITTLE, "only_movers": True}
-    ppo = training(E3TConfig(**shared, **settings), None).ppo
+    ppo = ALGORITHM.training(E3TConfig(**shared, **settings), None).ppo
     assert isinstance(ppo, FollowedPPO)
     return ppo
 

@@ -17,8 +17,8 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured.acting import init_params
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.hdr_ippo import hdr_objective
+from hanabi_rl.algorithms.other_play import ALGORITHM as OTHER_PLAY
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
-from hanabi_rl.algorithms.other_play import training as other_play
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import legal_actions
@@ -170,9 +170,9 @@ def test_it_learns_the_small_game() -> None:
 
 def test_other_play_of_an_equivariant_network_draws_no_colours() -> None:
     config = OtherPlayConfig(game=RULES, network=NETWORK)
-    episode = other_play(config, None).ppo.draw_episode(jax.random.key(0), jnp.zeros(()))
+    episode = OTHER_PLAY.training(config, None).ppo.draw_episode(jax.random.key(0), jnp.zeros(()))
     assert episode.colors is None
-    episode = other_play(OtherPlayConfig(game=RULES), None).ppo.draw_episode(
+    episode = OTHER_PLAY.training(OtherPlayConfig(game=RULES), None).ppo.draw_episode(
         jax.random.key(0), jnp.zeros(())
     )
     assert episode.colors is not None

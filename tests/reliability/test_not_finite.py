@@ -15,7 +15,7 @@ from support.games import TINY
 
 from hanabi_rl.algorithms.bc import run_bc
 from hanabi_rl.algorithms.bc_training import BCConfig
-from hanabi_rl.algorithms.ippo import IPPOConfig, run_ippo
+from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
 from hanabi_rl.learning import finite, losses
 from hanabi_rl.learning.cloning import BC
 from hanabi_rl.learning.finite import NotFiniteError
@@ -99,7 +99,7 @@ def run(algo: str, folder: Path, game_files: tuple[Path, Path], resume: bool = F
         "epochs": 2,
         "num_minibatches": 2,
     }
-    return run_ippo(IPPOConfig(**fields, game=TINY, eval_every=9, eval_games=64, save_every=2))
+    return ALGORITHM.run(IPPOConfig(**fields, game=TINY, eval_every=9, eval_games=64, save_every=2))
 
 
 TERMS = [

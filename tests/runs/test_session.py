@@ -1,5 +1,6 @@
 """Seeds one after another, and the scripts' way of ending."""
 
+import copy
 import dataclasses
 import sys
 from pathlib import Path
@@ -85,7 +86,9 @@ def test_a_run_that_has_begun_is_kept(tmp_path: Path, of: str, place: str) -> No
 
 def installed(monkeypatch: pytest.MonkeyPatch, run: Any, **changes: Any) -> Algorithm:
     """BC with another run."""
-    bc = ALGORITHMS["bc"]._replace(run=run, **changes)
+    bc = copy.copy(ALGORITHMS["bc"])
+    for name, value in {"run": run, **changes}.items():
+        setattr(bc, name, value)
     monkeypatch.setitem(ALGORITHMS, "bc", bc)
     return bc
 
@@ -104,7 +107,7 @@ def test_every_seed_runs_and_a_table_shows_them(
 
     config = BCConfig(seeds=(1, 2, 4), run_dir=str(tmp_path / "x"), lr=0.5)
     shown = {"score": "self-play", "other": "rest"}
-    algorithm = installed(monkeypatch, run, shown=shown, pooled=None)
+    algorithm = installed(monkeypatch, run, shown=shown, pooled=lambda *_: "")
     run_seeds(algorithm, config)
     expected = [
         dataclasses.replace(config, seeds=(), seed=seed, run_dir=str(tmp_path / f"x/s{seed}"))
