@@ -87,9 +87,6 @@ class PPOConfig(TrainingConfig):
     num_blocks: Number = 8
     """Actors are shuffled within this many fixed blocks of environments; the number of devices must
     divide it."""
-    loss_average: Literal["timesteps", "decisions"] = "timesteps"
-    """timesteps: every term is averaged over all seat-timesteps (AH2AC2); decisions: actor terms
-    over decisions only."""
     keep_points: bool = False
     """Train on a return that keeps the points on the last life (what is reported never does) and
     fades to the true score: see `shaped_until` and `true_score_from`."""
@@ -116,8 +113,6 @@ class PPOConfig(TrainingConfig):
     """A feed-forward network reads for the seat to move alone, as structured ones always do, and
     beside partners that hold as many seats in every game minibatches leave the partners' moves out:
     each spares with two players half of the work."""
-    critic_warmup_updates: Annotated[int, Range(0, WORD)] = 0
-    """First train the critic alone for this many updates."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

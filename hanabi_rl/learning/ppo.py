@@ -295,25 +295,19 @@ class PPO:
         Where a return, loss or gradient is not finite, the learner comes back as it was and the
         metrics say why.
         """
-        config = self.config
-        actors = self.minibatches(key, index, experience.rollout)
-        warming_up = learner.update < config.critic_warmup_updates
-        learner = self.released(learner)
+        examples = self.minibatches(key, index, experience.rollout)
 
         def step(
-            carry: tuple[PyTree, PyTree], actor: tuple[jax.Array, jax.Array]
+            carry: tuple[PyTree, PyTree], example: tuple[jax.Array, jax.Array]
         ) -> tuple[Any, losses.Metrics]:
             params, opt_state = carry
-            gradient, metrics = self.gradient(params, experience, *actor)
-            gradient["actor"] = jax.tree.map(
-                lambda g: jnp.where(warming_up, 0.0, g), gradient["actor"]
-            )
+            gradient, metrics = self.gradient(params, experience, *example)
             metrics["gradient_norm"] = jnp.linalg.norm(ravel_pytree(gradient)[0])
             changes, opt_state = self.optimizer().update(gradient, opt_state, params)
             return (optax.apply_updates(params, changes), opt_state), metrics
 
         (params, opt_state), metrics = jax.lax.scan(
-            step, (learner.params, learner.opt_state), actors
+            step, (learner.params, learner.opt_state), examples
         )
         first_log_ratio = metrics.pop("max_log_ratio")[0]
         metrics = per_decision(mean_or_first_not_finite(metrics)) | {
@@ -324,23 +318,6 @@ class PPO:
         return apply_if_finite(learnt, learner, metrics), metrics | {
             "first_max_log_ratio": first_log_ratio
         }
-
-    def released(self, learner: LearnerState) -> LearnerState:
-        """With a new optimiser where the critic's warm-up just ended: Adam has counted steps in
-        which the actor had no gradient, and would make its first ones several times too large. The
-        count of the learning rate goes on."""
-        warmup = self.config.critic_warmup_updates
-        release = (learner.update == warmup) & (warmup > 0)
-
-        def fresh(state: Any) -> Any:
-            if not isinstance(state, optax.ScaleByAdamState):
-                return state
-            return jax.tree.map(lambda x: jnp.where(release, jnp.zeros_like(x), x), state)
-
-        opt_state = jax.tree.map(
-            fresh, learner.opt_state, is_leaf=lambda x: isinstance(x, optax.ScaleByAdamState)
-        )
-        return learner.replace(opt_state=opt_state)
 
     def minibatches(
         self, key: jax.Array, index: jax.Array, rollout: Rollout | None = None
@@ -428,17 +405,15 @@ class PPO:
         held = jnp.ones(decision.shape)
         if (learns := rollout.episode.learns) is not None:
             held = pick(self.view.of_rows(learns, rollout.state)).astype(jnp.float32)
-        decided = held * decision
-        counted = held if self.config.loss_average == "timesteps" else decided
-        counted_weight = global_share(counted)
+        weight = global_share(held)
         return losses.PPOBatch(
             action=pick(rollout.action),
             log_prob=pick(rollout.log_prob),
             value=pick(rollout.value),
-            advantage=normalised(pick(experience.advantage), counted_weight),
+            advantage=normalised(pick(experience.advantage), weight),
             target=pick(experience.target),
-            actor_weight=decided * counted_weight,
-            value_weight=global_share(held),
+            actor_weight=held * decision * weight,
+            value_weight=weight,
             reference_logits=None
             if rollout.reference_logits is None
             else pick(rollout.reference_logits),

@@ -65,14 +65,24 @@ def with_game(config: R, game: Rules, source: str) -> R:
     return dataclasses.replace(config, game=game)
 
 
+RETIRED: dict[str, Any] = {"critic_warmup_updates": 0, "loss_average": "timesteps"}
+"""Fields that configs once had, and the one value of each that is still meant without it."""
+
+
 def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:
     """The config of the run in `run_dir`; a field that it does not know yet has its default.
 
-    Raises ValueError as `read_config` and `from_dict` do.
+    Raises ValueError as `read_config` and `from_dict` do, and for a run with a field that is no
+    more and said something else than what holds without it.
     """
-    return from_dict(
-        cls, read_config(run_dir, algorithm=algorithm), where=str(run_dir / "config.json")
-    )
+    saved, place = read_config(run_dir, algorithm=algorithm), run_dir / "config.json"
+    for name in RETIRED.keys() & saved.keys():
+        if (value := saved.pop(name)) != RETIRED[name]:
+            raise ValueError(
+                f"{place}: expected {name} {RETIRED[name]!r}, as this version always trains, got "
+                f"{value!r}"
+            )
+    return from_dict(cls, saved, where=str(place))
 
 
 def check_saved_config(

@@ -268,15 +268,14 @@ def test_weights_count_the_learners_seats_alone() -> None:
     experience = Experience(rollout=rollout, advantage=numbers, target=numbers, carry=None)
     held = np.stack([learns[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
     advantage = np.stack([numbers[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
-    for average, counted in (("timesteps", held), ("decisions", held & decision)):
-        ppo: PPO = make_ppo(loss_average=average, game=Rules())
-        batch = jax.tree.map(
-            lambda x: x[0],
-            jax.vmap(lambda e, p=ppo: p.batch(e, decision, env, seat), axis_name="devices")(
-                jax.tree.map(lambda x: jnp.asarray(x)[None], experience)
-            ),
-        )
-        np.testing.assert_allclose(batch.actor_weight, (held & decision) / counted.sum(), rtol=1e-6)
-        np.testing.assert_allclose(batch.value_weight, held / held.sum(), rtol=1e-6)
-        mean, std = advantage[counted].mean(), advantage[counted].std()
-        np.testing.assert_allclose(batch.advantage, (advantage - mean) / std, rtol=1e-4, atol=1e-5)
+    ppo: PPO = make_ppo(game=Rules())
+    batch = jax.tree.map(
+        lambda x: x[0],
+        jax.vmap(lambda e: ppo.batch(e, decision, env, seat), axis_name="devices")(
+            jax.tree.map(lambda x: jnp.asarray(x)[None], experience)
+        ),
+    )
+    np.testing.assert_allclose(batch.actor_weight, (held & decision) / held.sum(), rtol=1e-6)
+    np.testing.assert_allclose(batch.value_weight, held / held.sum(), rtol=1e-6)
+    mean, std = advantage[held].mean(), advantage[held].std()
+    np.testing.assert_allclose(batch.advantage, (advantage - mean) / std, rtol=1e-4, atol=1e-5)

@@ -21,7 +21,6 @@ from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import current_player, legal_actions
 from hanabi_rl.learning import losses, parallel
-from hanabi_rl.learning import ppo as ppo_core
 from hanabi_rl.learning.cloning import BC, BCTraining, game_batch
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.ppo import PPO
@@ -334,29 +333,6 @@ def test_a_partners_impossible_action_is_no_not_a_number() -> None:
     (total, terms), gradient = jax.value_and_grad(loss, has_aux=True)(logits)
     assert all(np.isfinite(float(x)) for x in [total, *terms.values()])
     assert np.isfinite(np.asarray(gradient)).all() and (np.asarray(gradient)[0] == 0).all()
-
-
-def test_adam_starts_anew_when_the_actor_is_released() -> None:
-    """Its first steps are of the rate, not several times that, however long the critic learnt
-    alone."""
-    ppo: PPO = make_ppo(critic_warmup_updates=3, lr=0.01)
-    optimizer = ppo.optimizer()
-    params = {"actor": jnp.zeros(1), "critic": jnp.zeros(1)}
-    state = optimizer.init(params)
-    for _ in range(100):
-        _, state = optimizer.update(
-            {"actor": jnp.zeros(1), "critic": jnp.full(1, 0.3)}, state, params
-        )
-    gradient = {"actor": jnp.full(1, 0.3), "critic": jnp.full(1, 0.3)}
-    learner = ppo_core.LearnerState(
-        params=params, opt_state=state, update=jnp.int32(3), key=jax.random.key(0)
-    )
-    for update, released in ((2, False), (3, True), (4, False)):
-        state, steps = ppo.released(learner.replace(update=jnp.int32(update))).opt_state, []
-        for _ in range(12):
-            change, state = optimizer.update(gradient, state, params)
-            steps.append(-float(change["actor"][0]))
-        assert (max(steps) < 0.0101) == released and (max(steps) > 0.015) == (not released)
 
 
 def test_no_key_of_cloning_is_used_twice() -> None:

@@ -1,5 +1,4 @@
-"""The PPO core: the ratio of a fresh minibatch, minibatches, weights, advantages, learning rate and
-critic warm-up."""
+"""The PPO core: the ratio of a fresh minibatch, minibatches, weights, advantages, learning rate."""
 
 import dataclasses
 from typing import Any
@@ -31,14 +30,14 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one(small: Any, second_rollout
     training. Dropout is off too: the network has a rate of 0.5."""
     begins = np.asarray(second_rollout.experience.rollout.reset)[0, :, 0]  # [devices, N, T]
     assert not begins.all(), "the second rollout must start in the middle of games"
-    _, metrics = small.learn(*second_rollout, 0.25, 0)
+    _, metrics = small.learn(*second_rollout, 0.25)
     assert float(metrics["first_max_log_ratio"]) <= 1e-4
 
 
 def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> None:
     experience = second_rollout.experience
     forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
-    _, metrics = small.learn(*second_rollout._replace(experience=forgetful), 0.25, 0)
+    _, metrics = small.learn(*second_rollout._replace(experience=forgetful), 0.25)
     assert float(metrics["first_max_log_ratio"]) > 1e-2
 
 
@@ -97,11 +96,10 @@ def test_minibatches_do_not_depend_on_how_environments_are_spread(small: Any) ->
         assert sorted(apart) == sorted(pairs(env[m], seat[m]))
 
 
-@pytest.mark.parametrize("loss_average", ["timesteps", "decisions"])
-def test_weights_and_advantages_are_defined_on_the_global_minibatch(loss_average: str) -> None:
+def test_weights_and_advantages_are_defined_on_the_global_minibatch() -> None:
     """Two devices with different numbers of decisions: what sums to one, or has mean 0, does so
     over both."""
-    ppo: PPO = make_ppo(loss_average=loss_average)
+    ppo: PPO = make_ppo()
     rng = np.random.default_rng(0)
     devices, steps, envs, rows = 2, 6, 4, 5
     env = rng.integers(envs, size=(devices, rows))
@@ -125,15 +123,13 @@ def test_weights_and_advantages_are_defined_on_the_global_minibatch(loss_average
     experience = Experience(rollout=rollout, advantage=numbers(), target=numbers(), carry=None)
     batch = jax.jit(jax.vmap(ppo.batch, axis_name=parallel.AXIS))(experience, decision, env, seat)
 
-    total, decisions = devices * steps * rows, decision.sum()
-    divisor = total if loss_average == "timesteps" else decisions
-    np.testing.assert_allclose(batch.actor_weight, decision / divisor, rtol=1e-6)
+    total = devices * steps * rows
+    np.testing.assert_allclose(batch.actor_weight, decision / total, rtol=1e-6)
     np.testing.assert_allclose(batch.value_weight, 1 / total, rtol=1e-6)
 
     picked = np.stack([experience.advantage[d][:, env[d], seat[d]] for d in range(devices)])
-    counted = picked if loss_average == "timesteps" else picked[decision]
     np.testing.assert_allclose(
-        batch.advantage, (picked - counted.mean()) / counted.std(), rtol=1e-4, atol=1e-5
+        batch.advantage, (picked - picked.mean()) / picked.std(), rtol=1e-4, atol=1e-5
     )
     for name, stored in (
         ("action", rollout.action),
@@ -166,20 +162,6 @@ def test_linear_rate_falls_to_zero_and_holds_within_an_update() -> None:
             moves.append(-float(change["w"][0]))
         # The clip to norm 0.5 makes the gradient 0.29, next to which Adam's eps of 1e-5 is 3.5e-5.
         np.testing.assert_allclose(moves, 0.01 * np.repeat(expected, minibatches), rtol=1e-3)
-
-
-def test_critic_warmup_leaves_the_actor_alone_and_then_lets_it_go(
-    small: Any, second_rollout: Any
-) -> None:
-    # no momentum, as at the start
-    learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)
-    assert int(learner.update) == 1
-    warm, _ = small.learn(*second_rollout._replace(learner=learner), 0.25, 2)
-    assert equal(warm.params["actor"], learner.params["actor"])
-    assert not equal(warm.params["critic"], learner.params["critic"])
-    released, _ = small.learn(*second_rollout._replace(learner=warm), 0.25, 2)
-    same = jax.tree.map(lambda a, b: np.array_equal(a, b), released.params, warm.params)
-    assert not any(jax.tree.leaves(same))
 
 
 def test_a_group_of_blocks_that_devices_cannot_share_is_refused(monkeypatch: Any) -> None:

@@ -1,7 +1,7 @@
 """A small game, a small network, and one compiled PPO update in two halves that the learner tests
 share.
 
-Whatever a test varies (KL weight, critic warm-up, carries, parameters) is an argument here, so
+Whatever a test varies (KL weight, carries, parameters) is an argument here, so
 nothing compiles twice.
 """
 
@@ -64,7 +64,7 @@ class SmallPPO(NamedTuple):
     devices.
 
     collect(learner, actors, clone) -> (next actors, experience, key of the epochs, metrics)
-    learn(learner, experience, index, key, kl_weight, critic_warmup_updates) -> (learner, metrics)
+    learn(learner, experience, index, key, kl_weight) -> (learner, metrics)
     """
 
     ppo: PPO
@@ -79,7 +79,7 @@ class SmallPPO(NamedTuple):
     ) -> tuple[LearnerState, ActorState, dict[str, jax.Array]]:
         """One whole update."""
         following, experience, key, played = self.collect(learner, actors, self.clone)
-        learner, metrics = self.learn(learner, experience, actors.index, key, kl_weight, 0)
+        learner, metrics = self.learn(learner, experience, actors.index, key, kl_weight)
         return learner, following, metrics | played
 
 
@@ -104,10 +104,8 @@ def build_small_ppo() -> SmallPPO:
         index: jax.Array,
         key: jax.Array,
         kl_weight: jax.Array,
-        critic_warmup_updates: jax.Array,
     ) -> tuple[LearnerState, dict[str, jax.Array]]:
-        config = dataclasses.replace(ppo.config, critic_warmup_updates=critic_warmup_updates)
-        varied = dataclasses.replace(ppo, config=config, objective=hdr_objective(kl_weight))
+        varied = dataclasses.replace(ppo, objective=hdr_objective(kl_weight))
         return varied.learn(learner, swap_time(experience), index, key)
 
     @jax.jit
@@ -123,7 +121,7 @@ def build_small_ppo() -> SmallPPO:
         learner=parallel.replicate(learner),
         actors=parallel.shard(actors),
         collect=parallel.data_parallel(collect_half, (None, 0, None), (0, 0, None, None)),
-        learn=parallel.data_parallel(learn_half, (None, 0, 0, None, None, None), (None, None)),
+        learn=parallel.data_parallel(learn_half, (None, 0, 0, None, None), (None, None)),
     )
 
 
@@ -159,7 +157,7 @@ def spread_run(
     experience = parallel.shard(
         jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stored])
     )
-    learnt, metrics = small.learn(small.learner, experience, small.actors.index, key, 0.25, 0)
+    learnt, metrics = small.learn(small.learner, experience, small.actors.index, key, 0.25)
 
     learner, actors = small.learner, small.actors
     for update in range(3):
