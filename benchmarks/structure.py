@@ -1,5 +1,6 @@
 """How the package hangs together: rooms, arrows between them, circles, the longest chain of
-imports, and what one training run imports.
+imports, what one training run imports, and how many lines one reads to follow one PPO update from
+the script to the gradient (`WAY`).
 
     python benchmarks/structure.py [--package hanabi_rl] [--entry MODULE [MODULE ...]] [--json]
 
@@ -13,12 +14,64 @@ import ast
 import functools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Graph = dict[str, set[str]]
 ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
+WAY = {
+    "launch.script": ("main", "train"),
+    "launch.sweep": ("run_seeds",),
+    "algorithms.registry": ("_Algorithms", "run"),
+    "algorithms.hdr_ippo": ("hdr_objective", "hdr_ippo", "HDRIPPO.run", "HDRIPPO.training"),
+    "algorithms.loop": (
+        "updates",
+        "Training",
+        "PPOAlgorithm.run",
+        "PPOAlgorithm.train",
+        "_Trainer.__init__",
+        "_Trainer.run",
+        "_Trainer.check",
+    ),
+    "learning.parallel": ("data_parallel", "psum"),
+    "learning.ppo": (
+        "LearnerState",
+        "Experience",
+        "PPO.env",
+        "PPO.view",
+        "PPO.module",
+        "PPO.apply",
+        "PPO.collector",
+        "PPO.init",
+        "PPO.optimizer",
+        "PPO.compile_update",
+        "PPO.update",
+        "PPO.reward",
+        "PPO.moves",
+        "PPO.returns",
+        "PPO.learn",
+        "PPO.minibatches",
+        "PPO.gradient",
+        "PPO.batch",
+        "global_share",
+        "normalised",
+    ),
+    "learning.rollout": ("Episode", "Given", "ActorState", "Rollout", "Collector"),
+    "learning.views": ("Seen", "View"),
+    "learning.partners": ("consult", "_consult_one"),
+    "learning.rewards": ("training_reward", "shaped_score"),
+    "learning.returns": ("temporal_difference", "gae"),
+    "learning.minibatches": ("shuffled",),
+    "learning.losses": (
+        "PPOBatch",
+        "clipped_surrogate",
+        "clipped_value_error",
+        "kl_to_reference",
+        "ppo_loss",
+    ),
+}
+"""What one reads, module by module: HDR-IPPO with the paper's network."""
 
 
 def modules(package: Path) -> dict[str, Path]:
@@ -102,6 +155,41 @@ def room(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
+def definitions(path: Path) -> dict[str, int]:
+    """The lines of every function, class and method of a module by its name (`PPO.update`), its
+    decorators and docstring among them."""
+    found: dict[str, int] = {}
+
+    def add(body: Iterable[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                continue
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            found[prefix + node.name] = (node.end_lineno or first) - first + 1
+            if isinstance(node, ast.ClassDef):
+                add(node.body, f"{prefix}{node.name}.")
+
+    add(ast.parse(path.read_text()).body, "")
+    return found
+
+
+def way(package: Path, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Lines of what one reads, by `module:name`.
+
+    Raises:
+        ValueError: a name is gone from its module, or its module.
+    """
+    known, lines = modules(package), {}
+    for module, wanted in names.items():
+        path = known.get(f"{package.name}.{module}")
+        there = {} if path is None else definitions(path)
+        for name in wanted:
+            if name not in there:
+                raise ValueError(f"WAY: expected {name} in {package.name}.{module}, got none")
+            lines[f"{module}:{name}"] = there[name]
+    return lines
+
+
 def figures(package: Path, entry: Sequence[str]) -> dict[str, Any]:
     """What is printed, as JSON-ready figures."""
     graph, loaded = import_graph(package), import_graph(package, when_asked=False)
@@ -128,6 +216,8 @@ def figures(package: Path, entry: Sequence[str]) -> dict[str, Any]:
         "entry_imports_when_asked": len(
             set(entry).union(*(reachable(graph, name) for name in entry))
         ),
+        "way": (read := way(package, WAY)),
+        "way_lines": sum(read.values()),
         "longest_chain": longest_chain(inner_loaded),
         "longest_chain_when_asked": longest_chain(inner),
     }
@@ -147,6 +237,8 @@ def main() -> None:
         "rooms",
         f"one training run ({', '.join(args.entry)}) loads {found['entry_imports']} of them, at "
         f"most {found['entry_imports_when_asked']}",
+        f"from the script to the PPO gradient: {found['way_lines']:,} lines in "
+        f"{len(found['way'])} functions and classes of {len(WAY)} modules",
         f"longest chain, {len(chain)}: {' -> '.join(chain)}",
         f"longest chain with what is imported when asked for, {len(longer)}: {' -> '.join(longer)}",
         f"circles of modules: {found['circles'] or 'none'}",

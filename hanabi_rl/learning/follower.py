@@ -1,8 +1,8 @@
-"""A learner beside a copy of itself that follows slowly and errs often (E3T, Yan et al. 2023).
+"""A learner beside a Polyak copy of itself that errs often (E3T, Yan et al. 2023).
 
-The partner acts at random with probability epsilon and else as the copy, which each update moves
-towards the learner: copy <- (1 - a) copy + a learner. Only the learner learns. (E3T's model of the
-partner is left out, as in ZSC-Eval's setting of it.)
+The partner acts at random with probability epsilon and else as the copy, an exponential moving
+average of the learner's actor: copy <- (1 - a) copy + a learner after each update. Only the
+learner learns. (E3T's model of the partner is left out, as in ZSC-Eval's setting of it.)
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.agents.wrapper import Wrapper
-from hanabi_rl.learning.views import AllSeats, Seen, View, rows, seats
+from hanabi_rl.learning.views import Mover, Seen, View, rows, seats
 from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
@@ -153,8 +153,8 @@ def _consult_one(view: View, policy: Policy, carry: PyTree, seen: Seen) -> tuple
         out = policy.step_inputs(rows(carry), rows(seen.inputs), rows(seen.legal), seen.reset)
         return seats(out, num_envs)
     watched = seen
-    if not isinstance(view, AllSeats):
-        _, watched = AllSeats(view.rules).look(None, seen.state, seen.reset, seen.colors)
+    if isinstance(view, Mover):
+        _, watched = View(view.rules).look(None, seen.state, seen.reset, seen.colors)
     reset = jnp.repeat(seen.reset, view.rules.num_players)
     out = policy.step(rows(carry), rows(watched.inputs), rows(watched.legal), reset)
     carry, logits = seats(out, num_envs)

@@ -1,4 +1,4 @@
-"""A learner that meets the partners it does worst with most often: prioritised sampling of a
+"""A learner that meets the partners it does worst with most often: rank-prioritised sampling of a
 population (MEP, Zhao et al. 2023; ZSC-Eval, Wang et al., arXiv 2310.05208, C.2).
 
 Every lane of environments has a partner of its own (`partners.py`). Every few updates all lanes
@@ -34,7 +34,7 @@ class PopulationLearner(LearnerState):
     members: jax.Array  # int32 [K], the partner of each lane
 
 
-def priorities(returns: jax.Array, beta: float) -> jax.Array:
+def rank_priorities(returns: jax.Array, beta: float) -> jax.Array:
     """float32 [K]: proportional to rank^beta, the partner with the highest of `returns` [K] at rank
     1, equal ones at the same rank (dense); one without a return counts as the lowest."""
     value = jnp.where(jnp.isnan(returns), -jnp.inf, returns)
@@ -75,7 +75,7 @@ class PopulationPPO(PPO):
         learnt, actors, metrics = super().update(learner, actors, given.replace(partners=present))
         scores, games = metrics.pop("lane_scores"), metrics.pop("lane_games")
         assert isinstance(learnt, PopulationLearner), "an update keeps the state's kind"
-        learnt = learnt.replace(returns=remembered(learner.returns, members, scores, games))
+        learnt = learnt.replace(returns=moving_averages(learner.returns, members, scores, games))
         learnt, actors = self.redraw(learnt, actors)
         lowest = jnp.nanmin(learnt.returns)
         return learnt, actors, metrics | {"lowest_partner_score": lowest}
@@ -112,7 +112,7 @@ class PopulationPPO(PPO):
             key,
             learner.members.shape[0],
             learner.members.shape,
-            p=priorities(learner.returns, self.beta),
+            p=rank_priorities(learner.returns, self.beta),
         ).astype(jnp.int32)
         now = learner.update % self.redraw_every == 0
         members = jnp.where(now, drawn, learner.members)
@@ -126,11 +126,11 @@ class PopulationPPO(PPO):
         return learner.replace(members=members), actors
 
 
-def remembered(
+def moving_averages(
     returns: jax.Array, members: jax.Array, scores: jax.Array, games: jax.Array
 ) -> jax.Array:
-    """Running means after an update: of partner k old and new by `KEPT`, the first new mean as it
-    is; `scores` and `games` float32 [K] are sums over the lanes' finished games."""
+    """Exponential moving averages after an update: of partner k old and new by `KEPT`, the first
+    new mean as it is; `scores` and `games` float32 [K] are sums over the lanes' finished games."""
     empty = jnp.zeros_like(returns)
     total, count = empty.at[members].add(scores), empty.at[members].add(games)
     new = total / jnp.maximum(count, 1.0)

@@ -31,7 +31,7 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.preferences import Preference
-from hanabi_rl.learning.returns import DIFFERENCES, gae, values_of_own_turns
+from hanabi_rl.learning.returns import DIFFERENCES, gae, semi_mdp_values
 from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
     NOTHING,
@@ -44,7 +44,7 @@ from hanabi_rl.learning.rollout import (
     self_play,
 )
 from hanabi_rl.learning.structured import StructuredView, own_truth_of_mover
-from hanabi_rl.learning.views import AllSeats, Mover, View
+from hanabi_rl.learning.views import Mover, View
 from hanabi_rl.nn.kinds import Network
 from hanabi_rl.nn.networks import ActorCritic, initial_carry
 from hanabi_rl.nn.precision import Precision
@@ -122,7 +122,7 @@ class PPO:
             return StructuredView(self.network.level, self.network.profile)(self.env.rules)
         if self.config.only_movers:
             return Mover(self.env.rules)
-        return AllSeats(self.env.rules)
+        return View(self.env.rules)
 
     @property
     def privileged(self) -> Privileged | None:
@@ -205,9 +205,10 @@ class PPO:
         steps_per_update = config.epochs * config.num_minibatches
         updates = self.schedule_updates or config.num_updates
 
+        falling = optax.linear_schedule(config.lr, 0.0, updates)
+
         def linear(count: jax.Array) -> jax.Array:
-            update = jnp.minimum(count // steps_per_update, updates - 1)
-            return config.lr * (1.0 - update / updates)
+            return falling(jnp.minimum(count // steps_per_update, updates - 1))
 
         rate = linear if config.lr_schedule == "linear" else config.lr
         # Flat: on one vector of all parameters, instead of several small loops for each of them.
@@ -280,7 +281,7 @@ class PPO:
         gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
         if self.view.splits_time and (learns := rollout.episode.learns) is not None:
             own = self.view.of_rows(learns, rollout.state)
-            value = values_of_own_turns(
+            value = semi_mdp_values(
                 reward[..., None], value, done[..., None], last_value, own, gamma
             )
         advantage, target = estimate(reward, value, done, last_value, gamma, self.config.gae_lambda)

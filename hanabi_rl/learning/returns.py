@@ -76,7 +76,7 @@ def gae(
     return advantage, advantage + value
 
 
-def values_of_own_turns(
+def semi_mdp_values(
     reward: jax.Array,
     value: jax.Array,
     done: jax.Array,
@@ -87,10 +87,11 @@ def values_of_own_turns(
     """The critic's estimates float32 [T, ...], and on turns that another plays what follows from
     the next own turn: the rewards up to it and its estimate, discounted.
 
-    Where a row is whoever moves, the critic learns from the learner's turns alone, and knows
-    nothing of the partners'. With these, a partner's turn has no temporal difference of its own:
-    `gae` goes from one own turn to the next. (What comes after a rollout stays the critic's,
-    whoever moves then.)
+    Semi-MDP targets: own turns are the decisions, and what lies between two of them belongs to the
+    first (Sutton, Precup and Singh 1999). Where a row is whoever moves, the critic learns from the
+    learner's turns alone, and knows nothing of the partners'. With these, a partner's turn has no
+    temporal difference of its own: `gae` goes from one own turn to the next. (What comes after a
+    rollout stays the critic's, whoever moves then.)
 
     Args:
         reward, value, done, last_value, gamma: as in `gae`, of many rows: [T, ...], and [...] of

@@ -1,7 +1,7 @@
 """How a learner sees games: which rows an environment gives a network,
 what each row reads, and what a rollout keeps of it.
 
-`AllSeats`: a row for every seat, idle ones too, for whoever remembers. The rollout keeps compact
+`View`: a row for every seat, idle ones too, for whoever remembers. The rollout keeps compact
 game states and a minibatch encodes its own observations, which costs far less than storing and
 reading back 658 floats a seat.
 
@@ -16,7 +16,7 @@ Shapes: `N` environments, `P` seats, `R` rows an environment (P or 1), `A` actio
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import flax.struct
 import jax
@@ -41,135 +41,85 @@ class Seen(flax.struct.PyTreeNode):
     legal: jax.Array  # bool [N, R, A], in the row's colours
 
 
-class View(Protocol):
-    """See the module's docstring."""
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A row for every seat, that reads its observation; `Mover` is the other way to see games."""
 
-    @property
-    def rules(self) -> Rules:
-        """The game."""
+    rules: Rules
+    reads: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
+    """What a row's inputs are called, for policies that read them too or a part of them."""
+    splits_time = False
+    """Whether a minibatch is any (timestep, environment) pairs, instead of whole rows."""
 
     @property
     def rows(self) -> int:
         """R, the rows of an environment."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """What a row's inputs are called, for policies that read them too or a part of them."""
-
-    @property
-    def splits_time(self) -> bool:
-        """Whether a minibatch is any (timestep, environment) pairs, instead of whole rows."""
-
-    def memory(self, num_envs: int) -> PyTree:
-        """What is remembered of a game before its first timestep; every leaf is [N, ...]."""
-
-    def look(
-        self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
-    ) -> tuple[PyTree, Seen]:
-        """Reads the N games before a move: the memory with that in it, and what every row sees."""
-
-    def next_game(self, memory: PyTree, state: State, shift: jax.Array) -> PyTree:
-        """What is remembered at the start of another game with the same players, after `look` at
-        the last of this one.
-
-        Args:
-            memory, state: as `look` left the one and was given the other.
-            shift: int32 [N]; whoever sat at seat s sits at (s + shift) % P from now on.
-        """
-
-    def seats(self, state: State) -> jax.Array:
-        """int32, broadcasts to [..., R]: the seat of each row of games [...]."""
-
-    def of_rows(self, x: jax.Array, state: State) -> jax.Array:
-        """Something of every seat, [..., P, *], of games [...] -> of every row, [..., R, *]."""
-
-    def of_mover(self, x: jax.Array, state: State) -> jax.Array:
-        """[N, R] -> [N], of the row whose seat is to move."""
-
-    def stored(self, seen: Seen) -> PyTree:
-        """What a rollout keeps of what was seen beside the state, [N, R, ...]; None for nothing."""
-
-    def at(self, env: jax.Array, item: jax.Array) -> Index:
-        """The place of a minibatch in a rollout. env, item: int32 [B]; an item is a row, or a
-        timestep where the view splits time."""
-
-    def seat_at(self, index: Index, state: State) -> jax.Array:
-        """The seats of the minibatch at `index`, int32 that broadcasts to [T, B]; its games
-        [T, B]."""
-
-    def read(
-        self, stored: PyTree, state: State, colors: jax.Array | None, index: Index
-    ) -> tuple[PyTree, jax.Array]:
-        """(inputs [T, B, ...], legal bool [T, B, A]) of the minibatch at `index`.
-
-        Args:
-            stored: what the rollout kept, [T, N, R, ...].
-            state: the minibatch's games, [T, B].
-            colors: those of each row, [T, B, C], or None.
-        """
-
-
-@dataclasses.dataclass(frozen=True)
-class AllSeats:
-    """A row for every seat, that reads its observation."""
-
-    rules: Rules
-    reads = ()
-    splits_time = False
-
-    @property
-    def rows(self) -> int:
-        """See `View`."""
         return self.rules.num_players
 
     def memory(self, num_envs: int) -> PyTree:
-        """Nothing: rows remember by themselves."""
+        """What is remembered of a game before its first timestep, every leaf [N, ...]: nothing,
+        rows remember by themselves."""
         del num_envs
 
     def look(
         self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
     ) -> tuple[PyTree, Seen]:
-        """See `View`: observations float32 [N, P, O]."""
+        """Reads the N games before a move: the memory with that in it, and what every row sees."""
         obs, legal = encode_all(self.rules, state, colors)
         return memory, Seen(state=state, reset=reset, colors=colors, inputs=obs, legal=legal)
 
     def next_game(self, memory: PyTree, state: State, shift: jax.Array) -> PyTree:
-        """See `View`: nothing outlives a game."""
+        """What is remembered at the start of another game with the same players, after `look` at
+        the last of this one: nothing.
+
+        Args:
+            memory, state: as `look` left the one and was given the other.
+            shift: int32 [N]; whoever sat at seat s sits at (s + shift) % P from now on.
+        """
         del state, shift
         return memory
 
     def seats(self, state: State) -> jax.Array:
-        """See `View`."""
+        """int32, broadcasts to [..., R]: the seat of each row of games [...]."""
         del state
-        return jnp.arange(self.rows, dtype=jnp.int32)
+        return jnp.arange(self.rules.num_players, dtype=jnp.int32)
 
     def of_rows(self, x: jax.Array, state: State) -> jax.Array:
-        """See `View`: a row is a seat."""
+        """Something of every seat, [..., P, *], of games [...] -> of every row, [..., R, *]."""
         del state
         return x
 
     def of_mover(self, x: jax.Array, state: State) -> jax.Array:
-        """See `View`; without a gather."""
-        moving = jnp.arange(self.rows) == current_player(state)[:, None]
+        """[N, R] -> [N], of the row whose seat is to move; without a gather."""
+        moving = jnp.arange(self.rules.num_players) == current_player(state)[:, None]
         return jnp.sum(jnp.where(moving, x, 0), axis=1)
 
     def stored(self, seen: Seen) -> PyTree:
-        """See `View`: the states say it all."""
+        """What a rollout keeps of what was seen beside the state, [N, R, ...]: nothing, the states
+        say it all."""
         del seen
 
     def at(self, env: jax.Array, item: jax.Array) -> Index:
-        """See `View`: all timesteps of a row."""
+        """The place of a minibatch in a rollout. env, item: int32 [B]; an item is a row, or a
+        timestep where the view splits time."""
         return slice(None), env, item
 
     def seat_at(self, index: Index, state: State) -> jax.Array:
-        """See `View`: a row is a seat."""
+        """The seats of the minibatch at `index`, int32 that broadcasts to [T, B]; its games
+        [T, B]."""
         del state
         return index[2]
 
     def read(
         self, stored: PyTree, state: State, colors: jax.Array | None, index: Index
     ) -> tuple[PyTree, jax.Array]:
-        """See `View`: encoded anew."""
+        """(inputs [T, B, ...], legal bool [T, B, A]) of the minibatch at `index`, encoded anew.
+
+        Args:
+            stored: what the rollout kept, [T, N, R, ...].
+            state: the minibatch's games, [T, B].
+            colors: those of each row, [T, B, C], or None.
+        """
         del stored
         return encode(self.rules, state, index[2], colors)
 
@@ -199,18 +149,20 @@ def no_memory(rules: Rules, num_envs: int) -> PyTree:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mover:
+class Mover(View):
     """One row: the seat whose turn it is."""
 
-    rules: Rules
     look_at: Look = look_at_observation
     new_memory: Callable[[Rules, int], PyTree] = no_memory
     next_memory: Callable[[Rules, PyTree, jax.Array], PyTree] = forget_all
     """(rules, memory [N, ...], int32 [N]) -> the memory before another game with the same players,
     in the frame of who sits so many seats after its own."""
-    reads: tuple[str, ...] = ()
-    rows = 1
     splits_time = True
+
+    @property
+    def rows(self) -> int:
+        """See `View`."""
+        return 1
 
     def memory(self, num_envs: int) -> PyTree:
         """See `View`."""

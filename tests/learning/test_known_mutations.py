@@ -25,7 +25,7 @@ from hanabi_rl.learning.cloning import BC, BCTraining, game_batch
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import NOTHING, Collector, Rollout
-from hanabi_rl.learning.views import AllSeats
+from hanabi_rl.learning.views import View
 from hanabi_rl.measure import beside_clone, prediction
 from hanabi_rl.play.episodes import _draw
 
@@ -86,7 +86,7 @@ def test_each_timestep_has_noise_of_its_own() -> None:
 
     @jax.jit
     def play(key: jax.Array) -> Rollout:
-        collector = Collector(env, AllSeats(rules), uniform, lambda rows: ())
+        collector = Collector(env, View(rules), uniform, lambda rows: ())
         return collector.collect(None, collector.begin(key, 32), NOTHING, key, 16)[1]
 
     rollout = play(jax.random.key(0))

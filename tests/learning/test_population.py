@@ -16,8 +16,8 @@ from hanabi_rl.learning.partners import Partners, stack_policies
 from hanabi_rl.learning.population import (
     PopulationLearner,
     PopulationPPO,
-    priorities,
-    remembered,
+    moving_averages,
+    rank_priorities,
 )
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Given
@@ -33,12 +33,12 @@ from hanabi_rl.learning.rollout import Given
     ],
 )
 def test_the_rule_on_the_specifications_numbers(beta, expected):
-    found = priorities(jnp.array([4.0, 2.0, 2.0, 8.0]), beta)
+    found = rank_priorities(jnp.array([4.0, 2.0, 2.0, 8.0]), beta)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_a_partner_that_was_never_met_comes_before_the_worst():
-    found = priorities(jnp.array([4.0, jnp.nan, 0.0]), 1.0)
+    found = rank_priorities(jnp.array([4.0, jnp.nan, 0.0]), 1.0)
     np.testing.assert_allclose(found, np.array([1, 3, 2]) / 6, atol=1e-6)
 
 
@@ -46,7 +46,7 @@ def test_running_means_are_of_partners_not_of_lanes():
     """Lanes 0 and 2 play with partner 2: 3 games with 12 points; lane 1 with partner 0: no game."""
     before = jnp.array([5.0, 6.0, jnp.nan, 1.0])
     members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
-    found = remembered(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
+    found = moving_averages(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
     np.testing.assert_allclose(found, [5.0, 6.0, 4.0, 0.95 * 1.0 + 0.05 * 2.0], rtol=1e-6)
 
 

@@ -15,7 +15,7 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, current_player, legal_actions
 from hanabi_rl.learning.encoding import encode
 from hanabi_rl.learning.rollout import ActorState, Collector, Given, Rollout
-from hanabi_rl.learning.views import AllSeats
+from hanabi_rl.learning.views import View
 from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
 
 ENV = HanabiEnv(
@@ -31,7 +31,7 @@ def apply(params: Any, *inputs: Any) -> Any:
     return MODULE.apply({"params": params}, *inputs)
 
 
-COLLECTOR = Collector(ENV, AllSeats(RULES), apply, lambda rows: initial_carry(NETWORK, rows))
+COLLECTOR = Collector(ENV, View(RULES), apply, lambda rows: initial_carry(NETWORK, rows))
 
 
 class Collected(NamedTuple):
@@ -185,7 +185,7 @@ def test_a_rollout_takes_an_eighth_of_its_observations() -> None:
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
         carry = lambda rows: initial_carry(network, rows)  # noqa: E731
-        collector, given = Collector(env, AllSeats(rules), forward, carry), Given(reference)
+        collector, given = Collector(env, View(rules), forward, carry), Given(reference)
         actors = collector.begin(key, 1024, given)
         return collector.collect(params, actors, given, key, 128)[1]
 
