@@ -23,7 +23,7 @@ ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
 WAY = {
     "launch.script": ("main", "train"),
     "launch.sweep": ("run_seeds",),
-    "algorithms.registry": ("_Algorithms", "run"),
+    "algorithms.registry": ("_Algorithms",),
     "algorithms.hdr_ippo": ("hdr_objective", "hdr_ippo", "HDRIPPO.run", "HDRIPPO.training"),
     "algorithms.loop": (
         "updates",
@@ -58,9 +58,21 @@ WAY = {
         "normalised",
     ),
     "learning.rollout": ("Episode", "Given", "ActorState", "Rollout", "Collector"),
-    "learning.views": ("Seen", "View"),
+    "learning.views": (
+        "Seen",
+        "View.rows",
+        "View.memory",
+        "View.look",
+        "View.seats",
+        "View.of_rows",
+        "View.of_mover",
+        "View.stored",
+        "View.at",
+        "View.seat_at",
+        "View.read",
+    ),
     "learning.partners": ("consult", "_consult_one"),
-    "learning.rewards": ("training_reward", "shaped_score"),
+    "learning.rewards": ("training_reward",),
     "learning.returns": ("temporal_difference", "gae"),
     "learning.minibatches": ("shuffled",),
     "learning.losses": (
@@ -71,7 +83,7 @@ WAY = {
         "ppo_loss",
     ),
 }
-"""What one reads, module by module: HDR-IPPO with the paper's network."""
+"""What one reads, module by module, of HDR-IPPO with the paper's network, seats and reward."""
 
 
 def modules(package: Path) -> dict[str, Path]:

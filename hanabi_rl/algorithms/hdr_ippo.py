@@ -67,6 +67,23 @@ def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: PPORunConfi
     return nearest_temperature(clone, policy, seed=config.seed)
 
 
+def beside_partners(plan: Training, config: HDRIPPOConfig) -> Training:
+    """The same with the given partners in some of the seats."""
+    partners = load_partners(config.partners, config.game)
+    lineups = draw_lineup(
+        config.game.num_players,
+        lambda timesteps: jnp.float32(config.partner_share),
+        config.lineup,
+    )
+    return dataclasses.replace(
+        plan,
+        ppo=dataclasses.replace(plan.ppo, draw_episode=lineups),
+        partners=stack_policies(partners),
+        evaluate=partner_metrics(partners),
+        selected_by=WITH_ALL,
+    )
+
+
 class HDRIPPO(PPOAlgorithm):
     """Regularised self-play from the clone, with given partners in some of the seats."""
 
@@ -101,21 +118,7 @@ class HDRIPPO(PPOAlgorithm):
             shown="kl_to_bc",
             temperature=functools.partial(_calibrated, clone) if config.calibrate else None,
         )
-        if not config.partners:
-            return plan
-        partners = load_partners(config.partners, config.game)
-        lineups = draw_lineup(
-            config.game.num_players,
-            lambda timesteps: jnp.float32(config.partner_share),
-            config.lineup,
-        )
-        return dataclasses.replace(
-            plan,
-            ppo=dataclasses.replace(plan.ppo, draw_episode=lineups),
-            partners=stack_policies(partners),
-            evaluate=partner_metrics(partners),
-            selected_by=WITH_ALL,
-        )
+        return beside_partners(plan, config) if config.partners else plan
 
     def report(
         self, config: HDRIPPOConfig, policy: NetworkPolicy, clone: NetworkPolicy

@@ -23,7 +23,8 @@ from hanabi_rl.algorithms.clone import (
     validation_games,
 )
 from hanabi_rl.data.files import load_games
-from hanabi_rl.data.games import join_games
+from hanabi_rl.data.games import Games, join_games
+from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.starts import Starts, starts_of
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
@@ -161,19 +162,9 @@ class PPOAlgorithm(Algorithm):
             announce_stage(stages - 1, stages, training.stage)
             wall_s = self.train(config, run_dir, training, starts)
             announce_stage(stages, stages, f"Measuring over {config.report_games:,} games")
-
-            def measure() -> dict[str, Any]:
-                policy = reported_policy(config, run_dir)
-                figures = self.report(config, policy, clone)
-                if clone is not None and validation is not None:
-                    found = likeness(policy, clone, validation)
-                    print(f"\n{likeness_table(found, self.title)}")
-                    figures |= likeness_figures(found)
-                summary = figures | training_figures(config, wall_s)
-                write_summary(run_dir, summary)
-                return summary
-
-            summary = parallel.on_first_host(measure)
+            summary = parallel.on_first_host(
+                lambda: self.measure(config, run_dir, clone, validation, wall_s)
+            )
         kept = "policy/" if config.report_policy == "best" else "policy-latest/, policy/"
         print(f"\nResults: {run_dir} ({kept}, learning-curve.png, summary.json)")
         return summary
@@ -223,17 +214,35 @@ class PPOAlgorithm(Algorithm):
                 trainer.run(ppo.compile_update(), parallel.replicate(given), progress)
             wall_s = session.wall_s
 
-        def plot() -> None:
-            lines = read_metrics(run_dir / "metrics.jsonl")
-            clone = (
-                next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
-                if reference  # the learner begins as the clone
-                else None
-            )
-            plot_ppo(lines, run_dir / "learning-curve.png", clone, policy.rules.max_score)
-
-        parallel.on_first_host(plot)
+        parallel.on_first_host(lambda: plot_curve(run_dir, policy.rules, reference is not None))
         return wall_s
+
+    def measure(
+        self,
+        config: Any,
+        run_dir: Path,
+        clone: NetworkPolicy | None,
+        validation: Games | None,
+        wall_s: float,
+    ) -> dict[str, Any]:
+        """Reports the finished run, and writes and returns its summary."""
+        policy = reported_policy(config, run_dir)
+        figures = self.report(config, policy, clone)
+        if clone is not None and validation is not None:
+            found = likeness(policy, clone, validation)
+            print(f"\n{likeness_table(found, self.title)}")
+            figures |= likeness_figures(found)
+        summary = figures | training_figures(config, wall_s)
+        write_summary(run_dir, summary)
+        return summary
+
+
+def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:
+    """Draws the run's metrics, beside the clone's score where the learner began as the clone."""
+    lines = read_metrics(run_dir / "metrics.jsonl")
+    first = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
+    clone = first if begins_as_clone else None
+    plot_ppo(lines, run_dir / "learning-curve.png", clone, rules.max_score)
 
 
 def on_schedule(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: Path) -> PPO:
@@ -282,29 +291,30 @@ class _Trainer:
         start = int(self.learner.update)
         if start == 0:
             self.session.log(0, {"env_steps": 0} | self.evaluate(0))
-        last_log = (time.monotonic(), start)
-        numbers = range(start + 1, total + 1)
-        state = self.learner, self.actors
+        self.last_log = (time.monotonic(), start)
+        state, numbers = (self.learner, self.actors), range(start + 1, total + 1)
         for done, (learner, actors), metrics in updates(update, state, given, numbers, self.check):
             self.learner, self.actors = learner, actors
-            steps = done * config.num_envs * config.num_steps
             last = done == total
-            measured: dict[str, float] = {}
-            if done % config.eval_every == 0 or last:
-                measured = self.evaluate(done)
+            measured = self.evaluate(done) if done % config.eval_every == 0 or last else {}
             if done % config.log_every == 0 or measured:
-                numbers_now = {name: float(value) for name, value in metrics.items()} | measured
-                now = time.monotonic()
-                rate = (
-                    (done - last_log[1]) * config.num_envs * config.num_steps / (now - last_log[0])
-                )
-                last_log = (now, done)
-                self.session.log(done, {"env_steps": steps, **numbers_now, "steps_per_s": rate})
-                name = self.training.shown
-                shown = {} if name is None else {name: numbers_now[name]}
-                progress.update(steps, score=numbers_now["train_score"], **shown)
+                self.log(done, metrics, measured, progress)
             if done % config.save_every == 0 or last or self.session.stop_requested():
                 self.save(done, measured)
+
+    def log(
+        self, done: int, metrics: dict[str, Any], measured: dict[str, float], progress: Progress
+    ) -> None:
+        """Writes a line of metrics, and shows where training stands."""
+        per_update = self.config.num_envs * self.config.num_steps
+        numbers = {name: float(value) for name, value in metrics.items()} | measured
+        now, (then, before) = time.monotonic(), self.last_log
+        rate, self.last_log = (done - before) * per_update / (now - then), (now, done)
+        steps = done * per_update
+        self.session.log(done, {"env_steps": steps, **numbers, "steps_per_s": rate})
+        name = self.training.shown
+        shown = {} if name is None else {name: numbers[name]}
+        progress.update(steps, score=numbers["train_score"], **shown)
 
     def check(self, number: int, metrics: dict[str, Any]) -> None:
         """See `Session.check_finite`."""

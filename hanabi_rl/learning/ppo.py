@@ -330,11 +330,7 @@ class PPO:
         config, view = self.config, self.view
         items = config.num_steps * view.rows if view.splits_time else view.rows
         envs_per_block = config.num_envs // config.num_blocks
-        own, keep = None, None
-        if rollout is not None and view.splits_time and self.own_share < 1.0:
-            assert rollout.episode.learns is not None, "own_share is of seats that are held"
-            own = view.of_rows(rollout.episode.learns, rollout.state)[..., 0].swapaxes(0, 1)
-            keep = self.examples(envs_per_block * items)
+        own, keep = self.own_examples(rollout, envs_per_block * items)
         return minibatches.shuffled(
             key,
             index,
@@ -345,6 +341,17 @@ class PPO:
             first=own,
             keep=keep,
         )
+
+    def own_examples(
+        self, rollout: Rollout | None, of_block: int
+    ) -> tuple[jax.Array | None, int | None]:
+        """Where an epoch leaves partners' examples out: which are the learner's, bool [N, items],
+        and how many of a block's an epoch takes; else None and None."""
+        if rollout is None or not self.view.splits_time or self.own_share == 1.0:
+            return None, None
+        assert rollout.episode.learns is not None, "own_share is of seats that are held"
+        own = self.view.of_rows(rollout.episode.learns, rollout.state)[..., 0].swapaxes(0, 1)
+        return own, self.examples(of_block)
 
     def examples(self, of_block: int) -> int:
         """How many of a block's examples an epoch takes: the learner's share and a sixteenth of all

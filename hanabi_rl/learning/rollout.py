@@ -210,12 +210,9 @@ class Collector:
             drawn = jax.vmap(lambda k: self.draw_episode(jax.random.fold_in(k, t), timesteps))(
                 episode_keys
             )
-            rematch = None
-            if drawn.again is not None:
-                assert drawn.shift is not None, "a rematch says who sits where"
-                rematch = transition.done & drawn.again
-                memory = select_games(rematch, view.next_game(memory, game, drawn.shift), memory)
-                drawn = select_games(rematch, moved_on(episode, drawn.shift), drawn)
+            rematch, memory, drawn = with_rematches(
+                view, memory, game, episode, drawn, transition.done
+            )
             after = actors.replace(
                 env=env_state,
                 memory=memory,
@@ -248,6 +245,19 @@ class Collector:
             params, rows(carry), *jax.tree.map(lambda x: x[None], reads)
         )
         return seats((carry, logits[0], value[0]), num_envs)
+
+
+def with_rematches(
+    view: View, memory: PyTree, game: State, episode: Episode, drawn: Episode, done: jax.Array
+) -> tuple[jax.Array | None, PyTree, Episode]:
+    """Which of the games that are `done` bool [N] another follows with the same players, None where
+    none ever does; the view's memory before it, and what holds in it."""
+    if drawn.again is None:
+        return None, memory, drawn
+    assert drawn.shift is not None, "a rematch says who sits where"
+    rematch = done & drawn.again
+    memory = select_games(rematch, view.next_game(memory, game, drawn.shift), memory)
+    return rematch, memory, select_games(rematch, moved_on(episode, drawn.shift), drawn)
 
 
 def moved_on(episode: Episode, shift: jax.Array) -> Episode:

@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 from hanabi_rl.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +27,24 @@ def test_a_run_imports_no_other_algorithm():
     assert "hanabi_rl.algorithms.br_bc" not in of_hdr_ippo
 
 
-def test_the_figures_of_a_small_package(tmp_path):
+def test_the_way_to_the_gradient_is_at_most_a_thousand_lines():
+    lines = structure.way(ROOT / "hanabi_rl", structure.WAY)
+    assert lines["learning.ppo:PPO.update"] > 10 and sum(lines.values()) <= 1000
+
+
+def test_a_way_is_counted_by_its_names_and_misses_none(tmp_path):
+    (tmp_path / "p").mkdir()
+    source = "x = 1\n\n@one\n@two\ndef f():\n    return 1\n\n"
+    source += "class A:\n    y = 2\n\n    def g(self):\n        pass\n"
+    (tmp_path / "p" / "m.py").write_text(source)
+    found = structure.way(tmp_path / "p", {"m": ("f", "A", "A.g")})
+    assert found == {"m:f": 4, "m:A": 5, "m:A.g": 2}
+    for module, name in (("m", "A.h"), ("m", "x"), ("n", "f")):
+        with pytest.raises(ValueError, match=f"expected {name} in p.{module}, got none"):
+            structure.way(tmp_path / "p", {module: (name,)})
+
+
+def test_the_figures_of_a_small_package(tmp_path, monkeypatch):
     """a -> b -> c, c -> b (a circle, as one), b -> low; for type checkers alone low -> a."""
     package = tmp_path / "p"
     for name, text in {
@@ -40,7 +59,9 @@ def test_the_figures_of_a_small_package(tmp_path):
         path = package / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    monkeypatch.setattr(structure, "WAY", {"up.b": ("f",)})
     found = structure.figures(package, ["p.up.a"])
+    assert found["way"] == {"up.b:f": 2} and found["way_lines"] == 2
     assert found["circles"] == [["p.up.b", "p.up.c"]]
     assert found["room_circles"] == []
     assert found["longest_chain_when_asked"] == ["p.up.a", "p.up.b", "p.down.low"]
