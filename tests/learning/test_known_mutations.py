@@ -233,14 +233,14 @@ def test_br_bc_is_the_single_agent_selected_on_its_own_decks(
     monkeypatch.setattr(br_bc_run, "score_figures", lambda scores: {})
     monkeypatch.setattr(br_bc_run, "link_lines", lambda played: [])
     config, clone = br_bc_run.BRBCConfig(game=TINY_3P), "clone"
-    br_bc_run.report(config, "response", clone)  # type: ignore[arg-type]
+    br_bc_run.ALGORITHM.report(config, "response", clone)  # type: ignore[arg-type]
     assert purposes == [
         ("selfplay", ("response",), "report"),
         ("selfplay", ("clone",), "report"),
         ("pair", ("response", "clone"), "report"),
     ]
     purposes.clear()
-    training = br_bc_run.training(config, clone)  # type: ignore[arg-type]
+    training = br_bc_run.ALGORITHM.training(config, clone)  # type: ignore[arg-type]
     assert training.partners == "clone" and training.reference is None
     training.evaluate("learner", config)  # type: ignore[arg-type]
     assert sorted(purposes) == [
