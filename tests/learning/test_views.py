@@ -157,8 +157,8 @@ def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
     with pytest.raises(ValueError, match="expected at least one policy, got none"):
         stack_policies([])
     ppo = PPO(CONFIG, NETWORK)
+    given = Given(partners=stack_policies([linear(0)] * 5))
     with pytest.raises(ValueError, match="12 environments .* divisible by the 5 partners"):
-        given = Given(partners=stack_policies([linear(0)] * 5))
         jax.eval_shape(ppo.init, jax.random.key(0), given)
 
 
