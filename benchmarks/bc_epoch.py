@@ -31,13 +31,15 @@ from plain_hdr_ippo import Cell
 from hanabi_rl.data.games import Games
 from hanabi_rl.env import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, BCTraining, game_batch
+from hanabi_rl.learning.cloning import BC, BCTraining
+from hanabi_rl.learning.cloning_games import game_examples
 from hanabi_rl.learning.loader import BatchLoader
+from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import Precision, factor_dtype
 from hanabi_rl.play.demos import demo_games
 
 Step = Callable[[Any, Any], Any]
-"""(state, batch) -> state"""
+"""(state, further arguments) -> state"""
 
 
 class PlainActor(nn.Module):
@@ -59,7 +61,7 @@ class PlainActor(nn.Module):
 
 
 def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
-    """Its jitted step, first state, and the batches of an epoch."""
+    """Its jitted step, first state, and its further arguments for an epoch."""
     env: Any = jaxmarl.make("hanabi", num_agents=games.rules.num_players)
     net: Any = PlainActor(int(env.num_moves))
     optimizer = optax.adamw(5e-3, weight_decay=1e-4)
@@ -111,22 +113,21 @@ def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
     )
     decks = np.stack(np.divmod(games.decks, games.rules.num_ranks), axis=-1)
     order = BatchLoader(len(games), batch_size, 0)
-    batches = [(decks[b.index], games.actions[b.index]) for b in order.rest_of_epoch()]
+    batches = [((decks[b.index], games.actions[b.index]),) for b in order.rest_of_epoch()]
     return step, (params, optimizer.init(params), jax.random.key(2)), batches
 
 
 def ours(games: Games, batch_size: int, precision: Precision) -> tuple[Any, Any, list[Any]]:
-    """Our compiled step, first state, and the batches of an epoch."""
+    """Our compiled step, first state, and its further arguments for an epoch."""
     order = BatchLoader(len(games), batch_size, 0)
-    learner = BC(
-        BCTraining(batch_size=batch_size), games.rules, order.batches_per_epoch * 100, precision
-    )
+    config = BCTraining(batch_size=batch_size)
+    learner = BC(config, games.rules, order.batches_per_epoch * 100)
     state = parallel.replicate(jax.jit(learner.init)(jax.random.key(0)))
-    key = jax.random.key(1)
-    batches = [
-        parallel.shard(game_batch(games, b, key, permute_colors=True))
-        for b in order.rest_of_epoch()
-    ]
+    assert isinstance(config.network, NetworkConfig)
+    examples = parallel.replicate(
+        game_examples(games, config.network, jax.random.key(1), precision)
+    )
+    batches = [(examples, parallel.shard(batch)) for batch in order.rest_of_epoch()]
     return learner.compile_update(), state, batches
 
 
@@ -157,13 +158,13 @@ def measure(games: int = 1000, batch_size: int = 128, repeats: int = 3) -> commo
     sides, record = {}, {}
     for name, build in builders.items():
         function, state, batches = build()
-        executable, seconds = common.compiled(function, state, batches[0])
+        executable, seconds = common.compiled(function, state, *batches[0])
         record[f"{name}_compile_s"] = round(seconds, 1)
         print(f"{name}: compiled in {seconds:.1f} s", file=sys.stderr)
         step = (
-            executable
+            (lambda state, batch, run=executable: run(state, *batch))
             if name == "plain"
-            else (lambda state, batch, run=executable: run(state, batch)[0])
+            else (lambda state, batch, run=executable: run(state, *batch)[0])
         )
         state = jax.block_until_ready(step(state, batches[0]))  # touches memory for the first time
         sides[name] = epoch(step, state, batches)

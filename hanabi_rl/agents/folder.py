@@ -16,10 +16,10 @@ from typing import Any
 
 import jax
 
-from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, played
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params, played
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
@@ -249,11 +249,4 @@ def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
 def params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
     """The shapes and dtypes of the parameters of such a policy. Traced once, which takes half a
     second, however many agents of one kind are read."""
-    if isinstance(network, StructuredConfig):
-        from hanabi_rl.agents.structured.acting import init_params as init
-
-        return jax.eval_shape(lambda: init(rules, network, jax.random.key(0)))
-    module = Actor(network, rules.num_moves)
-    return jax.eval_shape(
-        lambda: init_params(module, jax.random.key(0), network, rules.obs_size, rules.num_moves)
-    )
+    return jax.eval_shape(lambda: init_params(rules, network, jax.random.key(0)))

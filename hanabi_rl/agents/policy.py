@@ -17,6 +17,7 @@ from hanabi_rl.agents.identity import digest
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.env.state import select_games
+from hanabi_rl.nn import networks
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured import StructuredConfig
@@ -215,6 +216,14 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         out: Any = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
         carry, logits = out
         return carry, logits[0]
+
+
+def init_params(rules: Rules, network: NetworkConfig | StructuredConfig, key: jax.Array) -> PyTree:
+    """Freshly initialised parameters of a `NetworkPolicy`."""
+    if isinstance(network, StructuredConfig):
+        return _structured().init_params(rules, network, key)
+    actor = Actor(network, rules.num_moves)
+    return networks.init_params(actor, key, network, rules.obs_size, rules.num_moves)
 
 
 def _structured() -> Any:

@@ -1,36 +1,34 @@
-"""Behavioural cloning (AH2AC2 section 4.2 and A.3): an LSTM predicts each player's actions from its
-own observation history."""
+"""Behavioural cloning (AH2AC2 section 4.2 and A.3): a network predicts recorded players' actions
+from what they saw.
+
+An *example* is what a network learns from by itself: a whole game where it remembers
+(`cloning_games.py`), a single decision where it does not (`cloning_decisions.py`). The loss is the
+mean cross-entropy over the decisions of a minibatch of examples, illegal actions masked.
+"""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import flax.struct
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
-from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.data.games import Games
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.replay import Trajectory, replay
+from hanabi_rl.agents.policy import NetworkPolicy, init_params
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
-from hanabi_rl.learning.permutations import color_permutations
 from hanabi_rl.nn.kinds import NetworkField
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params, initial_carry
-from hanabi_rl.nn.precision import Precision
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.storage.ranges import Count, LearningRate, Number, Weight
 
 PyTree = Any
 
-CPU_MICROBATCHES = range(16, 7, -1)
-"""Games whose activations are held at once on a CPU: the first of these that divides the minibatch,
-or all of it."""
+MAX_GRAD_NORM = 1.0
+"""Of structured networks, whose gradients are clipped to it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +47,8 @@ class BCTraining:
     """Whose: a bot, any agent, or A+B for mixed tables."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
     batch_size: Number = 32
-    """Games in a minibatch (each gives one trajectory per player); decisions, where the network is
-    structured."""
+    """Examples in a minibatch: what the network learns from by itself, which is a whole game (one
+    trajectory per player) where it remembers, and one decision where it is structured."""
     epochs: Number = 70
     lr: LearningRate = 5e-3
     final_lr: LearningRate = 1e-4
@@ -75,14 +73,28 @@ class BCState(flax.struct.PyTreeNode):
     key: jax.Array  # of the run; only folded into
 
 
-class GameBatch(flax.struct.PyTreeNode):
-    """A minibatch of B games; every leaf has the game axis first, so it shards."""
+class Group(NamedTuple):
+    """Some examples of a minibatch, whose activations are held at once. `...` is [n], or [T, n, P]
+    of games."""
 
-    decks: jax.Array  # uint8 [B, D]
-    actions: jax.Array  # int32 [B, T], the mover's action, no-op after the end
-    cloned: jax.Array  # bool [B, P], seats to clone; all false in a padding row
-    permutation: jax.Array  # int32 [B, C], new colour of each colour
-    row: jax.Array  # int32 [B], the game's place in the whole minibatch, on whichever device
+    seen: PyTree  # what the network reads
+    legal: jax.Array  # bool [..., A]
+    action: jax.Array  # int32 [...], what was done
+    decision: jax.Array  # bool [...], whether it is cloned
+    row: jax.Array  # int32 [n], the examples' places in the whole minibatch, on whichever device
+
+
+class Examples(Protocol):
+    """What is cloned, as a pytree of arrays; replicated over devices."""
+
+    def __len__(self) -> int:
+        """How many examples."""
+
+    def groups(self, batch: Batch) -> Group:
+        """The examples of (this device's part of) a minibatch, with a leading axis of groups."""
+
+    def logits(self, params: PyTree, group: Group, dropout_key: jax.Array) -> jax.Array:
+        """The network's answer float32 [..., A] to a group, with dropout."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,26 +106,11 @@ class BC:
     rules: Rules
     num_updates: int
     """Minibatches in the whole run, for the learning-rate schedule."""
-    precision: Precision = "float32"
-    """Of training; the policy itself is evaluated in float32."""
-
-    @property
-    def network(self) -> NetworkConfig:
-        """An LSTM or feed-forward network; decisions are cloned by `cloning_decisions.py`."""
-        assert isinstance(self.config.network, NetworkConfig), "whole games are cloned"
-        return self.config.network
-
-    @property
-    def module(self) -> Actor:
-        """The network."""
-        return Actor(self.network, self.rules.num_moves, self.precision)
 
     def init(self, key: jax.Array) -> BCState:
         """A state with fresh parameters."""
         param_key, run_key = jax.random.split(key)
-        params = init_params(
-            self.module, param_key, self.network, self.rules.obs_size, self.rules.num_moves
-        )
+        params = init_params(self.rules, self.config.network, param_key)
         return BCState(
             params=params,
             opt_state=self.optimizer().init(params),
@@ -122,53 +119,63 @@ class BC:
         )
 
     def policy(self, state: BCState) -> NetworkPolicy:
-        """The policy as it stands."""
-        return NetworkPolicy(params=state.params, rules=self.rules, network=self.network)
+        """The policy as it stands; evaluated in float32, whatever it is trained in."""
+        return NetworkPolicy(params=state.params, rules=self.rules, network=self.config.network)
 
     def learning_rate(self, step: jax.Array) -> jax.Array:
-        """Linear from `lr` to `final_lr` over the first 90% of training, then constant (AH2AC2
-        A.4)."""
+        """From `lr` to `final_lr`: linear over the first 90% of training, then constant (AH2AC2
+        A.4); of a structured network along a cosine to the end."""
+        lr, final_lr = self.config.lr, self.config.final_lr
+        if isinstance(self.config.network, StructuredConfig):
+            progress = jnp.minimum(step / self.num_updates, 1.0)
+            return final_lr + (lr - final_lr) * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
         progress = jnp.minimum(step / (0.9 * self.num_updates), 1.0)
-        return self.config.lr + (self.config.final_lr - self.config.lr) * progress
+        return lr + (final_lr - lr) * progress
 
     def optimizer(self) -> optax.GradientTransformation:
-        """AdamW; with weight_decay 0 it is Adam."""
-        return optax.adamw(self.learning_rate, weight_decay=self.config.weight_decay)
+        """AdamW; with weight_decay 0 it is Adam. Of a structured network after clipping."""
+        adamw = optax.adamw(self.learning_rate, weight_decay=self.config.weight_decay)
+        if isinstance(self.config.network, StructuredConfig):
+            return optax.chain(optax.clip_by_global_norm(MAX_GRAD_NORM), adamw)
+        return adamw
 
-    def compile_update(self) -> Callable[[BCState, GameBatch], tuple[BCState, losses.Metrics]]:
-        """`update` on all devices: (state, sharded batch) -> (state, metrics)."""
+    def compile_update(self) -> Callable[[BCState, Examples, Batch], tuple[BCState, Any]]:
+        """`update` on all devices: (state, examples, sharded batch) -> (state, metrics)."""
         if self.config.batch_size % parallel.num_devices():
             raise ValueError(
                 f"batch_size={self.config.batch_size} must be divisible by the "
                 f"{parallel.num_devices()} devices"
             )
         return parallel.data_parallel(
-            self.update, in_axes=(None, 0), out_axes=(None, None), donate_argnums=(0,)
+            self.update, in_axes=(None, None, 0), out_axes=(None, None), donate_argnums=(0,)
         )
 
-    def update(self, state: BCState, batch: GameBatch) -> tuple[BCState, losses.Metrics]:
+    def update(
+        self, state: BCState, examples: Examples, batch: Batch
+    ) -> tuple[BCState, losses.Metrics]:
         """One gradient step on the mean cross-entropy over the minibatch's decisions.
 
         Where the loss or its gradient is not finite, the state comes back as it was and the metrics
         say why.
         """
-        examples = self.examples(batch)
-        decisions = parallel.psum(jnp.sum(examples.decision))
+        groups = examples.groups(batch)
+        decisions = parallel.psum(jnp.sum(groups.decision))
         dropout_key = jax.random.fold_in(state.key, state.step)
 
-        def accumulate(total: Any, step: tuple[Trajectory, jax.Array]) -> tuple[Any, None]:
-            gradient = jax.grad(self.loss, has_aux=True)(
-                state.params, *step, dropout_key, decisions
-            )
+        def loss(params: PyTree, group: Group) -> tuple[jax.Array, losses.Metrics]:
+            """A group's share in the minibatch's loss."""
+            logits = examples.logits(params, group, dropout_key)
+            return losses.bc_loss(logits, group.action, group.decision / jnp.maximum(decisions, 1))
+
+        def accumulate(total: Any, group: Group) -> tuple[Any, None]:
+            gradient = jax.grad(loss, has_aux=True)(state.params, group)
             return jax.tree.map(jnp.add, total, gradient), None
 
-        microbatches = self.microbatches(examples)
-        game_rows = batch.row.reshape(microbatches.action.shape[0], -1)
         zeros = (
             jax.tree.map(jnp.zeros_like, state.params),
             {name: jnp.zeros(()) for name in ("loss", "accuracy")},
         )
-        sums, _ = jax.lax.scan(accumulate, zeros, (microbatches, game_rows))
+        sums, _ = jax.lax.scan(accumulate, zeros, groups)
         gradient, metrics = parallel.psum(sums)
         changes, opt_state = self.optimizer().update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, changes)
@@ -178,89 +185,3 @@ class BC:
         }
         learnt = state.replace(params=params, opt_state=opt_state, step=state.step + 1)
         return apply_if_finite(learnt, state, metrics), metrics | {"decisions": decisions}
-
-    def loss(
-        self,
-        params: PyTree,
-        examples: Trajectory,
-        game_row: jax.Array,
-        dropout_key: jax.Array,
-        decisions: jax.Array,
-    ) -> tuple[jax.Array, losses.Metrics]:
-        """The share of some games, at the places int32 [B] of the minibatch, in its loss over so
-        many decisions."""
-        steps, games, players = examples.action.shape
-        state = jax.tree.map(lambda x: x.reshape(steps * games, *x.shape[2:]), examples.state)
-        obs = observe(self.rules, state).reshape(steps, games * players, -1)
-
-        def rows(x: jax.Array) -> jax.Array:
-            return x.reshape(steps, games * players, *x.shape[3:])
-
-        reset = jnp.broadcast_to((jnp.arange(steps) == 0)[:, None], obs.shape[:2])
-        logits: Any
-        _, logits = self.module.apply(
-            {"params": params},
-            initial_carry(self.network, obs.shape[1]),
-            obs,
-            rows(examples.legal),
-            reset,
-            deterministic=False,
-            rows=(game_row[:, None] * players + jnp.arange(players)).reshape(-1),
-            rngs={"dropout": dropout_key},
-        )
-        weight = rows(examples.decision) / jnp.maximum(decisions, 1)
-        return losses.bc_loss(logits, rows(examples.action), weight)
-
-    def examples(self, batch: GameBatch) -> Trajectory:
-        """Replays a minibatch under its colour permutations; decisions are those of cloned
-        seats."""
-        decks = permute_decks(self.rules, batch.decks, batch.permutation)
-        actions = permute_actions(self.rules, batch.actions, batch.permutation[:, None])
-        games = replay(self.rules, decks, actions)
-        return games._replace(decision=games.decision & batch.cloned)
-
-    def microbatches(self, examples: Trajectory) -> Trajectory:
-        """The games in groups whose activations are held at once: a leading axis of groups.
-
-        On a CPU small ones are a quarter faster and take a sixth of the memory: XLA gets the memory
-        of an update anew
-        from the operating system, which fills it page by page. An accelerator wants as much at once
-        as there is.
-        """
-        games = examples.action.shape[1]
-        sizes = CPU_MICROBATCHES if jax.default_backend() == "cpu" else ()
-        size = next((size for size in sizes if games % size == 0), games)
-
-        def grouped(x: jax.Array) -> jax.Array:
-            return x.reshape(x.shape[0], games // size, size, *x.shape[2:]).swapaxes(0, 1)
-
-        return jax.tree.map(grouped, examples)
-
-
-def game_batch(games: Games, batch: Batch, key: jax.Array, permute_colors: bool) -> GameBatch:
-    """The games of one loader batch; rows of weight 0 are cloned nowhere.
-
-    A game's colour permutation depends on (key, epoch, game) alone, not on the minibatch it falls
-    in.
-    """
-    rules, size = games.rules, len(batch.index)
-    seats = (
-        np.ones((len(games), rules.num_players), bool)
-        if games.human_seats is None
-        else games.human_seats
-    )
-    permutation: Any
-    if permute_colors:
-        permutation = color_permutations(key, batch.epoch, batch.index, rules.num_colors)
-    else:
-        permutation = np.broadcast_to(
-            np.arange(rules.num_colors, dtype=np.int32), (size, rules.num_colors)
-        )
-    length = int(games.num_actions.max())  # of all games, so that every batch has one shape
-    return GameBatch(
-        decks=games.decks[batch.index],
-        actions=jnp.asarray(games.actions[batch.index, :length]),
-        cloned=seats[batch.index] & (batch.weight > 0)[:, None],
-        permutation=permutation,
-        row=jnp.arange(size, dtype=jnp.int32),
-    )

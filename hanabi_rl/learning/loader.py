@@ -1,36 +1,37 @@
-"""The order in which games are seen: every game once an epoch, in an order that depends on (seed,
+"""The order in which examples are seen: every one once an epoch, in an order that depends on (seed,
 epoch) alone."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Batch:
-    """Games of one minibatch. An epoch's last one is filled up with game 0 at weight 0, so that
-    shapes stay static."""
+class Batch(NamedTuple):
+    """A minibatch of B examples; every leaf has their axis, so it shards. An epoch's last one is
+    filled up with example 0 at weight 0, so that shapes stay static. NumPy on the host."""
 
-    epoch: int
-    index: np.ndarray  # int32[B]
-    weight: np.ndarray  # float32[B], 1 for a game and 0 for filling
+    epoch: Any  # int32 [B], the same everywhere
+    index: Any  # int32 [B], which examples
+    weight: Any  # float32 [B], 1 for an example and 0 for filling
+    row: Any  # int32 [B], the place in the whole minibatch, on whichever device
 
 
 class BatchLoader:
-    """Endless batches of game indices, whose position can be saved and restored.
+    """Endless batches of examples, whose position can be saved and restored.
 
-    Raises ValueError where there are no games or the batch size is not positive.
+    Raises ValueError where there are no examples or the batch size is not positive.
     """
 
-    def __init__(self, num_games: int, batch_size: int, seed: int) -> None:
-        if num_games < 1 or batch_size < 1:
+    def __init__(self, num_examples: int, batch_size: int, seed: int) -> None:
+        if num_examples < 1 or batch_size < 1:
             raise ValueError(
-                f"expected at least one game and a batch of one, got {num_games=} and {batch_size=}"
+                f"expected at least one example and a batch of one, got {num_examples=} and "
+                f"{batch_size=}"
             )
-        self.num_games, self.batch_size, self.seed = num_games, batch_size, seed
+        self.num_examples, self.batch_size, self.seed = num_examples, batch_size, seed
         self.epoch = 0
         self.batch = 0
         self._order = self.epoch_order(0)
@@ -38,19 +39,23 @@ class BatchLoader:
     @property
     def batches_per_epoch(self) -> int:
         """The last, partly filled one included."""
-        return -(-self.num_games // self.batch_size)
+        return -(-self.num_examples // self.batch_size)
 
     def epoch_order(self, epoch: int) -> np.ndarray:
-        """int64[num_games]: the order of that epoch."""
-        return np.random.default_rng([self.seed, epoch]).permutation(self.num_games)
+        """int64[num_examples]: the order of that epoch."""
+        return np.random.default_rng([self.seed, epoch]).permutation(self.num_examples)
 
     def next_batch(self) -> Batch:
         """The batch at the current position, which moves on by one."""
         chosen = self._order[self.batch * self.batch_size : (self.batch + 1) * self.batch_size]
-        index = np.zeros(self.batch_size, np.int32)
+        row = np.arange(self.batch_size, dtype=np.int32)
+        index = np.zeros_like(row)
         index[: len(chosen)] = chosen
         result = Batch(
-            self.epoch, index, (np.arange(self.batch_size) < len(chosen)).astype(np.float32)
+            epoch=np.full_like(row, self.epoch),
+            index=index,
+            weight=(row < len(chosen)).astype(np.float32),
+            row=row,
         )
         self.batch += 1
         if self.batch == self.batches_per_epoch:
@@ -66,7 +71,7 @@ class BatchLoader:
     def state_dict(self) -> dict[str, int]:
         """The position and what it belongs to, as plain numbers (JSON)."""
         return {
-            "num_games": self.num_games,
+            "num_examples": self.num_examples,
             "batch_size": self.batch_size,
             "seed": self.seed,
             "epoch": self.epoch,
@@ -76,15 +81,17 @@ class BatchLoader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go to a saved position: the batches from there on are those that would have followed.
 
-        Raises ValueError where the position was saved for other games, batches or another seed, or
-        does not exist.
+        Raises ValueError where the position was saved for other examples, batches or another seed,
+        or does not exist.
         """
+        if "num_games" in state:  # what it was called when only games were examples
+            state = {**state, "num_examples": state["num_games"]}
         missing = sorted(self.state_dict().keys() - state.keys())
         if missing:
             raise ValueError(
                 f"expected {missing[0]!r} in the loader's saved position, got only {sorted(state)}"
             )
-        for key in ("num_games", "batch_size", "seed"):
+        for key in ("num_examples", "batch_size", "seed"):
             if state[key] != getattr(self, key):
                 raise ValueError(
                     f"the loader's saved position is for {key}={state[key]}, expected "

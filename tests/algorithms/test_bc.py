@@ -18,13 +18,15 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, deal, legal_actions, step
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, BCState, BCTraining, GameBatch, game_batch
+from hanabi_rl.learning.cloning import BC, BCState, BCTraining
+from hanabi_rl.learning.cloning_games import GameExamples, color_permutations, game_examples
 from hanabi_rl.learning.loader import Batch, BatchLoader
-from hanabi_rl.nn.networks import NetworkConfig, initial_carry
+from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 
 PLAYERS = TINY.num_players
+NETWORK = NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), dropout=0.0)
 TRAINING = BCTraining(
-    network=NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), dropout=0.0),
+    network=NETWORK,
     batch_size=32,
     epochs=24,
     lr=5e-3,
@@ -34,12 +36,16 @@ TRAINING = BCTraining(
 class Learner(NamedTuple):
     bc: BC
     games: Games  # 240 of the teacher's; seat 1 is not human in every fourth game
-    update: Callable[[BCState, GameBatch], tuple[BCState, dict[str, jax.Array]]]
+    examples: GameExamples
+    compiled: Callable[..., tuple[BCState, dict[str, jax.Array]]]
     init: Callable[[jax.Array], BCState]
 
     def fresh(self) -> BCState:
         """The state before training; a new copy each time, as `update` donates it."""
         return parallel.replicate(self.init(jax.random.key(0)))
+
+    def update(self, state: BCState, batch: Batch) -> tuple[BCState, dict[str, jax.Array]]:
+        return self.compiled(state, self.examples, parallel.shard(batch))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +57,8 @@ def learner() -> Learner:
     bc = BC(
         config=TRAINING, rules=TINY, num_updates=TRAINING.epochs * -(-240 // TRAINING.batch_size)
     )
-    return Learner(bc, games, bc.compile_update(), jax.jit(bc.init))
+    examples = parallel.replicate(game_examples(games, NETWORK, jax.random.key(7)))
+    return Learner(bc, games, examples, bc.compile_update(), jax.jit(bc.init))
 
 
 class Trained(NamedTuple):
@@ -64,7 +71,7 @@ class Trained(NamedTuple):
 def trained(learner: Learner) -> Trained:
     """The clone after all epochs."""
     loader, state = BatchLoader(len(learner.games), TRAINING.batch_size, seed=0), learner.fresh()
-    key, accuracy, compiled, events = jax.random.key(7), [], [], []
+    accuracy, compiled, events = [], [], []
 
     def listen(event: str, duration: float, **labels: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
@@ -73,9 +80,8 @@ def trained(learner: Learner) -> Trained:
     while loader.epoch < TRAINING.epochs:
         right = decisions = 0.0
         for batch in loader.rest_of_epoch():
-            shard = parallel.shard(game_batch(learner.games, batch, key, permute_colors=True))
             jax.monitoring.register_event_duration_secs_listener(listen)
-            state, metrics = learner.update(state, shard)
+            state, metrics = learner.update(state, batch)
             jax.monitoring.unregister_event_duration_listener(listen)
             compiled.append(len(events))
             events.clear()
@@ -97,11 +103,11 @@ def test_an_update_is_compiled_at_most_once(trained: Trained) -> None:
     assert not any(getattr(leaf, "weak_type", False) for leaf in jax.tree.leaves(trained.state))
 
 
-def one_batch(learner: Learner, permute_colors: bool = True) -> tuple[Batch, GameBatch]:
+def last_batch(learner: Learner) -> Batch:
     """The last batch of an epoch: 16 games, and 16 rows of filling (game 0 at weight 0)."""
     batch = list(BatchLoader(len(learner.games), TRAINING.batch_size, seed=0).rest_of_epoch())[-1]
     assert batch.weight.sum() == 16
-    return batch, game_batch(learner.games, batch, jax.random.key(7), permute_colors)
+    return batch
 
 
 @pytest.mark.parametrize("permute_colors", [False, True])
@@ -110,8 +116,10 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(
 ) -> None:
     """Known fault of published trainers: a loss divided by idle turns as well, unlike the accuracy
     beside it."""
-    batch, games = one_batch(learner, permute_colors)
-    examples = jax.jit(learner.bc.examples)(games)
+    batch, data = last_batch(learner), learner.examples
+    if not permute_colors:
+        data = data.replace(color_key=None)
+    examples = jax.jit(data.replayed)(batch)
     steps, rows = len(examples.action), examples.action.shape[1] * PLAYERS
     obs = jax.vmap(partial(observe, TINY))(examples.state).reshape(steps, rows, -1)
     legal, action, decision = (
@@ -120,7 +128,7 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(
     )
 
     # Whose move is counted, from the recorded games alone.
-    turn = np.arange(games.actions.shape[1])[:, None, None]
+    turn = np.arange(steps)[:, None, None]
     played = turn < learner.games.num_actions[batch.index][None, :, None]
     moving = turn % PLAYERS == np.arange(PLAYERS)
     human = learner.games.human_seats[batch.index] & (batch.weight > 0)[:, None]
@@ -134,8 +142,8 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(
         )
 
     reset = np.zeros(obs.shape[:2], bool)
-    carry = initial_carry(TRAINING.network, rows)
-    _, logits = jax.jit(learner.bc.module.apply)(
+    carry = initial_carry(NETWORK, rows)
+    _, logits = jax.jit(Actor(NETWORK, TINY.num_moves).apply)(
         {"params": learner.fresh().params}, carry, obs, legal, reset
     )
     logits = np.asarray(logits, np.float64)
@@ -143,7 +151,7 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(
     log_prob -= np.log(np.exp(log_prob).sum(-1, keepdims=True))
     taken = np.take_along_axis(log_prob, np.asarray(action)[..., None], -1)[..., 0]
 
-    _, metrics = learner.update(learner.fresh(), parallel.shard(games))
+    _, metrics = learner._replace(examples=parallel.replicate(data)).update(learner.fresh(), batch)
     assert float(metrics["decisions"]) == counted.sum()
     np.testing.assert_allclose(metrics["loss"], -taken[counted].mean(), rtol=1e-5)
     right = logits.argmax(-1) == np.asarray(action)
@@ -154,30 +162,24 @@ def test_microbatches_add_up_to_the_minibatch(
     learner: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """32 games at once, and two groups of 16, of which the second is filling, on a CPU."""
-    games = one_batch(learner)[1]
-    groups = jax.eval_shape(
-        lambda games: learner.bc.microbatches(learner.bc.examples(games)), games
-    )
+    batch = last_batch(learner)
+    groups = jax.eval_shape(lambda batch: learner.examples.groups(batch), batch)
     assert groups.action.shape[0] == (2 if jax.default_backend() == "cpu" else 1)
-    parts, found = learner.update(learner.fresh(), parallel.shard(games))
-    monkeypatch.setattr("hanabi_rl.learning.cloning.CPU_MICROBATCHES", ())
-    whole, expected = learner.bc.compile_update()(learner.fresh(), parallel.shard(games))
+    parts, found = learner.update(learner.fresh(), batch)
+    monkeypatch.setattr("hanabi_rl.learning.cloning_games.CPU_GROUPS", ())
+    at_once = learner._replace(compiled=learner.bc.compile_update())
+    whole, expected = at_once.update(learner.fresh(), batch)
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7)
     # its moments are of the gradient
     jax.tree.map(close, (parts.opt_state, found), (whole.opt_state, expected))
 
 
 def test_filling_contributes_nothing(learner: Learner) -> None:
-    batch, games = one_batch(learner)
+    batch = last_batch(learner)
     # another game in the rows that do not count
-    other = np.where(batch.weight > 0, batch.index, 5).astype(np.int32)
-    refilled = game_batch(
-        learner.games, dataclasses.replace(batch, index=other), jax.random.key(7), True
-    )
-    assert not np.array_equal(refilled.decks, games.decks)
-    results = [
-        learner.update(learner.fresh(), parallel.shard(b))[0].params for b in (games, refilled)
-    ]
+    refilled = batch._replace(index=np.where(batch.weight > 0, batch.index, 5).astype(np.int32))
+    assert not np.array_equal(refilled.index, batch.index)
+    results = [learner.update(learner.fresh(), b)[0].params for b in (batch, refilled)]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), *results)
 
 
@@ -196,41 +198,40 @@ def unplayed_games(num_games: int, human_seats: np.ndarray | None = None) -> Gam
     )
 
 
-def permutations(games: Games, epoch: int, index: list[int], key: int = 0) -> np.ndarray:
-    batch = Batch(epoch, np.array(index, np.int32), np.ones(len(index), np.float32))
-    return np.asarray(game_batch(games, batch, jax.random.key(key), True).permutation)
-
-
 def test_every_game_and_epoch_has_a_colour_permutation_of_its_own() -> None:
     """Known fault of published trainers: one permutation for a whole batch."""
-    games = unplayed_games(64)
+
+    def permutations(epoch: int, index: list[int], key: int = 0) -> np.ndarray:
+        return np.asarray(color_permutations(jax.random.key(key), epoch, jnp.array(index), 5))
+
     index = list(range(64))
-    first = permutations(games, 0, index)
+    first = permutations(0, index)
     np.testing.assert_array_equal(np.sort(first, axis=1), np.tile(np.arange(5), (64, 1)))
     assert len({tuple(row) for row in first}) > 30  # 64 draws of 120
-    for other in (permutations(games, 1, index), permutations(games, 0, index, key=1)):
+    for other in (permutations(1, index), permutations(0, index, key=1)):
         assert (other != first).any(axis=1).sum() > 50
     # The batch and the place in it do not matter.
-    elsewhere = permutations(games, 0, index[::-1])
-    np.testing.assert_array_equal(elsewhere, first[::-1])
+    np.testing.assert_array_equal(permutations(0, index[::-1]), first[::-1])
     np.testing.assert_array_equal(
-        permutations(games, 0, [9, 9, 2] * 21 + [4]), first[[9, 9, 2] * 21 + [4]]
+        permutations(0, [9, 9, 2] * 21 + [4]), first[[9, 9, 2] * 21 + [4]]
     )
 
 
-def test_a_batch_clones_human_seats_of_real_rows_without_permutation_where_asked() -> None:
+def test_an_epoch_is_replayed_under_colours_of_its_own(learner: Learner) -> None:
+    """Only what is coloured differs: whose turn it is and how long a game is stay."""
+    batch = last_batch(learner)
+    replayed = jax.jit(learner.examples.replayed)
+    one, other = (replayed(batch._replace(epoch=np.full_like(batch.epoch, e))) for e in (0, 1))
+    np.testing.assert_array_equal(one.decision, other.decision)
+    assert (np.asarray(one.action) != np.asarray(other.action)).any()
+
+
+def test_examples_clone_human_seats_and_are_cut_to_the_longest_game() -> None:
     human = np.array([[True, False], [False, True], [True, True]])
-    batch = Batch(0, np.array([2, 0, 1, 0], np.int32), np.array([1, 1, 1, 0], np.float32))
-    games = game_batch(unplayed_games(3, human), batch, jax.random.key(0), permute_colors=False)
-    np.testing.assert_array_equal(
-        games.cloned, [[True, True], [True, False], [False, True], [False, False]]
-    )
-    np.testing.assert_array_equal(games.permutation, np.tile(np.arange(5), (4, 1)))
-    everyone = game_batch(unplayed_games(3), batch, jax.random.key(0), permute_colors=False)
-    np.testing.assert_array_equal(
-        everyone.cloned, np.array([1, 1, 1, 0])[:, None] * np.ones((1, 2))
-    )
-    assert games.actions.shape == (4, 3)  # cut to the longest of all games
+    np.testing.assert_array_equal(game_examples(unplayed_games(3, human), NETWORK).cloned, human)
+    everyone = game_examples(unplayed_games(3), NETWORK)
+    np.testing.assert_array_equal(everyone.cloned, np.ones((3, 2), bool))
+    assert everyone.actions.shape == (3, 3) and len(everyone) == 3
 
 
 def test_learning_rate_falls_over_nine_tenths_of_training() -> None:
@@ -252,10 +253,11 @@ def test_weight_decay_is_decoupled() -> None:
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_cloning_drops_out_where_the_network_says_so(learner: Learner, rate: float) -> None:
     network = dataclasses.replace(TRAINING.network, dropout=rate)
-    bc = dataclasses.replace(learner.bc, config=dataclasses.replace(TRAINING, network=network))
-    update = jax.vmap(bc.update, in_axes=(None, 0), axis_name=parallel.AXIS)
-    games = jax.tree.map(lambda x: x[None], one_batch(learner)[1])
-    assert ("random_bits" in str(jax.make_jaxpr(update)(learner.fresh(), games))) == (rate > 0)
+    examples = learner.examples.replace(network=network)
+    update = jax.vmap(learner.bc.update, in_axes=(None, None, 0), axis_name=parallel.AXIS)
+    batch = jax.tree.map(lambda x: x[None], last_batch(learner))
+    jaxpr = jax.make_jaxpr(update)(learner.fresh(), examples, batch)
+    assert ("bernoulli" in str(jaxpr)) == (rate > 0)
 
 
 def test_a_batch_that_devices_cannot_share_is_refused(

@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax
 import pytest
 from support.games import TINY, taught_games
 from support.runs import RUN_FILES, read_lines, read_state
@@ -11,12 +13,14 @@ from support.runs import RUN_FILES, read_lines, read_state
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import run_bc, training_games
-from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BC, BCTraining
+from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.checkpoint import Restored
 from hanabi_rl.storage.records import from_dict
 
 MINIBATCHES = 15  # of 3 epochs
@@ -168,3 +172,26 @@ def test_a_clone_with_a_profile_is_refused(training: BCTraining) -> None:
     told = BCTraining(data=training.data, network=StructuredConfig(profile=True))
     with pytest.raises(ValueError, match=r"network.profile: expected none in a clone"):
         training_games(told, load_games(training.data[0]).rules, seed=0)
+
+
+def test_a_run_that_cloned_decisions_by_whole_epochs_goes_on_from_them(
+    training: BCTraining,
+) -> None:
+    """Its checkpoints say how many; those of today say where in an epoch."""
+    games = load_games(training.data[0])
+    config = BCConfig(network=StructuredConfig(trunk=(8,), head=8), batch_size=16, seed=3)
+    examples = examples_of(games, config)
+    learner = BC(config, games.rules, 10)
+    state = learner.init(jax.random.key(0))
+    best = {"best_selfplay": None, "best_accuracy": 0.25, "least_loss": 1.5}
+    for position, expected in (
+        ({"epochs": 2}, (2, 0)),
+        ({"batches": {"epoch": 1, "batch": 4}, "sums": {"loss": 2.0}}, (1, 4)),
+    ):
+        loader = BatchLoader(len(examples), 16, 3)
+        if "batches" in position:
+            position = {**position, "batches": loader.state_dict() | position["batches"]}
+        session: Any = SimpleNamespace(restored=Restored(7, state, position | best, {}))
+        trainer = _Trainer(session, config, learner, state, examples, loader, games)
+        assert (loader.epoch, loader.batch) == expected
+        assert (trainer.best_accuracy, trainer.least_loss) == (0.25, 1.5)

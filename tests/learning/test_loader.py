@@ -15,9 +15,8 @@ def take(loader: BatchLoader, count: int) -> list[Batch]:
 
 def assert_same(batches: list[Batch], expected: list[Batch]) -> None:
     for one, other in zip(batches, expected, strict=True):
-        assert one.epoch == other.epoch
-        np.testing.assert_array_equal(one.index, other.index)
-        np.testing.assert_array_equal(one.weight, other.weight)
+        for mine, expected_leaf in zip(one, other, strict=True):
+            np.testing.assert_array_equal(mine, expected_leaf)
 
 
 @pytest.mark.parametrize(("games", "size"), [(10, 4), (12, 4), (3, 8), (1, 1)])
@@ -27,7 +26,8 @@ def test_every_game_once_an_epoch_in_static_shapes(games, size):
         batches = list(loader.rest_of_epoch())
         assert len(batches) == loader.batches_per_epoch == -(-games // size)
         assert all(batch.index.shape == batch.weight.shape == (size,) for batch in batches)
-        assert {batch.epoch for batch in batches} == {epoch}
+        assert {number for batch in batches for number in batch.epoch} == {epoch}
+        assert all(batch.row.tolist() == list(range(size)) for batch in batches)
         seen = np.concatenate([batch.index[batch.weight > 0] for batch in batches])
         assert sorted(seen) == list(range(games))
         assert sum(batch.weight.sum() for batch in batches) == games
@@ -57,7 +57,7 @@ def test_a_restored_loader_goes_on_where_the_saved_one_was(position):
 def test_a_position_of_another_loader_is_refused():
     saved = BatchLoader(10, 4, seed=1).state_dict()
     for loader, message in [
-        (BatchLoader(11, 4, seed=1), "for num_games=10, expected 11"),
+        (BatchLoader(11, 4, seed=1), "for num_examples=10, expected 11"),
         (BatchLoader(10, 5, seed=1), "for batch_size=4, expected 5"),
         (BatchLoader(10, 4, seed=2), "for seed=1, expected 2"),
     ]:
@@ -67,5 +67,15 @@ def test_a_position_of_another_loader_is_refused():
         BatchLoader(10, 4, seed=1).load_state_dict(saved | {"batch": 3})
     with pytest.raises(ValueError, match="expected 'epoch' in the loader's saved position"):
         BatchLoader(10, 4, seed=1).load_state_dict({k: v for k, v in saved.items() if k != "epoch"})
-    with pytest.raises(ValueError, match="at least one game"):
+    with pytest.raises(ValueError, match="at least one example"):
         BatchLoader(0, 4, seed=1)
+
+
+def test_a_position_saved_when_only_games_were_examples_is_understood():
+    loader = BatchLoader(10, 4, seed=1)
+    take(loader, 4)
+    saved = loader.state_dict()
+    saved["num_games"] = saved.pop("num_examples")
+    restored = BatchLoader(10, 4, seed=1)
+    restored.load_state_dict(saved)
+    assert_same(take(restored, 4), take(loader, 4))

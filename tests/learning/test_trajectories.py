@@ -13,7 +13,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay, replay_moves
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.env.table import Table
-from hanabi_rl.learning.permutations import color_permutations
+from hanabi_rl.learning.cloning_games import color_permutations
 
 RULES = Rules(num_players=3)
 GAMES = 6

@@ -13,18 +13,20 @@ from support.games import taught_games
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learning.cloning import game_batch
+from hanabi_rl.learning.cloning_games import game_examples
 from hanabi_rl.learning.loader import BatchLoader
+from hanabi_rl.nn.networks import NetworkConfig
 
 RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2)
 
 
 def tail(games: Games, loader: BatchLoader, batches: int) -> list[str]:
     """A digest of all that the learner is given in each of the next batches."""
-    key = jax.random.fold_in(jax.random.key(3), 1)
+    examples = game_examples(games, NetworkConfig(), jax.random.fold_in(jax.random.key(3), 1))
+    replayed = jax.jit(lambda batch: examples.replayed(batch))
     digests = []
     for _ in range(batches):
-        given = jax.tree.leaves(game_batch(games, loader.next_batch(), key, permute_colors=True))
+        given = jax.tree.leaves(replayed(loader.next_batch()))
         digests.append(
             hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in given)).hexdigest()
         )

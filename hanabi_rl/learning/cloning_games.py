@@ -1,0 +1,131 @@
+"""Whole games as examples, for networks that remember: each player's actions from its own
+observation history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.replay import Trajectory, replay
+from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.symmetry import permute_actions, permute_decks
+from hanabi_rl.learning.cloning import Group
+from hanabi_rl.learning.loader import Batch
+from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
+from hanabi_rl.nn.precision import Precision
+
+PyTree = Any
+
+CPU_GROUPS = range(16, 7, -1)
+"""Games whose activations are held at once on a CPU: the first of these that divides the minibatch,
+or all of it."""
+
+
+class GameExamples(flax.struct.PyTreeNode):
+    """E games of at most T moves, of P players; see `cloning.Examples`."""
+
+    decks: jax.Array  # uint8 [E, D]
+    actions: jax.Array  # int32 [E, T], the mover's action, no-op after the end
+    cloned: jax.Array  # bool [E, P], seats to clone
+    color_key: jax.Array | None  # of the colour permutations; None leaves colours as they are
+    rules: Rules = flax.struct.field(pytree_node=False)
+    network: NetworkConfig = flax.struct.field(pytree_node=False)
+    precision: Precision = flax.struct.field(pytree_node=False, default="float32")
+
+    def __len__(self) -> int:
+        """See `Examples`."""
+        return len(self.decks)
+
+    def replayed(self, batch: Batch) -> Trajectory:
+        """A minibatch's games, each under the colour permutation of its epoch; decisions are those
+        of cloned seats, and there are none in filling."""
+        decks, actions = self.decks[batch.index], self.actions[batch.index]
+        if self.color_key is not None:
+            colors = color_permutations(
+                self.color_key, batch.epoch, batch.index, self.rules.num_colors
+            )
+            decks = permute_decks(self.rules, decks, colors)
+            actions = permute_actions(self.rules, actions, colors[:, None])
+        games = replay(self.rules, decks, actions)
+        cloned = self.cloned[batch.index] & (batch.weight > 0)[:, None]
+        return games._replace(decision=games.decision & cloned)
+
+    def groups(self, batch: Batch) -> Group:
+        """See `Examples`.
+
+        On a CPU small groups are a quarter faster and take a sixth of the memory: XLA gets the
+        memory of an update anew from the operating system, which fills it page by page. An
+        accelerator wants as much at once as there is.
+        """
+        games, count = self.replayed(batch), len(batch.index)
+        sizes = CPU_GROUPS if jax.default_backend() == "cpu" else ()
+        size = next((size for size in sizes if count % size == 0), count)
+
+        def grouped(x: jax.Array) -> jax.Array:
+            return x.reshape(x.shape[0], count // size, size, *x.shape[2:]).swapaxes(0, 1)
+
+        return Group(
+            seen=jax.tree.map(grouped, games.state),
+            legal=grouped(games.legal),
+            action=grouped(games.action),
+            decision=grouped(games.decision),
+            row=jnp.asarray(batch.row).reshape(-1, size),
+        )
+
+    def logits(self, params: PyTree, group: Group, dropout_key: jax.Array) -> jax.Array:
+        """See `Examples`."""
+        steps, games, players = group.action.shape
+        state = jax.tree.map(lambda x: x.reshape(steps * games, *x.shape[2:]), group.seen)
+        obs = observe(self.rules, state).reshape(steps, games * players, -1)
+        reset = jnp.broadcast_to((jnp.arange(steps) == 0)[:, None], obs.shape[:2])
+        out: Any = Actor(self.network, self.rules.num_moves, self.precision).apply(
+            {"params": params},
+            initial_carry(self.network, obs.shape[1]),
+            obs,
+            group.legal.reshape(*obs.shape[:2], -1),
+            reset,
+            deterministic=False,
+            rows=(group.row[:, None] * players + jnp.arange(players)).reshape(-1),
+            rngs={"dropout": dropout_key},
+        )
+        return out[1].reshape(group.legal.shape)
+
+
+def color_permutations(
+    key: jax.Array, epoch: jax.Array | int, game_index: jax.Array, num_colors: int
+) -> jax.Array:
+    """int32 [B, num_colors]: the new colour of each colour, uniform, in each game int [B] of an epoch
+    (one for all, or int [B]). It depends on (key, epoch, game) alone, never on the minibatch that
+    the game falls in."""
+
+    def one(epoch: jax.Array, game: jax.Array) -> jax.Array:
+        game_key = jax.random.fold_in(jax.random.fold_in(key, epoch), game)
+        return jax.random.permutation(game_key, num_colors)
+
+    epochs = jnp.broadcast_to(jnp.asarray(epoch), game_index.shape)
+    return jax.vmap(one)(epochs, game_index).astype(jnp.int32)
+
+
+def game_examples(
+    games: Games,
+    network: NetworkConfig,
+    color_key: jax.Array | None = None,
+    precision: Precision = "float32",
+) -> GameExamples:
+    """Recorded games as examples; of those with `human_seats`, only these seats are cloned."""
+    seats = np.ones((len(games), games.rules.num_players), bool)
+    return GameExamples(
+        decks=jnp.asarray(games.decks),
+        actions=jnp.asarray(games.actions[:, : int(games.num_actions.max())]),
+        cloned=jnp.asarray(seats if games.human_seats is None else games.human_seats),
+        color_key=color_key,
+        rules=games.rules,
+        network=network,
+        precision=precision,
+    )
