@@ -26,6 +26,8 @@ from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
 
 VALIDATION_SHARE = 0.1
+DEMO_BOT = "convention"
+"""Whose games are cloned when no data is given."""
 KEPT = {BEST_POLICY: "best self-play", MOST_ACCURATE: "best accuracy", LEAST_LOSS: "least loss"}
 
 
@@ -50,12 +52,12 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         games = join_games([load_games(path) for path in config.data])
     else:
         print(
-            f"No --data: cloning {config.demo_games:,} games of {config.demo_bot}, the same "
-            "ones for every seed.",
+            f"No --data: cloning {config.demo_games:,} games of {DEMO_BOT}, the same ones for "
+            "every seed.",
             file=sys.stderr,
         )
-        check_level(getattr(config.network, "level", None), config.demo_bot)
-        games = demo_games(rules, config.demo_bot, config.demo_games, seed=0)
+        check_level(getattr(config.network, "level", None), DEMO_BOT)
+        games = demo_games(rules, DEMO_BOT, config.demo_games, seed=0)
     if config.val:
         validation = load_distinct_games(config.val)
         if validation.rules != games.rules:

@@ -42,9 +42,8 @@ class BCTraining:
     val: tuple[str, ...] = ()
     """Game files for validation. None: a tenth of the games, split by deck."""
     demo_games: Count = 1000
-    """How many bot games to clone when no data is given."""
-    demo_bot: str = "convention"
-    """Whose: a bot, any agent, or A+B for mixed tables."""
+    """How many of these to clone when no data is given; `hanabi-rl data demos` makes files of
+    others'."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
     batch_size: Number = 32
     """Examples in a minibatch: what the network learns from by itself, which is a whole game (one

@@ -100,9 +100,9 @@ class GameExamples(flax.struct.PyTreeNode):
 def color_permutations(
     key: jax.Array, epoch: jax.Array | int, game_index: jax.Array, num_colors: int
 ) -> jax.Array:
-    """int32 [B, num_colors]: the new colour of each colour, uniform, in each game int [B] of an epoch
-    (one for all, or int [B]). It depends on (key, epoch, game) alone, never on the minibatch that
-    the game falls in."""
+    """int32 [B, num_colors]: the new colour of each colour, uniform, in each game int [B] of an
+    epoch (one for all, or int [B]). It depends on (key, epoch, game) alone, never on the minibatch
+    that the game falls in."""
 
     def one(epoch: jax.Array, game: jax.Array) -> jax.Array:
         game_key = jax.random.fold_in(jax.random.fold_in(key, epoch), game)

@@ -65,24 +65,38 @@ def with_game(config: R, game: Rules, source: str) -> R:
     return dataclasses.replace(config, game=game)
 
 
-RETIRED: dict[str, Any] = {"critic_warmup_updates": 0, "loss_average": "timesteps"}
-"""Fields that configs once had, and the one value of each that is still meant without it."""
+RETIRED: dict[str, Any] = {
+    "critic_warmup_updates": 0,
+    "loss_average": "timesteps",
+    "demo_bot": "convention",
+}
+"""Fields that configs once had, at any depth, and the one value of each that is meant without
+it."""
 
 
 def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:
     """The config of the run in `run_dir`; a field that it does not know yet has its default.
 
-    Raises ValueError as `read_config` and `from_dict` do, and for a run with a field that is no
-    more and said something else than what holds without it.
+    Raises ValueError as `read_config` and `from_dict` do, and for a run with a retired field that
+    said something else than what holds without it.
     """
-    saved, place = read_config(run_dir, algorithm=algorithm), run_dir / "config.json"
+    place = str(run_dir / "config.json")
+    saved = _without_retired(read_config(run_dir, algorithm=algorithm), place)
+    return from_dict(cls, saved, where=place)
+
+
+def _without_retired(saved: dict[str, Any], place: str) -> dict[str, Any]:
     for name in RETIRED.keys() & saved.keys():
-        if (value := saved.pop(name)) != RETIRED[name]:
+        if saved[name] != RETIRED[name]:
             raise ValueError(
                 f"{place}: expected {name} {RETIRED[name]!r}, as this version always trains, got "
-                f"{value!r}"
+                f"{saved[name]!r}"
             )
-    return from_dict(cls, saved, where=str(place))
+    return {
+        name: _without_retired(value, f"{place}.{name}") if isinstance(value, dict) else value
+        for name, value in saved.items()
+        if name not in RETIRED
+    }
 
 
 def check_saved_config(

@@ -14,14 +14,17 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import run_bc, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning.cloning import BC, BCTraining
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.runs.config import saved_config
+from hanabi_rl.runs.folder import write_config
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.checkpoint import Restored
-from hanabi_rl.storage.records import from_dict
+from hanabi_rl.storage.records import from_dict, to_dict
 
 MINIBATCHES = 15  # of 3 epochs
 
@@ -195,3 +198,19 @@ def test_a_run_that_cloned_decisions_by_whole_epochs_goes_on_from_them(
         trainer = _Trainer(session, config, learner, state, examples, loader, games)
         assert (loader.epoch, loader.batch) == expected
         assert (trainer.best_accuracy, trainer.least_loss) == (0.25, 1.5)
+
+
+def test_a_run_that_named_the_bot_of_its_demos_is_read_where_it_is_the_one_there_is(
+    tmp_path: Path,
+) -> None:
+    """`config.json` as versions with `demo_bot` wrote it, of a clone and of what trains one."""
+    for config, cls in ((BCConfig(lr=0.25), BCConfig), (HDRIPPOConfig(lr=0.25), HDRIPPOConfig)):
+        for bot in ("convention", "simple"):
+            old: Any = to_dict(config)
+            old.get("bc", old)["demo_bot"] = bot
+            write_config(tmp_path, old, algorithm="any", seed=0)
+            if bot == "convention":
+                assert saved_config(cls, tmp_path, algorithm="any") == config
+            else:
+                with pytest.raises(ValueError, match="expected demo_bot 'convention', as .*simple"):
+                    saved_config(cls, tmp_path, algorithm="any")
