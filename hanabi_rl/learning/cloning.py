@@ -121,15 +121,14 @@ class BC:
         """The policy as it stands; evaluated in float32, whatever it is trained in."""
         return NetworkPolicy(params=state.params, rules=self.rules, network=self.config.network)
 
-    def learning_rate(self, step: jax.Array) -> jax.Array:
+    def learning_rate(self, step: jax.Array) -> Any:
         """From `lr` to `final_lr`: linear over the first 90% of training, then constant (AH2AC2
-        A.4); of a structured network along a cosine to the end."""
+        A.4); of a structured network along a cosine to the end. A number of `step` int []."""
         lr, final_lr = self.config.lr, self.config.final_lr
         if isinstance(self.config.network, StructuredConfig):
-            progress = jnp.minimum(step / self.num_updates, 1.0)
-            return final_lr + (lr - final_lr) * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
-        progress = jnp.minimum(step / (0.9 * self.num_updates), 1.0)
-        return lr + (final_lr - lr) * progress
+            return final_lr + optax.cosine_decay_schedule(lr - final_lr, self.num_updates)(step)
+        falling: Any = 0.9 * self.num_updates  # steps; optax asks for no whole number
+        return optax.linear_schedule(lr, final_lr, falling)(step)
 
     def optimizer(self) -> optax.GradientTransformation:
         """AdamW; with weight_decay 0 it is Adam. Of a structured network after clipping."""

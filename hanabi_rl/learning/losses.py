@@ -10,6 +10,7 @@ import distrax
 import flax.struct
 import jax
 import jax.numpy as jnp
+import optax
 
 Metrics = dict[str, jax.Array]
 
@@ -113,6 +114,6 @@ def bc_loss(logits: jax.Array, action: jax.Array, weight: jax.Array) -> tuple[ja
             human).
     """
     chex.assert_equal_shape([action, weight])
-    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)[..., 0]
-    loss = -jnp.sum(weight * log_prob)
+    nats = optax.softmax_cross_entropy_with_integer_labels(logits, action)
+    loss = jnp.sum(weight * nats)
     return loss, {"loss": loss, "accuracy": jnp.sum(weight * (jnp.argmax(logits, -1) == action))}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
@@ -245,13 +246,11 @@ def _predict_chunk(
         carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array
     ) -> tuple[Any, tuple[jax.Array, ...]]:
         carry, logits = step_seats(policy, carry, obs, now.legal, reset)
-        taken = jnp.take_along_axis(jax.nn.log_softmax(logits), now.action[..., None], axis=-1)[
-            ..., 0
-        ]
+        nats = optax.softmax_cross_entropy_with_integer_labels(logits, now.action)
         guess = jnp.argmax(logits, axis=-1).astype(jnp.int32)
         return carry, (
             jnp.where(now.decision, guess, 0).sum(axis=1),
-            -jnp.where(now.decision, taken, 0).sum(axis=1),
+            jnp.where(now.decision, nats, 0).sum(axis=1),
         )
 
     terms = _over_time(
