@@ -11,8 +11,8 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.inference import members, read_board, unseen_copies
-from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots.inference import read_board, unseen_copies
+from hanabi_rl.agents.bots.obs_view import members, view
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import PyTree
 from hanabi_rl.agents.wrapper import Wrapper

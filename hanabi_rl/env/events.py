@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.legal import of_seat
-from hanabi_rl.env.rules import next_cards, useless_cards
+from hanabi_rl.env.rules import critical_cards, next_cards
 from hanabi_rl.env.state import State
 
 EVENTS = (
@@ -67,7 +67,7 @@ def find_events(rules: Rules, state: State, action: jax.Array) -> jax.Array:
     """
     move = decode(rules, action)
     playable = next_cards(rules, state.fireworks)[:, None]
-    last_copy = _last_copies(rules, state)[:, None]
+    last_copy = critical_cards(rules, state)[:, None]
 
     receiver = (state.player + move.offset.astype(jnp.int32)) % rules.num_players
     told = _hand(state, receiver)
@@ -120,13 +120,3 @@ def _hand(state: State, seat: jax.Array) -> _Hand:
     marks = maybe_colors >> (rules.num_colors * rules.hand_size)
     marks |= maybe_ranks >> (rules.num_ranks * rules.hand_size)
     return _Hand(alone.hands[:, 0], alone.knowledge[:, 0], marks >> slots & 1 != 0)
-
-
-def _last_copies(rules: Rules, state: State) -> jax.Array:
-    """uint32[N]: the set of useful cards of which one copy is left."""
-    planes, single = rules.full_planes, jnp.zeros_like(state.fireworks)
-    for copies in range(1, len(planes) + 1):  # cards with just so many copies, all but one gone
-        exactly = planes[copies - 1] & ~(planes[copies] if copies < len(planes) else 0)
-        gone = state.discards[:, copies - 2] if copies > 1 else jnp.uint32(rules.all_cards)
-        single |= exactly & gone
-    return single & ~useless_cards(rules, state)

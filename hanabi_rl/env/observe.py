@@ -170,7 +170,7 @@ def _materialize_fields(fields: Sequence[Field]) -> list[Field]:
 def _board(rules: Rules, state: State) -> list[Field]:
     """The deck, the top of each firework, the tokens and the discards."""
     below_another = (state.fireworks >> 1) & ~jnp.uint32(rules.rank_cards[-1])
-    planes = [state.discards[:, j] for j in range(state.discards.shape[1])]
+    planes = state.discard_planes
     discards = [
         ((planes[j] >> (color * rules.num_ranks + rank)) & 1, 1)
         for color in range(rules.num_colors)

@@ -17,8 +17,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.env import cards
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.bits import any_of, bit, card_at, count, materialize, pack_fields
+from hanabi_rl.env.cards import next_cards
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.legal import (
     is_legal,
@@ -35,6 +37,7 @@ from hanabi_rl.env.state import State, deal, deal_packed, pack_counters, pack_la
 __all__ = [
     "Rules",
     "State",
+    "critical_cards",
     "current_player",
     "deal",
     "deal_packed",
@@ -80,20 +83,15 @@ def _is_over(
     return (life_tokens == 0) | (fireworks == rules.all_cards) | (last_round > rules.num_players)
 
 
-def next_cards(rules: Rules, fireworks: jax.Array) -> jax.Array:
-    """The set of cards that can be played on `fireworks` ``uint32[...]``."""
-    return ((fireworks << 1) | rules.rank_cards[0]) & ~fireworks & rules.all_cards
-
-
 def useless_cards(rules: Rules, state: State) -> jax.Array:
-    """The cards played already and those above one of which no copy is left, uint32[...]."""
-    planes = (*rules.full_planes, 0)
-    gone = jnp.zeros_like(state.fireworks)
-    for copies in range(1, len(planes)):  # of cards with just so many copies, the last is discarded
-        gone |= state.discards[..., copies - 1] & (planes[copies - 1] & ~planes[copies])
-    for _ in range(rules.num_ranks - 1):
-        gone |= (gone << 1) & ~jnp.uint32(rules.rank_cards[0]) & rules.all_cards
-    return state.fireworks | gone
+    """The cards that can never score again, uint32[...] (`env.cards.useless_cards`)."""
+    return cards.useless_cards(rules, state.fireworks, cards.used_up(rules, state.discard_planes))
+
+
+def critical_cards(rules: Rules, state: State) -> jax.Array:
+    """The last copies that still can score, uint32[...]."""
+    single = cards.single(rules, state.discard_planes)
+    return single & ~useless_cards(rules, state)
 
 
 class _Move(NamedTuple):

@@ -62,6 +62,11 @@ class State(struct.PyTreeNode):
         return self.replace(deck=self.deck[..., :0])
 
     @property
+    def discard_planes(self) -> list[jax.Array]:
+        """`discards` plane by plane, each uint32[N]."""
+        return [self.discards[..., plane] for plane in range(self.discards.shape[-1])]
+
+    @property
     def deck_left(self) -> jax.Array:
         """int32[N]: cards still to be drawn."""
         return _field(self.counters, 0, 8)

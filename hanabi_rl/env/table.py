@@ -96,6 +96,25 @@ class Table:
         return sum(self.fireworks)
 
     @property
+    def played(self) -> int:
+        """The cards on the fireworks, as a set (`env.cards`)."""
+        ranks = self.rules.num_ranks
+        return sum(
+            ((1 << height) - 1) << (color * ranks) for color, height in enumerate(self.fireworks)
+        )
+
+    @property
+    def discard_planes(self) -> list[int]:
+        """Plane j: the set of cards of which at least j + 1 copies are discarded (`env.cards`)."""
+        planes = [0] * max(self.rules.num_cards_of_rank)
+        for order in self.discards:
+            card = 1 << self.deck[order]
+            for place, plane in enumerate(planes):  # on the first plane that lacks it
+                planes[place] = plane | card
+                card &= plane
+        return planes
+
+    @property
     def score(self) -> int:
         """`points`, or 0 once all lives are lost."""
         return self.points if self.life_tokens > 0 else 0

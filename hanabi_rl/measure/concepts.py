@@ -28,12 +28,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.board import Table, next_up, one_group, read_table
+from hanabi_rl.agents.structured.board import Table, one_group, read_table
 from hanabi_rl.agents.structured.sight import Sight, from_state
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.bits import any_of
+from hanabi_rl.env.cards import next_cards, one_above
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.rules import deal, next_cards, points
+from hanabi_rl.env.rules import deal, points
 from hanabi_rl.env.state import State
 from hanabi_rl.measure.chunks import few_or_many, in_chunks, join_chunks, states_in_a_row
 from hanabi_rl.measure.counted import counted_turns
@@ -235,7 +236,7 @@ def _own_atoms(rules: Rules, state: State, sight: Sight, table: Table, slot: int
     touched = seen.last.target[0] & seen.last.touched[slot]
     yield f"own {slot}: touched by the last move", there & touched
     playable = next_cards(rules, state.fireworks)
-    useless = seen.played | next_up(rules, table.useless & ~seen.played)
+    useless = seen.played | one_above(rules, table.useless & ~seen.played)
     yield f"own {slot}: playable", there & (left & ~playable == 0)
     yield f"own {slot}: useless", there & (left & ~useless == 0)
     for rank, cards in enumerate(rules.rank_cards):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hanabi_rl.env.actions import Move, decode_action, encode_action
+from hanabi_rl.env.cards import next_cards, single, used_up, useless_cards
 from hanabi_rl.env.table import Table, full_deck
 
 Script = Callable[[Table, np.random.Generator], int]
@@ -31,27 +32,18 @@ def possible_cards(table: Table, seat: int, slot: int) -> set[int]:
 
 def is_playable(table: Table, card: int) -> bool:
     """The card would score now."""
-    color, rank = divmod(card, table.rules.num_ranks)
-    return table.fireworks[color] == rank
+    return bool(next_cards(table.rules, table.played) >> card & 1)
 
 
 def is_dead(table: Table, card: int) -> bool:
-    """The card can score no more: played already, or above one whose copies are all gone."""
-    rules, (color, rank) = table.rules, divmod(card, table.rules.num_ranks)
-    lost = [table.deck[order] for order in table.discards]
-    below = range(table.fireworks[color], rank)
-    return rank < table.fireworks[color] or any(
-        lost.count(color * rules.num_ranks + r) == rules.num_cards_of_rank[r] for r in below
-    )
+    """The card can score no more: played already, or above one of which no copy is left."""
+    gone = used_up(table.rules, table.discard_planes)
+    return bool(useless_cards(table.rules, table.played, gone) >> card & 1)
 
 
 def is_last_copy(table: Table, card: int) -> bool:
     """The card can still score, and no other copy of it is left."""
-    lost = [table.deck[order] for order in table.discards]
-    copies = table.rules.num_cards_of_rank[card % table.rules.num_ranks]
-    color, rank = divmod(card, table.rules.num_ranks)
-    useful = rank >= table.fireworks[color] and not is_dead(table, card)
-    return useful and lost.count(card) == copies - 1
+    return bool(single(table.rules, table.discard_planes) >> card & 1) and not is_dead(table, card)
 
 
 def certain_slots(table: Table, seat: int) -> list[int]:

@@ -31,13 +31,12 @@ from hanabi_rl.agents.bots.inference import (
     Public,
     Reading,
     last_true,
-    members,
     observe_move,
     read_board,
     read_hands,
     unseen_copies,
 )
-from hanabi_rl.agents.bots.obs_view import ObsView, to_set, view
+from hanabi_rl.agents.bots.obs_view import ObsView, members, to_set, view
 from hanabi_rl.agents.bots.turns import think_in_turn
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.game import Rules

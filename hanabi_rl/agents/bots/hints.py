@@ -13,13 +13,13 @@ from hanabi_rl.agents.bots.inference import (
     Board,
     Public,
     Reading,
-    is_single,
     read_hands,
     read_hint,
     soon_playable,
     union_and_repeats,
 )
 from hanabi_rl.agents.bots.obs_view import ObsView
+from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import scene
-from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.agents.bots.obs_view import ObsView
 from hanabi_rl.agents.bots.scene import Board
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
@@ -133,7 +133,7 @@ def _located(rules: Rules, notes: Notes) -> jax.Array:
 
 def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
     playable, last = scene.playable_cards(rules, board), scene.last_copies(rules, board)
-    taken = to_set(scene.gone(rules, board) + located >= jnp.array(scene.copies(rules)))
+    taken = scene.all_gone(rules, board, located)
     kept = jnp.uint32(rules.all_cards) & ~taken
     kept &= jnp.where(notes.valuable, last, rules.all_cards)
     kept &= jnp.where(notes.playable, playable, rules.all_cards)

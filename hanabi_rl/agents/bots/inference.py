@@ -14,8 +14,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.agents.bots.obs_view import ObsView, copies, members, with_left
 from hanabi_rl.env.bits import materialize
+from hanabi_rl.env.cards import is_single, next_cards, one_above, useless_cards
 from hanabi_rl.env.game import Rules
 
 
@@ -34,7 +35,7 @@ class Board(NamedTuple):
     """Sets of cards, each ``uint32[]``."""
 
     playable: jax.Array
-    """The next card of each colour."""
+    """The next card of each colour, where a copy of it is left."""
     useless: jax.Array
     """Cards that can never score: played already, or above a card whose copies are all gone."""
     critical: jax.Array
@@ -58,37 +59,21 @@ class Reading(NamedTuple):
     """uint32[]: the cards known exactly in some hand."""
 
 
-def copies_left(rules: Rules, seen: ObsView) -> jax.Array:
-    """Copies of each card not discarded, the one on the fireworks included: int32[K]."""
-    return jnp.array(rules.num_cards_of_rank * rules.num_colors, jnp.int32) - seen.discarded
-
-
 def unseen_copies(rules: Rules, seen: ObsView) -> jax.Array:
     """Copies of each card in the deck or in the observer's own hand, int32[K]."""
     played, held = members(rules, seen.played), members(rules, seen.hands)
-    return copies_left(rules, seen) - played - jnp.sum(held, axis=(0, 1))
-
-
-def members(rules: Rules, cards: jax.Array) -> jax.Array:
-    """Sets ``uint32[...]`` as zeros and ones ``int32[..., K]``."""
-    return ((cards[..., None] >> jnp.arange(rules.num_cards, dtype=jnp.uint32)) & 1).astype(
-        jnp.int32
-    )
+    return jnp.array(copies(rules)) - seen.discarded - played - jnp.sum(held, axis=(0, 1))
 
 
 def read_board(rules: Rules, seen: ObsView) -> Board:
     """Which cards are playable, useless, critical and still there."""
-    left = copies_left(rules, seen)
-    first_rank = jnp.uint32(rules.rank_cards[0])
-    unreachable = to_set(left == 0)
-    for _ in range(rules.num_ranks - 1):
-        unreachable |= (unreachable << 1) & ~first_rank & rules.all_cards
-    useless = seen.played | unreachable
+    used_up, single = (with_left(rules, seen.discarded, left) for left in (0, 1))
+    useless = useless_cards(rules, seen.played, used_up)
     board = Board(
-        playable=((seen.played << 1) | first_rank) & rules.all_cards & ~useless,
+        playable=next_cards(rules, seen.played) & ~useless,
         useless=useless,
-        critical=to_set(left == 1) & ~useless,
-        available=to_set(left > 1) | (to_set(left == 1) & ~seen.played),
+        critical=single & ~useless,
+        available=rules.all_cards & ~(used_up | (single & seen.played)),
     )
     return jax.tree.map(materialize, board)
 
@@ -243,14 +228,9 @@ def _unless_empty(cards: jax.Array, otherwise: jax.Array) -> jax.Array:
     return jnp.where(cards != 0, cards, otherwise)
 
 
-def is_single(cards: jax.Array) -> jax.Array:
-    """Whether each set has exactly one card."""
-    return (cards != 0) & ((cards & (cards - 1)) == 0)
-
-
 def soon_playable(rules: Rules, board: Board, claimed: jax.Array) -> jax.Array:
     """Cards playable now or once cards known in some hand are played."""
     soon = board.playable
     for _ in range(rules.num_ranks - 1):
-        soon |= ((soon & claimed) << 1) & ~jnp.uint32(rules.rank_cards[0]) & rules.all_cards
+        soon |= one_above(rules, soon & claimed)
     return materialize(soon)

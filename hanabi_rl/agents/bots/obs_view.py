@@ -79,6 +79,23 @@ def to_set(members: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(members, bits, 0), axis=-1, dtype=jnp.uint32)
 
 
+def members(rules: Rules, cards: jax.Array) -> jax.Array:
+    """Sets ``uint32[...]`` as zeros and ones ``int32[..., K]``."""
+    bits = jnp.arange(rules.num_cards, dtype=jnp.uint32)
+    return ((cards[..., None] >> bits) & 1).astype(jnp.int32)
+
+
+def copies(rules: Rules) -> np.ndarray:
+    """Copies of each card in the deck: int32[K]."""
+    return np.tile(np.array(rules.num_cards_of_rank, np.int32), rules.num_colors)
+
+
+def with_left(rules: Rules, discarded: jax.Array, left: int) -> jax.Array:
+    """The set ``uint32[]`` of the cards of which `left` copies are not among those discarded
+    ``int32[K]``: 0 makes `env.cards`'s used-up ones, 1 its single ones."""
+    return to_set(discarded == jnp.array(copies(rules)) - left)
+
+
 def view(rules: Rules, obs: jax.Array) -> ObsView:
     """Decode one observation ``float32[O]``.
 
@@ -103,7 +120,7 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
     played = to_set(part["fireworks"])
     for _ in range(ranks - 1):
         played |= (played & ~jnp.uint32(rules.rank_cards[0])) >> 1
-    copies = np.repeat(np.arange(cards), np.tile(rules.num_cards_of_rank, rules.num_colors))
+    copy_of = np.repeat(np.arange(cards), copies(rules))
     return ObsView(
         hands=jnp.concatenate([mine, to_set(part["hands"].reshape(players - 1, hand, cards))]),
         knowledge=to_set(cards_known[..., :cards]),
@@ -111,7 +128,7 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
         color_named=jnp.any(cards_known[..., cards : cards + rules.num_colors], axis=-1),
         rank_named=jnp.any(cards_known[..., cards + rules.num_colors :], axis=-1),
         played=played,
-        discarded=jnp.sum((copies == np.arange(cards)[:, None]) & part["discards"], axis=1),
+        discarded=jnp.sum((copy_of == np.arange(cards)[:, None]) & part["discards"], axis=1),
         deck=jnp.sum(part["deck"]),
         info=jnp.sum(part["info_tokens"]),
         lives=jnp.sum(part["life_tokens"]),

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import scene
-from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.agents.bots.obs_view import ObsView, copies, members, with_left
+from hanabi_rl.env.cards import and_above
 from hanabi_rl.env.game import Rules
 
 
@@ -42,25 +43,21 @@ Rule = Callable[[Rules, Facts], jax.Array]
 def facts_of(rules: Rules, plausible: jax.Array, seen: ObsView) -> Facts:
     """The facts for one observation; `plausible` is carried, uint32[H]."""
     board = scene.board_now(seen)
-    unreachable = to_set(seen.discarded >= jnp.array(scene.copies(rules)))
-    for _ in range(rules.num_ranks - 1):
-        above = (unreachable << 1) & ~jnp.uint32(rules.rank_cards[0])
-        unreachable |= above & jnp.uint32(rules.all_cards)
     piles = scene.piles(rules, board)
     of_rank, of_color = (
         jnp.array(cards, jnp.uint32) for cards in (rules.rank_cards, rules.color_cards)
     )
     passed = jnp.where(jnp.arange(rules.num_ranks) < jnp.min(piles), of_rank, 0)
     complete = jnp.where(piles == rules.num_ranks, of_color, 0)
-    held = jnp.sum(scene.members(rules, seen.hands), axis=(0, 1))
+    held = jnp.sum(members(rules, seen.hands), axis=(0, 1))
     return Facts(
         seen=seen,
         plausible=jnp.where(seen.knowledge[0] != 0, plausible, 0),
         playable=scene.playable_cards(rules, board),
-        unreachable=unreachable,
+        unreachable=and_above(rules, with_left(rules, seen.discarded, 0)),
         passed=jnp.sum(passed, dtype=jnp.uint32),
         complete=jnp.sum(complete, dtype=jnp.uint32),
-        unseen=jnp.array(scene.copies(rules)) - scene.gone(rules, board) - held,
+        unseen=jnp.array(copies(rules)) - scene.gone(rules, board) - held,
     )
 
 
@@ -151,9 +148,9 @@ def mine(facts: Facts, cards: jax.Array) -> jax.Array:
 
 def _chances(rules: Rules, facts: Facts, cards: jax.Array) -> jax.Array:
     """The chance of each own card to be in a set, by copies left: float32[H]; -1 of none."""
-    copies = scene.members(rules, facts.plausible) * facts.unseen
-    good = jnp.sum(copies * scene.members(rules, cards), axis=-1)
-    total = jnp.sum(copies, axis=-1)
+    left = members(rules, facts.plausible) * facts.unseen
+    good = jnp.sum(left * members(rules, cards), axis=-1)
+    total = jnp.sum(left, axis=-1)
     return jnp.where(facts.plausible != 0, good / jnp.maximum(total, 1), -1.0)
 
 

@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.agents.bots.obs_view import ObsView, copies, members, to_set, with_left
 from hanabi_rl.env.actions import Moves, action_slices, encode
 from hanabi_rl.env.bits import count
+from hanabi_rl.env.cards import next_cards
 from hanabi_rl.env.game import Rules
 
 
@@ -61,8 +62,7 @@ def piles(rules: Rules, board: Board) -> jax.Array:
 
 def playable_cards(rules: Rules, board: Board) -> jax.Array:
     """The next card of each firework: uint32[]."""
-    above = (board.played << 1) | jnp.uint32(rules.rank_cards[0])
-    return above & ~board.played & jnp.uint32(rules.all_cards)
+    return next_cards(rules, board.played)
 
 
 def gone(rules: Rules, board: Board) -> jax.Array:
@@ -70,20 +70,14 @@ def gone(rules: Rules, board: Board) -> jax.Array:
     return board.discarded + members(rules, board.played)
 
 
-def copies(rules: Rules) -> np.ndarray:
-    """Copies of each card in the deck: int32[K]."""
-    return np.tile(np.array(rules.num_cards_of_rank, np.int32), rules.num_colors)
+def all_gone(rules: Rules, board: Board, elsewhere: jax.Array) -> jax.Array:
+    """Cards of which no copy is left beside those gone and `elsewhere` int32[K]: uint32[]."""
+    return to_set(gone(rules, board) + elsewhere >= jnp.array(copies(rules)))
 
 
 def last_copies(rules: Rules, board: Board) -> jax.Array:
-    """Cards not yet played of which one copy is left: uint32[]."""
-    return to_set(board.discarded == jnp.array(copies(rules)) - 1) & ~board.played
-
-
-def members(rules: Rules, cards: jax.Array) -> jax.Array:
-    """Sets ``uint32[...]`` as zeros and ones ``int32[..., K]``."""
-    bits = jnp.arange(rules.num_cards, dtype=jnp.uint32)
-    return ((cards[..., None] >> bits) & 1).astype(jnp.int32)
+    """Cards not yet played of which one copy is left, to be reached or not: uint32[]."""
+    return with_left(rules, board.discarded, 1) & ~board.played
 
 
 def color_of(rules: Rules, card: jax.Array) -> jax.Array:

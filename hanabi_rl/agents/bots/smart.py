@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import scene
-from hanabi_rl.agents.bots.obs_view import ObsView, to_set
+from hanabi_rl.agents.bots.obs_view import ObsView, members, with_left
 from hanabi_rl.agents.bots.scene import Board
 from hanabi_rl.env.bits import count
+from hanabi_rl.env.cards import one_above, useless_cards
 from hanabi_rl.env.game import Rules
 
 KNOWS_ALL, KNOWN_RANKS_FROM = 7, 5
@@ -38,16 +39,13 @@ class Kinds(NamedTuple):
 
 def kinds_of(rules: Rules, board: Board) -> Kinds:
     """Which cards are playable, worthless, valuable."""
-    gone, copies = scene.gone(rules, board), jnp.array(scene.copies(rules))
-    blocked = to_set(gone >= copies) & ~board.played
-    above = jnp.uint32(0)
-    for _ in range(rules.num_ranks - 1):
-        above |= ((blocked | above) << 1) & ~jnp.uint32(rules.rank_cards[0])
-    worthless = (board.played | above) & jnp.uint32(rules.all_cards)
+    used_up, single = (with_left(rules, board.discarded, left) for left in (0, 1))
+    # A card of which no copy is left is not counted itself: none is held.
+    worthless = useless_cards(rules, board.played, one_above(rules, used_up))
     return Kinds(
         playable=scene.playable_cards(rules, board),
         worthless=worthless,
-        valuable=to_set(gone == copies - 1) & ~worthless,
+        valuable=single & ~worthless,
     )
 
 
@@ -75,7 +73,7 @@ def chance(cards: jax.Array, kind: jax.Array) -> jax.Array:
 def cut(rules: Rules, cards: jax.Array, board: Board, held: jax.Array) -> jax.Array:
     """What is left once copies `held` int32[K] are ruled out beside those gone; what is known
     stays."""
-    taken = to_set(scene.gone(rules, board) + held >= jnp.array(scene.copies(rules)))
+    taken = scene.all_gone(rules, board, held)
     return jnp.where(count(cards) == 1, cards, cards & ~taken)
 
 
@@ -185,7 +183,7 @@ def _locate(rules: Rules, notes: jax.Array, present: jax.Array, seen: ObsView) -
 
 def _located(rules: Rules, notes: jax.Array, present: jax.Array) -> jax.Array:
     known = jnp.where(present & (count(notes) == 1), notes, 0)
-    return jnp.sum(scene.members(rules, known), axis=(0, 1))
+    return jnp.sum(members(rules, known), axis=(0, 1))
 
 
 def _hints(
@@ -221,8 +219,8 @@ def choose(rules: Rules, notes: jax.Array, seen: ObsView) -> jax.Array:
     kinds, present = kinds_of(rules, board), seen.knowledge != 0
     mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
-    eye = jnp.sum(scene.members(rules, seen.hands), axis=(0, 1))
-    eye += jnp.sum(scene.members(rules, known), axis=0)
+    eye = jnp.sum(members(rules, seen.hands), axis=(0, 1))
+    eye += jnp.sum(members(rules, known), axis=0)
     private = cut(rules, mine, board, eye)
     play, plays = _play(rules, mine, private, present[0], kinds)
     guess, guesses = _mystery(private, present[0], kinds, seen)

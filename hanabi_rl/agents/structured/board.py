@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import materialize
+from hanabi_rl.env.cards import next_cards, useless_cards
 from hanabi_rl.env.game import Rules
 
 Planes = Sequence[jax.Array]
@@ -40,15 +41,11 @@ class Table(NamedTuple):
 def read_table(rules: Rules, sight: Sight) -> Table:
     """Counts the cards."""
     seen = sight.seen
-    first = jnp.uint32(rules.rank_cards[0])
     planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]
     for gone in sight.discards:
         planes = _take(planes, gone)
     kept = planes  # on the table, the fireworks included
-    unreachable = ~kept[0] & rules.all_cards
-    for _ in range(rules.num_ranks - 1):
-        unreachable |= (unreachable << 1) & ~first & rules.all_cards
-    useless = materialize(seen.played | unreachable)
+    useless = materialize(useless_cards(rules, seen.played, ~kept[0] & rules.all_cards))
     left = [materialize(plane) for plane in _take(planes, seen.played)]
     unseen, once, repeated = left, jnp.zeros_like(useless), jnp.zeros_like(useless)
     for hand in seen.hands[1:]:
@@ -58,7 +55,7 @@ def read_table(rules: Rules, sight: Sight) -> Table:
             once |= card
     single = kept[0] & ~kept[1] if len(kept) > 1 else kept[0]
     return Table(
-        playable=materialize(((seen.played << 1) | first) & rules.all_cards & ~useless),
+        playable=materialize(next_cards(rules, seen.played) & ~useless),
         useless=useless,
         critical=materialize(single & ~useless),
         left=left,
@@ -83,16 +80,6 @@ def copies(sets: jax.Array, planes: Planes) -> jax.Array:
     for plane in planes[1:]:
         counted += jax.lax.population_count(sets & plane)
     return counted
-
-
-def is_single(cards: jax.Array) -> jax.Array:
-    """Whether each set has exactly one card."""
-    return (cards != 0) & ((cards & (cards - 1)) == 0)
-
-
-def next_up(rules: Rules, cards: jax.Array) -> jax.Array:
-    """The cards that follow those of a set on their fireworks."""
-    return (cards << 1) & ~jnp.uint32(rules.rank_cards[0]) & rules.all_cards
 
 
 def one_group(cards: jax.Array, groups: Sequence[int]) -> jax.Array:

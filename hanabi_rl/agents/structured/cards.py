@@ -12,8 +12,6 @@ import numpy as np
 from hanabi_rl.agents.structured.board import (
     Table,
     copies,
-    is_single,
-    next_up,
     older,
     one_group,
 )
@@ -21,6 +19,7 @@ from hanabi_rl.agents.structured.columns import ONE, Columns, share
 from hanabi_rl.agents.structured.memory import Record
 from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import any_of, materialize
+from hanabi_rl.env.cards import is_single, one_above
 from hanabi_rl.env.game import Rules
 
 
@@ -135,7 +134,7 @@ def truth(rules: Rules, table: Table, cards: jax.Array) -> Columns:
     """What a card that is seen is worth, uint32[..., N]."""
     reach, steps = table.playable, []
     for _ in range(1, min(rules.num_ranks, 4)):
-        reach = materialize(next_up(rules, reach))
+        reach = materialize(one_above(rules, reach))
         steps.append((cards & reach) != 0)
     return [
         *[(cards & jnp.uint32(r)) != 0 for r in rules.rank_cards],
@@ -197,7 +196,7 @@ def _in_their_light(rules: Rules, table: Table, kept: Record, chance: Chance) ->
     """The chances [2, ...] that a card is one of those playable or critical then; and if it was
     playable then (for the last: then or one later), that it is now."""
     then = chance.sets & kept.playable
-    soon = chance.sets & (kept.playable | next_up(rules, kept.playable))
+    soon = chance.sets & (kept.playable | one_above(rules, kept.playable))
     counted = [
         jnp.broadcast_to(chance.sets, then.shape),
         then,

@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.board import Table, first_true, is_single, last_true
+from hanabi_rl.agents.structured.board import Table, first_true, last_true
 from hanabi_rl.agents.structured.cards import Chance, Hands, truth
 from hanabi_rl.agents.structured.columns import Columns
 from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import materialize
+from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
 
 

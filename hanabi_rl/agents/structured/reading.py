@@ -11,7 +11,6 @@ from hanabi_rl.agents.bots.inference import (
     Board,
     Public,
     Reading,
-    is_single,
     last_true,
     read_board,
     read_hands,
@@ -23,6 +22,7 @@ from hanabi_rl.agents.structured.board import Table, copies
 from hanabi_rl.agents.structured.cards import Chance
 from hanabi_rl.agents.structured.columns import Columns
 from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
 
 _SUMS = 15
