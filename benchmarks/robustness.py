@@ -36,7 +36,7 @@ from hanabi_rl.measure.unit_tests import category_means, run_tests
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.play.demos import demo_games
 from hanabi_rl.runs.folder import LATEST_POLICY, MOST_ACCURATE
-from hanabi_rl.show.palette import COLORS
+from hanabi_rl.show.plots import COLORS
 from hanabi_rl.storage.files import read_json, write_json
 
 PARTNERS = ("clone", "clones", "rule", "rules", "both")

@@ -30,7 +30,7 @@ from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.tracking import read_metrics
-from hanabi_rl.show.palette import COLORS, DASHES
+from hanabi_rl.show.plots import COLORS, DASHES
 
 LINKS = {
     "constructive": constructive,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin
 
 import jax.numpy as jnp
 
@@ -23,10 +23,6 @@ from hanabi_rl.agents.folder import read_folder
 from hanabi_rl.agents.one_file import SUFFIX, load_shipped, read_card, read_file, shipped
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
-from hanabi_rl.agents.renamed import Renamed
-from hanabi_rl.agents.safe import Safe
-from hanabi_rl.agents.tempered import Tempered
-from hanabi_rl.agents.values import read_value
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import read_json
 
@@ -60,6 +56,8 @@ def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
             f"expected the colours 0 to {policy.rules.num_colors - 1} in another order, got "
             f"{','.join(map(str, colors))}"
         )
+    from hanabi_rl.agents.renamed import Renamed
+
     return Renamed(policy, jnp.array(colors, jnp.int32))
 
 
@@ -69,12 +67,16 @@ def _safe(policy: Policy, chances: tuple[float, ...]) -> Policy:
             "expected two chances from 0 to 1, on the last life and before, got "
             f"{','.join(map(str, chances))}"
         )
+    from hanabi_rl.agents.safe import Safe
+
     return Safe(policy, last_life=chances[0], before=chances[1])
 
 
 def _tempered(policy: Policy, temperature: float) -> Policy:
     if not 0.0 < temperature < float("inf"):
         raise ValueError(f"expected a number above 0, got {temperature}")
+    from hanabi_rl.agents.tempered import Tempered
+
     return Tempered(policy, temperature=temperature)
 
 
@@ -94,7 +96,7 @@ OPTIONS: dict[str, Option] = {
         "temperature=1.5: its logits are divided by 1.5; greedy play stays what it is",
     ),
 }
-"""Every option; a new wrapper is its class, a function and its line here."""
+"""Every option; a new wrapper is its class, a function that imports it and its line here."""
 
 
 class AgentName(NamedTuple):
@@ -195,6 +197,21 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
     return policy
+
+
+def read_value(text: str, kind: Any, *, where: str) -> Any:
+    """`text` as a `kind`: str, int, float, bool (true or false), or a tuple of one of these
+    (`0.6,0.1`, any length).
+
+    Raises:
+        ValueError: beginning with `where`, where it is none.
+    """
+    if get_origin(kind) is tuple:
+        return tuple(read_value(part, get_args(kind)[0], where=where) for part in text.split(","))
+    try:
+        return {"true": True, "false": False}[text] if kind is bool else kind(text)
+    except (ValueError, KeyError):
+        raise ValueError(f"{where}: expected {kind.__name__}, got {text!r}") from None
 
 
 def _settings(parameters: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
 from hanabi_rl.data.download import fetch_file
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
 from hanabi_rl.storage.tensors import read_tensors
 

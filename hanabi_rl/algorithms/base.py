@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 from hanabi_rl.runs.config import RunConfig
 
 

@@ -13,7 +13,7 @@ from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_distinct_games, load_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.data.split import split_games
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction, predict

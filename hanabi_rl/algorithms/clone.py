@@ -12,7 +12,7 @@ from hanabi_rl.algorithms.base import SharedRun
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games, join_games
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.runs.config import RunConfig, saved_config

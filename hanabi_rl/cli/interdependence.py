@@ -46,7 +46,7 @@ def interdependence(
     """
     from hanabi_rl.measure.record import Record
     from hanabi_rl.measure.teams import interdependence_figures, reference_figures
-    from hanabi_rl.show.interdependence import interdependence_table
+    from hanabi_rl.show.measures import interdependence_table
     from hanabi_rl.storage.files import to_json
 
     if names_games(source):

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import tyro
 
-from hanabi_rl.cli.app import main as command
-from hanabi_rl.launch.argv import one_line
 from hanabi_rl.launch.errors import user_errors
-from hanabi_rl.launch.partner_set import MEASURED
-from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
-from hanabi_rl.runs.session import Stopped
-from hanabi_rl.storage.files import write_json
 
 
 def main() -> None:
     """Exits with 0, or as a run does."""
+    from hanabi_rl.cli.app import main as command
+    from hanabi_rl.launch.argv import one_line
+    from hanabi_rl.launch.partner_set import MEASURED
+    from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
+    from hanabi_rl.runs.session import Stopped
+    from hanabi_rl.storage.files import write_json
+
     with user_errors("zero_shot.py", sys.argv[1:]) as args:
         config = one_line(lambda: tyro.cli(ZeroShot, args=args, description=ZeroShot.__doc__))
         try:

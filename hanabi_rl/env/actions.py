@@ -11,11 +11,13 @@ import dataclasses
 import functools
 import sys
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.env.game import Rules
+if TYPE_CHECKING:
+    from hanabi_rl.env.game import Rules
+
 
 Kind = Literal["discard", "play", "color", "rank", "noop"]
 KINDS: tuple[Kind, ...] = ("discard", "play", "color", "rank", "noop")

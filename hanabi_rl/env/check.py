@@ -9,7 +9,7 @@ colours are interchangeable.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ import numpy as np
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.bits import bit, count, pack_deck, unpack_deck
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanabi import EnvState, TimeStep
 from hanabi_rl.env.observe import sections
 from hanabi_rl.env.rules import State, next_cards
 from hanabi_rl.env.symmetry import (
@@ -27,6 +26,9 @@ from hanabi_rl.env.symmetry import (
     permute_state,
     random_color_permutations,
 )
+
+if TYPE_CHECKING:
+    from hanabi_rl.env.hanabi import EnvState, TimeStep
 
 
 class Environment(Protocol):

@@ -3,6 +3,8 @@ random."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 
@@ -16,7 +18,9 @@ from hanabi_rl.env.bits import (
     unpack_bits,
 )
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State
+
+if TYPE_CHECKING:
+    from hanabi_rl.env.state import State
 
 
 def legal_words(rules: Rules, state: State) -> list[tuple[jax.Array, int]]:

@@ -25,7 +25,7 @@ concatenating them is several times slower.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,9 @@ import numpy as np
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.bits import any_of, bit, count, materialize, pack_fields
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State
+
+if TYPE_CHECKING:
+    from hanabi_rl.env.state import State
 
 OBSERVATION_VERSION = 1
 """Of the layout; a network trained on one cannot read another."""

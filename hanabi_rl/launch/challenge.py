@@ -19,7 +19,7 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.bc import check_level
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies, same

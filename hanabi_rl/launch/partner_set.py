@@ -6,12 +6,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hanabi_rl.agents.identity import distinct_identities
 from hanabi_rl.agents.names import load_agents, load_policy
-from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import (
@@ -25,6 +25,9 @@ from hanabi_rl.measure.partners import (
 from hanabi_rl.play.decks import Purpose
 from hanabi_rl.play.demos import plain_name
 from hanabi_rl.runs.tracking import Progress
+
+if TYPE_CHECKING:
+    from hanabi_rl.algorithms.best_response import BestResponseConfig
 
 MEASURED, SELECTED, PARTNERS = "measured.json", "selected.json", "partners.json"
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from hanabi_rl.agents.policy import NetworkPolicy, init_params
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.storage.ranges import (
     EXACT,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hanabi_rl.measure import (
     actions,
@@ -19,8 +19,10 @@ from hanabi_rl.measure import (
 )
 from hanabi_rl.measure.counted import counted_turns
 from hanabi_rl.measure.ratio import Ratio, intervals_of
-from hanabi_rl.measure.record import Record
 from hanabi_rl.papers import ah2ac2, siu2025
+
+if TYPE_CHECKING:
+    from hanabi_rl.measure.record import Record
 
 Group = Literal[
     "behaviour",

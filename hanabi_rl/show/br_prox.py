@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.measure.br_prox import BRProx, Part, by_strength, experts, ratios
-from hanabi_rl.show.palette import COLORS
-from hanabi_rl.show.plots import error_bars
+from hanabi_rl.show.plots import COLORS, error_bars
 
 MANY_CLIPPED = 0.1
 _PARTS: tuple[Part, ...] = ("all", "moderate", "expert")

@@ -10,7 +10,7 @@ import numpy as np
 
 from hanabi_rl.measure.gauntlet import VERSION, Beside, Result
 from hanabi_rl.measure.intervals import Interval
-from hanabi_rl.show.palette import COLORS
+from hanabi_rl.show.plots import COLORS
 
 
 def gauntlet_table(results: Sequence[Result]) -> str:

@@ -1,4 +1,4 @@
-"""Measures of recorded games as text."""
+"""Measures of recorded games as text: of behaviour, and of who helps whom."""
 
 from __future__ import annotations
 
@@ -67,3 +67,62 @@ def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
             "On the right AH2AC2's Table 10, on all of its games (metrics of Canaan et al. 2020)."
         )
     return "\n".join(lines)
+
+
+_SHARES = ("triggers", "not_accepted", "not_prompt", "not_helpful", "hinted_points", "crossing")
+
+
+def interdependence_table(
+    figures: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]], rules: Rules
+) -> str:
+    """`interdependence_figures` as text, beside `reference_figures` (empty: none)."""
+    measures = (*measures_of("interdependence"), *measures_of("team"))
+    table, _ = measure_table(figures, measures, rules, references)
+    lines = [
+        table,
+        _correlation_line(figures),
+        "",
+        *_pair_lines(figures["pairs"]),
+        "",
+        f"{figures['games']:,} games of {rules.num_players} players, {figures['turns']:,} turns, "
+        f"{figures['hints']:,} hints. Intervals are 95%, over games, those of one deck as one.",
+        "A link says what rested on what, not what was meant: luck counts. Read it beside "
+        "bot:random's. Counts of links grow with the score: compare teams by those for each point.",
+    ]
+    return "\n".join(lines)
+
+
+def _correlation_line(figures: Mapping[str, Any]) -> str:
+    texts = []
+    for name in ("correlation", "correlation_kept"):
+        r, bounds = figures[name], figures[f"{name}_ci95"]
+        texts.append("none" if r is None else f"{r:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]")
+    return (
+        f"Pearson's r of points with constructive links over games: {texts[0]}; of games that kept "
+        f"a life: {texts[1]}"
+    )
+
+
+def _pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
+    """A line an ordered pair of roles: what the giver's hints led to."""
+    header = (
+        f"{'giver -> receiver':<20} {'hints':>8} {'a turn':>7} {'not used':>9} {'not next':>9} "
+        f"{'to nothing':>11} {'95% interval':<14} {'constructive':>12} {'a point':>8} {'other':>6} "
+        f"{'points':>7} {'on card':>8}"
+    )
+    return [header, *(_pair_line(pair) for pair in pairs)]
+
+
+def _pair_line(pair: dict[str, Any]) -> str:
+    shares = {name: "none" if pair[name] is None else f"{pair[name]:.1%}" for name in _SHARES}
+    links = pair["constructive_per_point"]
+    a_point = "none" if links is None else f"{links:.2f}"
+    bounds = pair["not_helpful_ci95"]
+    interval = "" if bounds is None else f"[{bounds[0]:.1%}, {bounds[1]:.1%}]"
+    return (
+        f"{pair['giver'] + ' -> ' + pair['receiver']:<20} {pair['hints']:>8,} "
+        f"{shares['triggers']:>7} {shares['not_accepted']:>9} {shares['not_prompt']:>9} "
+        f"{shares['not_helpful']:>11} {interval:<14} {pair['constructive']:>12.2f} {a_point:>8} "
+        f"{pair['nonconstructive']:>6.2f} "
+        f"{shares['hinted_points']:>7} {shares['crossing']:>8}"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.show.palette import COLORS
+from hanabi_rl.show.plots import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.show.palette import COLORS, DASHES
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Metrics = Sequence[Mapping[str, Any]]
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's palette: told apart with any colour vision ..."""
+DASHES = ("-", "--", "-.", ":")
+"""... and dashes repeat the difference for print."""
 
 _COLORS = COLORS[:4]
 _REFERENCE_COLOR = "#555555"

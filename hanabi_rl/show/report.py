@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.measure.beside_clone import HDRReport, Likeness
 from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.selfplay import ScoreSummary, SelfPlayResult
+
+if TYPE_CHECKING:
+    from hanabi_rl.measure.beside_clone import HDRReport, Likeness
 
 
 def report_figures(report: HDRReport) -> dict[str, Any]:

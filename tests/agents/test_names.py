@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.bots.registry import BOTS
-from hanabi_rl.agents.names import AgentName, known_agents, load_agents, load_policy, parse_name
+from hanabi_rl.agents.names import (
+    AgentName,
+    known_agents,
+    load_agents,
+    load_policy,
+    parse_name,
+    read_value,
+)
 from hanabi_rl.agents.renamed import Renamed
-from hanabi_rl.agents.values import read_value
 from hanabi_rl.cli.app import main
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules

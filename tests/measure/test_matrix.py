@@ -27,8 +27,7 @@ from hanabi_rl.measure.matrix import (
     play_matrix,
 )
 from hanabi_rl.play.episodes import _play_chunk
-from hanabi_rl.show.heatmap import plot_matrix
-from hanabi_rl.show.matrix import matrix_csv, matrix_dict, matrix_table, short_labels
+from hanabi_rl.show.matrix import matrix_csv, matrix_dict, matrix_table, plot_matrix, short_labels
 from hanabi_rl.storage.files import to_json
 
 GAMES = 16

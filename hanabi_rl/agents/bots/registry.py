@@ -7,14 +7,16 @@ import importlib
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import read_json
 
+if TYPE_CHECKING:
+    from hanabi_rl.agents.bots.base import Bot
 
-class _Bots(Mapping[str, type[Bot]]):
+
+class _Bots(Mapping[str, "type[Bot]"]):
     """Their names are known before any of them is imported."""
 
     def __init__(self, *places: tuple[str, str, str]) -> None:

@@ -8,15 +8,17 @@ which there are at least j + 1. The copies in any set are then a few population 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.cards import next_cards, useless_cards
 from hanabi_rl.env.game import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.sight import Sight
 
 Planes = Sequence[jax.Array]
 """For each j, the set uint32[N] of cards of which there are at least j + 1 copies."""

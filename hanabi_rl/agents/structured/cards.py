@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,13 @@ from hanabi_rl.agents.structured.board import (
     one_group,
 )
 from hanabi_rl.agents.structured.columns import ONE, Columns, share
-from hanabi_rl.agents.structured.memory import Record
-from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import any_of, materialize
 from hanabi_rl.env.cards import is_single, one_above
 from hanabi_rl.env.game import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.memory import Record
+    from hanabi_rl.agents.structured.sight import Sight
 
 
 class Hands(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +11,12 @@ import numpy as np
 from hanabi_rl.agents.structured.board import Table, first_true, last_true
 from hanabi_rl.agents.structured.cards import Chance, Hands, truth
 from hanabi_rl.agents.structured.columns import Columns
-from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.sight import Sight
 
 
 def hints(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:

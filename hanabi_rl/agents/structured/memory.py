@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.board import Table, first_true, last_true
-from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import select_games
@@ -22,6 +21,7 @@ from hanabi_rl.nn.structured import Level
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots.inference import Public
     from hanabi_rl.agents.structured.profile import Profile
+    from hanabi_rl.agents.structured.sight import Sight
 
 LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
 

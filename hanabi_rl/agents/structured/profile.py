@@ -9,7 +9,7 @@ same players.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,11 @@ import jax.numpy as jnp
 from hanabi_rl.agents.structured import memory
 from hanabi_rl.agents.structured.board import Table, first_true
 from hanabi_rl.agents.structured.columns import Columns, share
-from hanabi_rl.agents.structured.sight import Sight
 from hanabi_rl.env.bits import any_of
 from hanabi_rl.env.game import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.sight import Sight
 
 COUNTS: dict[str, str | None] = {
     # of its moves
