@@ -3,22 +3,30 @@ imports, what one training run imports, and how many lines one reads to follow o
 the script to the gradient (`WAY`).
 
     python benchmarks/structure.py [--package hanabi_rl] [--entry MODULE [MODULE ...]] [--json]
+    python benchmarks/structure.py --map > docs/map.md
 
 Imports are read from the source: those that run when a module is loaded and, told apart, those
 inside functions as well (what is imported when it is first asked for). Those for type checkers
-alone are left out. Circles are looked for among all of them.
+alone are left out. Circles are looked for among all of them. The map is what the docstrings say:
+every room in the order of the data, and the first sentence of each of its modules.
 """
 
 import argparse
 import ast
 import functools
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Graph = dict[str, set[str]]
+FLOW = (
+    *("storage", "env", "data", "nn", "agents", "learning", "play", "measure", "papers", "show"),
+    *("runs", "algorithms", "launch", "cli", "serve"),
+)
+"""The rooms in the order in which the map has them; others follow."""
 ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
 WAY = {
     "launch.script": ("main", "train"),
@@ -202,6 +210,44 @@ def way(package: Path, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
     return lines
 
 
+def house_map(package: Path) -> str:
+    """The rooms and their modules as markdown: what their docstrings say first.
+
+    Raises:
+        ValueError: a module without a docstring.
+    """
+    lines = [
+        "# Map",
+        "",
+        "Printed by `python benchmarks/structure.py --map` from the docstrings; a test holds it to "
+        "them. [architecture.md](architecture.md) says how the rooms hang together.",
+    ]
+    place = {name: number for number, name in enumerate(FLOW)}
+    rooms: dict[str, list[str]] = {}
+    for name, path in modules(package).items():
+        inside = name.split(".")[1:]
+        if not inside or path == package / f"{inside[0]}.py":
+            continue  # the package itself, and what lies beside the rooms
+        says = _first_sentence(name, path)
+        own = rooms.setdefault(inside[0], [])
+        if len(inside) == 1:
+            own[:0] = ["", f"## {inside[0]}/", "", says, ""]
+        else:
+            folder = "/" if path.name == "__init__.py" else ""
+            own.append(f"- `{'/'.join(inside[1:])}{folder}`: {says}")
+    for room_name in sorted(rooms, key=lambda name: (place.get(name, len(place)), name)):
+        lines += rooms[room_name]
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(name: str, path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text()))
+    if not text:
+        raise ValueError(f"{name}: expected a docstring, which is its line of the map")
+    words = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<!al)[.] ", words)[0].rstrip(".:") + "."  # not after "et al."
+
+
 def figures(package: Path, entry: Sequence[str]) -> dict[str, Any]:
     """What is printed, as JSON-ready figures."""
     graph, loaded = import_graph(package), import_graph(package, when_asked=False)
@@ -241,7 +287,11 @@ def main() -> None:
     parser.add_argument("--package", type=Path, default=Path(__file__).parents[1] / "hanabi_rl")
     parser.add_argument("--entry", nargs="+", default=ENTRY, help="what a training run imports")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--map", action="store_true", help="print the rooms as markdown")
     args = parser.parse_args()
+    if args.map:
+        print(house_map(args.package), end="")
+        return
     found = figures(args.package, args.entry)
     chain, longer = found["longest_chain"], found["longest_chain_when_asked"]
     lines = [

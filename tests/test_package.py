@@ -1,6 +1,8 @@
 """The package's public face."""
 
 import importlib.metadata
+import re
+from pathlib import Path
 
 import pytest
 from support.processes import run_python
@@ -14,6 +16,13 @@ def test_every_public_name_resolves() -> None:
         assert value.__module__.startswith("hanabi_rl."), name
         assert value.__doc__, name
     assert dir(hanabi_rl) == sorted(hanabi_rl.__all__)
+
+
+def test_the_docs_name_every_public_name_and_no_other() -> None:
+    docs = Path(__file__).parents[1] / "docs" / "architecture.md"
+    section = docs.read_text().split("## What users import")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(hanabi_rl.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

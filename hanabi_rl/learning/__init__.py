@@ -1,0 +1,1 @@
+"""From games and rollouts to parameters: cloning, PPO, who plays and sees what while learning."""

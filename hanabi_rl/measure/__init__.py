@@ -1,0 +1,1 @@
+"""From recorded games to numbers with intervals."""

@@ -1,0 +1,1 @@
+"""Networks: what turns a view of the game into logits and values."""

@@ -1,0 +1,1 @@
+"""Published figures and hyperparameters, as data."""

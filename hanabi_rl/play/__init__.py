@@ -1,0 +1,1 @@
+"""Games between policies, and the decks they are played on."""

@@ -1,0 +1,1 @@
+"""A run's folder, its config, and what is written while it goes on."""

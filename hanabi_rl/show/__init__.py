@@ -1,0 +1,1 @@
+"""Measures as text, JSON and pictures."""

@@ -1,0 +1,1 @@
+"""Bytes on disk: atomic files, arrays with their hashes, checkpoints, records as JSON."""

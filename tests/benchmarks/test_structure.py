@@ -69,3 +69,35 @@ def test_the_figures_of_a_small_package(tmp_path, monkeypatch):
     assert found["entry_imports_when_asked"] == 4  # itself, b, c, low
     assert found["entry_imports"] == 3  # without c, which b imports in a function
     assert (found["rooms"], found["arrows"]) == (2, 1)
+
+
+def test_the_map_is_what_the_docstrings_say():
+    """docs/map.md is `python benchmarks/structure.py --map`."""
+    assert (ROOT / "docs" / "map.md").read_text() == structure.house_map(ROOT / "hanabi_rl")
+
+
+def test_the_map_of_a_small_package(tmp_path):
+    package = tmp_path / "p"
+    for name, text in {
+        "__init__": "",
+        "alone": "",
+        "zoo/__init__": '"""Animals."""',
+        "zoo/cat": '"""`Cat`: by Knott et al. 2021, a pet.\n\nMore. And more."""',
+        "zoo/wild/__init__": '"""Big ones."""',
+        "zoo/wild/cow": '"""One\nof many. Not shown."""',
+        "env/__init__": '"""First of the flow."""',
+    }.items():
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    lines = structure.house_map(package).splitlines()
+    assert lines[3:] == [
+        *["", "## env/", "", "First of the flow.", ""],
+        *["", "## zoo/", "", "Animals.", ""],
+        "- `cat`: `Cat`: by Knott et al. 2021, a pet.",
+        "- `wild/`: Big ones.",
+        "- `wild/cow`: One of many.",
+    ]
+    (package / "zoo" / "dumb.py").write_text("")
+    with pytest.raises(ValueError, match=r"p\.zoo\.dumb: expected a docstring"):
+        structure.house_map(package)
