@@ -11,7 +11,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.inference import read_board, unseen_copies
+from hanabi_rl.agents.bots.inference import card_facts, unseen_copies
 from hanabi_rl.agents.bots.obs_view import members, view
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import PyTree
@@ -57,5 +57,5 @@ def chances(rules: Rules, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
     playable, 0 for an empty slot; and its lives int32[]."""
     seen = view(rules, obs)
     copies = members(rules, seen.knowledge[0]) * unseen_copies(rules, seen)
-    playable = members(rules, read_board(rules, seen).playable)
+    playable = members(rules, card_facts(rules, seen).playable)
     return copies @ playable / jnp.maximum(jnp.sum(copies, axis=-1), 1), seen.lives

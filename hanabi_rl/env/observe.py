@@ -86,7 +86,7 @@ def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Arr
             every reading of it: what else still reads it makes XLA copy the whole array, which
                 halves the speed.
     """
-    table = _read_table(rules, state)
+    table = _read_common(rules, state)
     if out is None:
         out = jax.lax.empty(
             (state.counters.shape[0], rules.num_players, rules.obs_size), jnp.float32
@@ -106,7 +106,7 @@ def observe_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
     state = _turn_table(rules, state, seat).materialized()
     out = jax.lax.empty((state.counters.shape[0], rules.obs_size), jnp.float32)
     start = 0
-    for block in _blocks(rules, state, _read_table(rules, state), 0):
+    for block in _blocks(rules, state, _read_common(rules, state), 0):
         out = jax.lax.dynamic_update_slice(out, block, (0, start))
         start += block.shape[1]
     return out
@@ -133,7 +133,7 @@ def _turn_table(rules: Rules, state: State, seat: jax.Array) -> State:
     )
 
 
-class _Table(NamedTuple):
+class _Common(NamedTuple):
     """What an observation says that does not depend on who looks, ready to be written."""
 
     missing: list[jax.Array]  # by seat, uint32[N]: 1 where it is missing a card
@@ -149,14 +149,14 @@ class _Table(NamedTuple):
     weight: jax.Array  # float32[P, H, N]: 1 / how many of those copies the card in a slot can be
 
 
-def _read_table(rules: Rules, state: State) -> _Table:
+def _read_common(rules: Rules, state: State) -> _Common:
     hand, players = rules.hand_size, rules.num_players
     held = [
         any_of([state.ranks[:, p] >> (r * hand) for r in range(rules.num_ranks)]) & rules.all_slots
         for p in range(players)
     ]
     remaining, planes = _remaining(rules, state)
-    return _Table(
+    return _Common(
         missing=[(slots != rules.all_slots).astype(jnp.uint32) for slots in held],
         board=_materialize_fields(_board(rules, state)),
         remaining=remaining,
@@ -198,7 +198,7 @@ def _thermometer(level: jax.Array, size: int) -> list[Field]:
 
 
 def _last_move(rules: Rules, state: State) -> dict[str, Any]:
-    """The fields of `_Table` that describe the last move."""
+    """The fields of `_Common` that describe the last move."""
     players, hand, colors, ranks = (
         rules.num_players,
         rules.hand_size,
@@ -236,7 +236,7 @@ def _last_move(rules: Rules, state: State) -> dict[str, Any]:
 
 
 def _remaining(rules: Rules, state: State) -> tuple[jax.Array, list[jax.Array]]:
-    """Copies of each card neither played nor discarded: as `_Table.remaining`, and as planes of
+    """Copies of each card neither played nor discarded: as `_Common.remaining`, and as planes of
     sets uint32[N]."""
     used = []
     card = state.fireworks
@@ -276,7 +276,7 @@ def _weights(rules: Rules, state: State, planes: list[jax.Array]) -> jax.Array:
     return 1.0 / jnp.maximum(total, 1).astype(jnp.float32)
 
 
-def _blocks(rules: Rules, state: State, table: _Table, seat: int) -> list[jax.Array]:
+def _blocks(rules: Rules, state: State, table: _Common, seat: int) -> list[jax.Array]:
     """One seat's observation as consecutive blocks float32[N, ...]."""
     players = rules.num_players
     order = [(seat + k) % players for k in range(players)]
@@ -330,7 +330,7 @@ def _hand_masks(rules: Rules) -> tuple[np.ndarray, np.ndarray]:
     return by_color.astype(np.uint32), by_rank.astype(np.uint32)
 
 
-def _belief(rules: Rules, state: State, table: _Table, seat: int, slot: int) -> jax.Array:
+def _belief(rules: Rules, state: State, table: _Common, seat: int, slot: int) -> jax.Array:
     """What one card can be, and what it was hinted as: float32[N, K + C + R].
 
     Each number says of a few bits of the two hand words whether all of them are set: of a card,

@@ -20,7 +20,7 @@ from hanabi_rl.measure.counted import of_seats
 from hanabi_rl.measure.matrix import Agent, Setting, cell_games, find_cell
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import MEASURES, Measure, measures_of, objective_figures
-from hanabi_rl.measure.teamwork import POOLS, Pool, Prediction, predict_rating
+from hanabi_rl.measure.teamwork import POOLS, Pool, RatingChange, predict_rating
 
 Figures = Mapping[str, Any]
 """As `objective_figures` has them."""
@@ -76,7 +76,7 @@ class Rating(NamedTuple):
     measure: str  # which figure stands for it
     value: float
     small: bool  # the value is of a small sample
-    by_pool: dict[Pool, Prediction]
+    by_pool: dict[Pool, RatingChange]
 
 
 def agent_profile(

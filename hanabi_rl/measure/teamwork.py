@@ -34,7 +34,7 @@ class Parabola(NamedTuple):
     r: float
 
 
-class Prediction(NamedTuple):
+class RatingChange(NamedTuple):
     """How far from the mean rating of the study's agents a metric puts one, in rating points.
 
     Both are held to what the scale allows: two ratings are at most its length apart, and since the
@@ -57,7 +57,7 @@ class Prediction(NamedTuple):
     inside: bool
 
 
-def predict_rating(metric: str, value: float, pool: Pool) -> Prediction | None:
+def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None:
     """The rating that one line of Table 5 predicts for a partner, relative to the mean of the
     study's agents (each once), and how far off one person's may be: least squares, with the spread
     of the metric over ratings taken to be that over agents, as no other is printed. One metric at a
@@ -78,7 +78,7 @@ def predict_rating(metric: str, value: float, pool: Pool) -> Prediction | None:
     of_line = float(error * np.hypot(spread, distance))
     of_person = float(error * np.hypot(spread * np.sqrt(ratings + 1), distance))
     low, high = siu2025.RATING_RANGE
-    return Prediction(
+    return RatingChange(
         _held(student_interval(change, of_line, ratings - 2)),
         _held(student_interval(change, of_person, ratings - 2)),
         abs(change) > high - low,

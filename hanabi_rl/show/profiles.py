@@ -19,7 +19,7 @@ from hanabi_rl.measure.profiles import (
     ratings,
     small_sample,
 )
-from hanabi_rl.measure.teamwork import POOLS, Prediction
+from hanabi_rl.measure.teamwork import POOLS, RatingChange
 from hanabi_rl.papers import siu2025
 from hanabi_rl.show.parallel import Line, plot_parallel
 
@@ -212,7 +212,7 @@ def _rating_line(label: str, width: int, rating: Rating) -> str:
     return (line + _outside(rating)).rstrip()
 
 
-def _prediction(found: Prediction | None) -> str:
+def _prediction(found: RatingChange | None) -> str:
     if found is None:
         return "-"
     if found.held:

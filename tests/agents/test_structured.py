@@ -151,7 +151,7 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("the conventions were read")
 
-    for name in ("read_hands", "read_hint", "read_board", "soon_playable"):
+    for name in ("read_hands", "read_hint", "card_facts", "soon_playable"):
         monkeypatch.setattr(reading, name, refuse)
     monkeypatch.setattr(inference, "observe_move", refuse)
     jax.clear_caches()

@@ -27,12 +27,12 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
 from hanabi_rl.agents.bots.hints import judge_hints
 from hanabi_rl.agents.bots.inference import (
-    Board,
+    CardFacts,
     Public,
     Reading,
+    card_facts,
     last_true,
     observe_move,
-    read_board,
     read_hands,
     unseen_copies,
 )
@@ -107,7 +107,7 @@ class _Thresholds:
 
 def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
     """The action ``int32[]`` of the observer, whose turn it is."""
-    board, limit = read_board(rules, seen), _Thresholds
+    board, limit = card_facts(rules, seen), _Thresholds
     everyone = read_hands(board, public)
     unseen = unseen_copies(rules, seen)
     mine_known = public._replace(
@@ -142,7 +142,7 @@ def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
     return action.astype(jnp.int32)
 
 
-def _spare_discards(rules: Rules, board: Board, seen: ObsView) -> jax.Array:
+def _spare_discards(rules: Rules, board: CardFacts, seen: ObsView) -> jax.Array:
     """How many more cards the deck lets the table discard and still reach every point left,
     int32[]."""
     to_play = jax.lax.population_count(~board.useless & rules.all_cards).astype(jnp.int32)
@@ -150,7 +150,7 @@ def _spare_discards(rules: Rules, board: Board, seen: ObsView) -> jax.Array:
 
 
 def _best_play(
-    rules: Rules, board: Board, public: Public, mine: Reading, seen: ObsView
+    rules: Rules, board: CardFacts, public: Public, mine: Reading, seen: ObsView
 ) -> tuple[jax.Array, jax.Array]:
     """The slot to play ``int32[]`` and whether there is one: first low ranks and what the hinted
     cards of others wait for.
@@ -174,7 +174,7 @@ def _best_play(
 
 
 def _last_guess(
-    board: Board, mine: Reading, unseen: jax.Array, seen: ObsView
+    board: CardFacts, mine: Reading, unseen: jax.Array, seen: ObsView
 ) -> tuple[jax.Array, jax.Array]:
     """With the deck gone and a life to spare: the slot most likely to be playable, and whether to
     try it."""
@@ -187,7 +187,7 @@ def _last_guess(
     return jnp.argmax(chance == best), tries
 
 
-def _best_discard(board: Board, mine: Reading) -> tuple[jax.Array, jax.Array]:
+def _best_discard(board: CardFacts, mine: Reading) -> tuple[jax.Array, jax.Array]:
     """The slot to discard ``int32[]``: the newest known trash, else the chop; and whether there is
     either.
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.inference import (
-    Board,
+    CardFacts,
     Public,
     Reading,
     read_hands,
@@ -89,7 +89,7 @@ def all_hints(rules: Rules) -> Hints:
 
 
 def judge_hints(
-    rules: Rules, board: Board, public: Public, everyone: Reading, mine: Reading, seen: ObsView
+    rules: Rules, board: CardFacts, public: Public, everyone: Reading, mine: Reading, seen: ObsView
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The best hint.
 
@@ -138,7 +138,7 @@ def judge_hints(
     return jnp.argmax(order), jnp.max(worth), danger
 
 
-def _facts(board: Board, public: Public, mine: Reading, seen: ObsView) -> _Facts:
+def _facts(board: CardFacts, public: Public, mine: Reading, seen: ObsView) -> _Facts:
     held = seen.hands != 0
     hinted, _ = union_and_repeats(jnp.where(public.hinted, seen.hands, 0))
     own = jnp.where(public.hinted[0], mine.candidates[0], 0)
@@ -208,7 +208,7 @@ def _repeats_earlier(cards: jax.Array) -> jax.Array:
     return jnp.stack(repeats, axis=1)
 
 
-def _next_loses(rules: Rules, board: Board, reading: Reading, seen: ObsView) -> jax.Array:
+def _next_loses(rules: Rules, board: CardFacts, reading: Reading, seen: ObsView) -> jax.Array:
     """What the next player's chop is worth if they have nothing better to do than to discard it,
     float32[]."""
     v = Values

@@ -31,7 +31,7 @@ class Public(NamedTuple):
     """bool[P, H]: some hint touched this card."""
 
 
-class Board(NamedTuple):
+class CardFacts(NamedTuple):
     """Sets of cards, each ``uint32[]``."""
 
     playable: jax.Array
@@ -45,7 +45,7 @@ class Board(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What `Public` comes to on a `Board`."""
+    """What `Public` comes to, given the `CardFacts`."""
 
     candidates: jax.Array
     """uint32[P, H]: what each card can be."""
@@ -65,11 +65,11 @@ def unseen_copies(rules: Rules, seen: ObsView) -> jax.Array:
     return jnp.array(copies(rules)) - seen.discarded - played - jnp.sum(held, axis=(0, 1))
 
 
-def read_board(rules: Rules, seen: ObsView) -> Board:
+def card_facts(rules: Rules, seen: ObsView) -> CardFacts:
     """Which cards are playable, useless, critical and still there."""
     used_up, single = (with_left(rules, seen.discarded, left) for left in (0, 1))
     useless = useless_cards(rules, seen.played, used_up)
-    board = Board(
+    board = CardFacts(
         playable=next_cards(rules, seen.played) & ~useless,
         useless=useless,
         critical=single & ~useless,
@@ -78,7 +78,7 @@ def read_board(rules: Rules, seen: ObsView) -> Board:
     return jax.tree.map(materialize, board)
 
 
-def read_hands(board: Board, public: Public) -> Reading:
+def read_hands(board: CardFacts, public: Public) -> Reading:
     """What common knowledge says about each card.
 
     Good touch: a hint touches no useless card and no card known in another place, unless its owner
@@ -116,7 +116,7 @@ def read_hands(board: Board, public: Public) -> Reading:
 
 def read_hint(
     rules: Rules,
-    board: Board,
+    board: CardFacts,
     public: Public,
     before: Reading,
     target: jax.Array,
@@ -178,7 +178,7 @@ def read_hint(
 def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
     """Common knowledge after the last move, from that before it."""
     last = seen.last
-    board = read_board(rules, seen)
+    board = card_facts(rules, seen)
     touched = last.touched & last.target[:, None]
     hinted = read_hint(
         rules,
@@ -228,7 +228,7 @@ def _unless_empty(cards: jax.Array, otherwise: jax.Array) -> jax.Array:
     return jnp.where(cards != 0, cards, otherwise)
 
 
-def soon_playable(rules: Rules, board: Board, claimed: jax.Array) -> jax.Array:
+def soon_playable(rules: Rules, board: CardFacts, claimed: jax.Array) -> jax.Array:
     """Cards playable now or once cards known in some hand are played."""
     soon = board.playable
     for _ in range(rules.num_ranks - 1):

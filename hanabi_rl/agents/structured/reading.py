@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import hints as judging
 from hanabi_rl.agents.bots.inference import (
-    Board,
+    CardFacts,
     Public,
     Reading,
+    card_facts,
     last_true,
-    read_board,
     read_hands,
     read_hint,
     soon_playable,
@@ -95,10 +95,10 @@ def _by_target(rules: Rules, column: jax.Array) -> jax.Array:
 
 def _read(
     rules: Rules, public: Public, seen: ObsView, unseen: jax.Array
-) -> tuple[Reading, Reading, Board, jax.Array, jax.Array]:
+) -> tuple[Reading, Reading, CardFacts, jax.Array, jax.Array]:
     """One game: everyone's reading, the observer's own, the board, what the next player would
     lose, and the components [X, A] of each hint, the last its worth to `bot:convention`."""
-    board = read_board(rules, seen)
+    board = card_facts(rules, seen)
     everyone = read_hands(board, public)
     known = public.knowledge.at[0].set(public.knowledge[0] & unseen)
     mine = read_hands(board, public._replace(knowledge=known))
