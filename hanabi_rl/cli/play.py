@@ -63,12 +63,11 @@ def play(
     if not terminal:
         check_extra()
     from hanabi_rl.serve.folder import GameFolder
+    from hanabi_rl.serve.in_numpy import InNumPy
     from hanabi_rl.serve.local import LocalPlay
     from hanabi_rl.serve.partners import Starting
     from hanabi_rl.serve.runner import Runner
-    from hanabi_rl.serve.ticks import keep_compiled
 
-    keep_compiled()
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
         policies = load_agents(names, players or _players(names, watch))
     names = _fill(names, policies[0], watch)
@@ -76,20 +75,20 @@ def play(
     line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
 
     def partners() -> Runner:
-        with progress("compiling"):
-            return Runner(line_up, rules)
+        with progress("getting ready"):
+            return Runner(line_up, rules, run=InNumPy())  # one game at a time: sooner than compiled
 
     if terminal:
         _run_terminal(LocalPlay(rules, names, partners(), GameFolder(out), seed))
         return
     listening = listen(HOST, port)
-    starting = Starting(partners)  # the table is laid while they are compiled
+    starting = Starting(partners)  # the table is laid meanwhile
     with contextlib.suppress(KeyboardInterrupt):
         table = LocalPlay(rules, names, starting, GameFolder(out), seed)
         _run_page(table, out, listening, starting, open_browser=not no_browser, pause=pause)
     if starting.give_up():
-        # a compiler cannot be stopped, and aborts with a message at an ordinary exit; every move
-        # that anybody saw is on disk
+        # what is being made cannot be stopped, and may abort with a message at an ordinary exit;
+        # every move that anybody saw is on disk
         sys.stdout.flush()
         os._exit(0)
 

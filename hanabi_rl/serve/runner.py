@@ -20,10 +20,10 @@ import numpy as np
 
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.play.episodes import OWN_CHANCE, group_identical
+from hanabi_rl.play.episodes import group_identical
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer, Shown
-from hanabi_rl.serve.ticks import Moves, Seats, Table, advance, empty, step
+from hanabi_rl.serve.ticks import Moves, Run, Seats, Table, advance, compiled, empty, step
 
 WIDTH = 16
 """Games of a tick, and seats of a step. One width is one program to compile; this one takes three
@@ -73,6 +73,7 @@ class Runner:
         seed: int = 0,
         *,
         show: bool = False,
+        run: Run = compiled,
     ) -> None:
         for policy in policies:
             if policy.rules != rules:
@@ -84,8 +85,8 @@ class Runner:
         self._places: collections.OrderedDict[int, int] = collections.OrderedDict()
         """game_id -> slot, the one that was used longest ago first."""
         self._slots: dict[int, _Slot] = {}
-        self._key = jax.random.fold_in(jax.random.key(seed), OWN_CHANCE)
-        self._state, self._memories = empty(self._policies, rules, slots)
+        self._run, self._key = run, jax.random.key(seed)
+        self._empty()
         table = self._advance(self._moves([], []))  # compiles
         for group in range(len(self._policies)):
             self._step(group, table, self._padded([]))
@@ -112,8 +113,15 @@ class Runner:
         self._places.clear()
         self._slots.clear()
         arrays = jax.tree.leaves((self._state, self._memories))
-        if any(array.is_deleted() for array in arrays):  # they were handed to what failed
-            self._state, self._memories = empty(self._policies, self.rules, self.size)
+        if any(
+            isinstance(array, jax.Array) and array.is_deleted() for array in arrays
+        ):  # they were handed to what failed
+            self._empty()
+
+    def _empty(self) -> None:
+        self._state, self._memories = self._run(
+            empty, self._policies, rules=self.rules, size=self.size
+        )
 
     def _check(self, game: Game, team: Team) -> None:
         players = self.rules.num_players
@@ -213,11 +221,16 @@ class Runner:
         return self.size * self.rules.num_players
 
     def _advance(self, moves: Moves) -> Table:
-        self._state, table = advance(self._state, moves, rules=self.rules)
+        self._state, table = self._run(advance, self._state, moves, rules=self.rules)
         return table
 
     def _step(self, group: int, table: Table, seats: Seats) -> tuple[jax.Array, jax.Array]:
-        self._memories[group], *found = step(
-            self._memories[group], self._policies[group], table, seats, self._key
+        self._memories[group], *found = self._run(
+            step,
+            self._memories[group],
+            self._policies[group],
+            table,
+            seats,
+            self._key,
         )
         return found[0], found[1]

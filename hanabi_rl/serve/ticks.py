@@ -8,6 +8,7 @@ it that are not used point beyond them.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
 from hanabi_rl.play.demos import cache_folder
+from hanabi_rl.play.episodes import OWN_CHANCE
 
 
 class Moves(NamedTuple):
@@ -59,17 +61,22 @@ def keep_compiled() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def empty(policies: tuple[Policy, ...], rules: Rules, size: int) -> tuple[State, list[Any]]:
+Run = Callable[..., Any]
+"""How the functions below are called: `run(function, *arguments, **static)`."""
+
+
+def compiled(function: Any, *arguments: Any, **static: Any) -> Any:
+    """By XLA."""
+    return function(*arguments, **static)
+
+
+@functools.partial(jax.jit, static_argnames=("rules", "size"))
+def empty(policies: tuple[Policy, ...], *, rules: Rules, size: int) -> tuple[State, list[Any]]:
     """`size` games, and for each policy what it remembers at every seat of each, leaves
     [size * P, ...]."""
     decks = np.zeros((size, rules.deck_size), np.uint8)
-
-    @jax.jit  # one small program, and no weak types that `step` would compile for again
-    def make(policies: tuple[Policy, ...]) -> tuple[State, list[Any]]:
-        places = size * rules.num_players
-        return core.deal(rules, jnp.asarray(decks)), [p.init_carry(places) for p in policies]
-
-    return make(policies)
+    places = size * rules.num_players
+    return core.deal(rules, jnp.asarray(decks)), [p.init_carry(places) for p in policies]
 
 
 def _rows(tree: Any, index: Any) -> Any:
@@ -96,10 +103,11 @@ def step(
     memory: Any, policy: Policy, table: Table, seats: Seats, key: jax.Array
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Steps `policy` on W seats, idle ones too; `memory` is what it remembers, [S * P, ...], and
-    `key` the root of the chance that it may play by. Returns the memory, and of every seat the
+    `key` that of the chance it may play by. Returns the memory, and of every seat the
     greedy action int32[W] and the probabilities float32[W, A]."""
     legal = table.legal[seats.row, seats.seat]
     fold = jax.vmap(jax.random.fold_in)
+    key = jax.random.fold_in(key, OWN_CHANCE)
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)
     own = fold(fold(own, table.turn[seats.row]), seats.seat)
     stepped, logits = policy.step(

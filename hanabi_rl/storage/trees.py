@@ -190,7 +190,10 @@ def like(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
     else on JAX's default device."""
     treedef = jax.tree.structure(template)
     ordered = [
-        leaves[path] if isinstance(leaf, (np.ndarray, np.generic)) else jnp.asarray(leaves[path])
+        # not `jnp.asarray`, which compiles a program for every shape
+        leaves[path]
+        if isinstance(leaf, (np.ndarray, np.generic))
+        else jax.device_put(leaves[path], may_alias=False)
         for path, leaf in leaf_paths(template).items()
     ]
     return jax.tree.unflatten(treedef, ordered)

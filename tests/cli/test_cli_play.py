@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -31,7 +30,7 @@ def test_several_agents_must_fill_the_seats():
 
 
 @pytest.mark.slow
-def test_who_stops_while_the_partner_is_compiled_need_not_wait(tmp_path: Path) -> None:
+def test_who_stops_while_the_partner_gets_ready_need_not_wait(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hanabi_rl", "play", "bot:convention", "--no-browser"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
     with subprocess.Popen(
@@ -50,5 +49,4 @@ def test_who_stops_while_the_partner_is_compiled_need_not_wait(tmp_path: Path) -
         server.send_signal(signal.SIGINT)
         said = server.stderr.read()
         assert server.wait(30) == 0
-    assert said.count("compiling ...") == 1 and not re.search(r"compiling \.\.\. [0-9]", said)
     assert "terminate" not in said and "Traceback" not in said

@@ -15,6 +15,7 @@ from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.serve import runner, ticks
+from hanabi_rl.serve.in_numpy import InNumPy
 from hanabi_rl.serve.inference import _think
 from hanabi_rl.serve.lifecycle import Game, Moved, advance
 from hanabi_rl.serve.runner import Runner
@@ -81,6 +82,31 @@ def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(part
     ready = ticks.advance._cache_size(), ticks.step._cache_size()
     assert_same(play(partners, games), records)  # twice as many games as slots: rebuilt again
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == ready
+
+
+def test_in_numpy_the_same_games_action_by_action(line_up, played):
+    """An LSTM at two seats and a bot's own chance, eight games in four slots, without a program."""
+    records, games = played
+    known = ticks.advance._cache_size(), ticks.step._cache_size()
+    assert_same(play(Runner(line_up, TINY_3P, SLOTS, SEED, run=InNumPy()), games), records)
+    assert (ticks.advance._cache_size(), ticks.step._cache_size()) == known
+
+
+@pytest.mark.parametrize("agent", ["agent:hgroup-2p", "bot:smart"])
+def test_in_numpy_an_agent_plays_and_weighs_as_compiled(agent):
+    """Games of a whole deck: every kind of structured feature, every loop of a bot."""
+    rules = Rules(num_players=2)
+    team = (load_policy(agent, rules),) * 2
+    decks = evaluation_decks(rules, 2, 5)
+    records = play_games(team, rules, decks)
+    compiled, plain = Runner(team, rules), Runner(team, rules, run=InNumPy())
+    game = Game(0, rules, tuple(map(int, decks[0])), frozenset())
+    for action in records.actions[0, : records.num_actions[0]]:
+        one, other = compiled.think([game])[0], plain.think([game])[0]
+        assert one.action == other.action == action
+        np.testing.assert_allclose(other.probabilities, one.probabilities, atol=2e-6)
+        game = move(game, int(action))
+    assert game.status == "done"
 
 
 def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):

@@ -28,7 +28,11 @@ def think_in_turn(
     batch = my_turn.shape[0]
     size = -(-batch // (_BLOCKS * rules.num_players))
     place = jnp.cumsum(my_turn) - 1
-    answer = jax.eval_shape(think, jax.tree.map(lambda leaf: leaf[:1], inputs))
+    think = jax.jit(think, inline=True)  # traced once
+    some = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), inputs
+    )
+    answer = jax.eval_shape(think, some)
 
     def next_rows(thinking: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, thoughts = thinking

@@ -64,6 +64,7 @@ def look(rules: Rules, level: Level, before: Memory, sight: Sight) -> tuple[Memo
     return after, features_of(rules, level, after, sight)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def remember(rules: Rules, level: Level, before: Memory, sight: Sight) -> Memory:
     """The first half of `look`: the memory [N, ...] after the last move."""
     table = read_table(rules, sight)
@@ -73,6 +74,7 @@ def remember(rules: Rules, level: Level, before: Memory, sight: Sight) -> Memory
     return after._replace(profile=profile.remember(rules, before.profile, sight, table))
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Features:
     """The second half of `look`, by far the dearer: what the observer sees and remembers now."""
     table, remembered = read_table(rules, sight), memory.unpack(after)

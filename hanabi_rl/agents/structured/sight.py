@@ -7,6 +7,7 @@ The same `Sight` comes from an observation vector (any seat) or, faster, from th
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -28,6 +29,7 @@ class Sight(NamedTuple):
     """uint32[M, N]: plane j is the set of cards of which at least j + 1 copies are discarded."""
 
 
+@functools.partial(jax.jit, static_argnums=0, inline=True)
 def from_observation(rules: Rules, obs: jax.Array) -> Sight:
     """The view behind observations float32[N, O]."""
     seen = jax.vmap(lambda o: view(rules, o), out_axes=-1)(obs)
