@@ -27,6 +27,7 @@ from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
 from hanabi_rl.cli.study import GAME_COMMANDS, study
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
+from hanabi_rl.storage.cache import keep_compiled
 from hanabi_rl.storage.ranges import checked
 
 _DESCRIPTION = (
@@ -51,6 +52,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
 def main(args: Sequence[str] | None = None) -> None:
     """Runs one command of `args` (default: the command line). A user's error is one line on stderr
     and exit code 2."""
+    keep_compiled()
     with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as given:
         if given[:1] in (["train"], ["sweep"]):  # their flags depend on the algorithm
             code = _train_or_sweep(given[0], given[1:])

@@ -139,9 +139,7 @@ def _folder(path: Path) -> StudyFolder:
 def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
     from hanabi_rl.serve.runner import Runner
     from hanabi_rl.serve.study_play import StudyPlay
-    from hanabi_rl.serve.ticks import keep_compiled
 
-    keep_compiled()
     names, players = [agent.name for agent in folder.study.agents], folder.study.players
     with progress(f"loading {', '.join(names)}"):
         policies = dict(zip(names, load_agents(names, players), strict=True))

@@ -14,12 +14,14 @@ from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.launch.sweep import run_seeds
 from hanabi_rl.runs.hosts import connected
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.cache import keep_compiled
 
 FEW_GAMES = 500  # below this, the published 1,000-game schedule takes too few steps an epoch
 
 
 def main(algorithm: str) -> None:
     """The body of train/<algorithm>.py: runs every seed, and exits with the run's code."""
+    keep_compiled()
     with user_errors(f"{algorithm}.py", sys.argv[1:]) as args:
         code = train(algorithm, args)
     sys.exit(code)

@@ -35,6 +35,7 @@ from hanabi_rl.runs.config import (
     with_game,
 )
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.cache import keep_compiled
 from hanabi_rl.storage.files import read_json
 
 # A finished run of another length is another run.
@@ -339,6 +340,7 @@ def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[st
 
 def main() -> None:
     """The body of train/sweep.py."""
+    keep_compiled()
     with user_errors("sweep.py", sys.argv[1:]) as args:
         code = sweep_command(args)
     sys.exit(code)

@@ -6,12 +6,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import warnings
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
@@ -20,6 +18,7 @@ from hanabi_rl.data.games import GameDataError, Games, pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import play_games
+from hanabi_rl.storage.cache import cache_folder
 
 
 def demo_games(
@@ -86,12 +85,6 @@ def demo_path(
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     name = f"{plain_name(bot)[-40:]}-{rules.num_players}p-{num_games}-s{seed}-{digest}.safetensors"
     return cache_folder() / purpose / name
-
-
-def cache_folder() -> Path:
-    """`$HANABI_RL_CACHE`, else the user's cache folder for hanabi-rl."""
-    chosen = os.environ.get("HANABI_RL_CACHE")
-    return Path(chosen) if chosen else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
 
 
 def generate(

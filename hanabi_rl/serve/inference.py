@@ -200,9 +200,6 @@ def _in_words(error: Exception) -> str:
 def _runners(policies: Mapping[int, Mapping[str, Any]], slots: int) -> dict[int, Any]:
     """players -> a runner of all its agents. They compile at the same time."""
     from hanabi_rl.serve.runner import Runner
-    from hanabi_rl.serve.ticks import keep_compiled
-
-    keep_compiled()
 
     def make(players: int) -> Any:
         rules = Rules(num_players=players)

@@ -21,7 +21,6 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
-from hanabi_rl.play.demos import cache_folder
 from hanabi_rl.play.episodes import OWN_CHANCE
 
 
@@ -52,13 +51,6 @@ class Table(NamedTuple):
     turn: jax.Array  # int32[W]
     observations: jax.Array  # float32[W, P, O]
     legal: jax.Array  # bool[W, P, A]; idle seats have the no-op alone
-
-
-def keep_compiled() -> None:
-    """What was compiled once is loaded the next time, by any process of this user."""
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 Run = Callable[..., Any]

@@ -98,12 +98,6 @@ def test_agents_take_turns_around_the_seats_on_decks_of_their_own(monkeypatch):
     np.testing.assert_array_equal(seating, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]])
 
 
-def test_where_the_cache_is(cache, monkeypatch):
-    assert demos.cache_folder() == cache
-    monkeypatch.delenv("HANABI_RL_CACHE")
-    assert demos.cache_folder().name == "hanabi-rl"
-
-
 def test_what_is_refused(cache):
     with pytest.raises(ValueError, match="at least one game, got num_games=0"):
         demos.demo_games(TINY, "random", 0)

@@ -1,0 +1,124 @@
+"""What is compiled is kept for the next process, by every program of ours, unless told not to."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hanabi_rl.storage import cache
+from hanabi_rl.storage.cache import cache_folder, keep_compiled, machine
+
+PROGRAM = """
+import logging, sys
+{before}
+from hanabi_rl.storage.cache import keep_compiled
+keep_compiled()
+import jax
+said = []
+class Listener(logging.Handler):
+    def emit(self, record):
+        said.append(record.getMessage())
+logger = logging.getLogger("jax._src.compiler")
+logger.addHandler(Listener())
+logger.setLevel(logging.DEBUG)
+print(float(jax.jit(lambda x: jax.numpy.sin(x) * {number})(3.0)))
+print(sum("cache hit" in line for line in said), jax.config.jax_compilation_cache_max_size)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Of a user who has set nothing, but that short programs are kept too."""
+    names = ("JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE")
+    own = {name: value for name, value in os.environ.items() if name not in names}
+    return own | {
+        "HANABI_RL_CACHE": str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
+
+def start(environment: dict[str, str], number: int, before: str = "") -> subprocess.Popen[str]:
+    code = PROGRAM.format(number=number, before=before)
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(process: subprocess.Popen[str]) -> list[str]:
+    """The program's result, its hits and the bound of the cache."""
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    return out.split()
+
+
+@pytest.mark.parametrize("before", ["", "import jax"])
+def test_the_next_process_loads_what_one_compiled(environment, tmp_path, before):
+    first = said(start(environment, 7, before))
+    assert first[1:] == ["0", str(2**30)]
+    assert list((tmp_path / "compiled" / machine()).glob("*-cache"))
+    second = said(start(environment, 7, before))
+    assert second[0] == first[0] and int(second[1]) > 0
+
+
+def test_processes_share_it_at_the_same_time(environment, tmp_path):
+    together = [said(one) for one in [start(environment, 7) for _ in range(2)]]
+    assert len({result for result, *_ in together}) == 1
+    assert int(said(start(environment, 7))[1]) > 0
+
+
+def test_jax_s_own_variables_are_heard(environment, tmp_path):
+    other = tmp_path / "other"
+    bound = {"JAX_COMPILATION_CACHE_MAX_SIZE": "5000000"}
+    said(start(environment | bound | {"JAX_COMPILATION_CACHE_DIR": str(other)}, 7))
+    assert list(other.iterdir()) and not (tmp_path / "compiled").exists()
+    said(start(environment | {"JAX_ENABLE_COMPILATION_CACHE": "0"}, 7))
+    assert not (tmp_path / "compiled").exists()
+
+
+def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, monkeypatch):
+    """A job inherits the variables of the machine that sent it."""
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "sys", type("NoJAX", (), {"modules": {}}))
+    cpu = tmp_path / "cpuinfo"
+    monkeypatch.setattr(cache, "CPU_INFO", cpu)
+    folders = []
+    for text in ("flags : avx512f\ncpu MHz : 1", "flags : avx512f\ncpu MHz : 2", "flags : avx2"):
+        cpu.write_text(text)
+        keep_compiled()
+        folders.append(os.environ["JAX_COMPILATION_CACHE_DIR"])
+    assert folders[0] == folders[1] != folders[2]
+    assert {Path(folder).parent for folder in folders} == {tmp_path / "compiled"}
+
+
+def test_where_the_cache_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("HANABI_RL_CACHE")
+    assert cache_folder().name == "hanabi-rl"
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("cli.app", ([],)), ("launch.script", ("ippo",)), ("launch.sweep", ())],
+)
+def test_every_command_keeps_what_it_compiles(module, arguments, monkeypatch):
+    """Before it reads its first argument."""
+
+    class KeptError(Exception):
+        pass
+
+    def keep():
+        raise KeptError
+
+    program = importlib.import_module(f"hanabi_rl.{module}")
+    monkeypatch.setattr(program, "keep_compiled", keep)
+    with pytest.raises(KeptError):
+        program.main(*arguments)
