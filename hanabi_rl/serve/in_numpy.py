@@ -1,6 +1,6 @@
 """A function of JAX arrays, run in NumPy operation by operation: `InNumPy`.
 
-What a partner computes for one move is ten thousand small operations. XLA takes seconds to compile
+What a partner computes for one move is thousands of small operations. XLA takes seconds to compile
 them, NumPy a tenth of a second to do them. So a table of one person is answered from the first move
 on, without a compiler; whoever plays many games at once has use for one.
 
