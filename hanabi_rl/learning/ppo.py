@@ -137,7 +137,7 @@ class PPO:
         if self.make_module is not None:
             return self.make_module(self.network, self.env.rules.num_moves, self.config.precision)
         if isinstance(self.network, StructuredConfig):
-            return StructuredActorCritic(self.network)
+            return StructuredActorCritic(self.network, self.config.precision)
         return ActorCritic(self.network, self.env.rules.num_moves, self.config.precision)
 
     def network_carry(self, rows: int) -> PyTree:

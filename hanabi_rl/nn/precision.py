@@ -7,6 +7,7 @@ rounded to bfloat16 (8 bits of precision).
 """
 
 import functools
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,8 +75,12 @@ def dot_transposed(d_out: jax.Array, kernel: jax.Array) -> jax.Array:
 def kernel_gradient(x: jax.Array, d_out: jax.Array) -> jax.Array:
     """The gradient float32 [D, F] of a kernel, from its inputs [..., D] and the gradient of its
     outputs [..., F]."""
-    if (
-        x.dtype == jnp.float32
-    ):  # XLA's CPU backend wants float32 flat, and bfloat16 not (docs/performance.md)
-        x, d_out = x.reshape(-1, x.shape[-1]), d_out.reshape(-1, d_out.shape[-1])
+    # XLA's CPU backend wants float32 flat, and bfloat16 in two axes of rows (docs/performance.md).
+    *lead, last = x.shape
+    rows = math.prod(lead)
+    if x.dtype == jnp.float32:
+        lead = [rows]
+    elif rows in lead and rows % 2 == 0:
+        lead = [2, rows // 2]
+    x, d_out = x.reshape(*lead, last), d_out.reshape(*lead, d_out.shape[-1])
     return jnp.einsum("...d,...f->df", x, d_out, preferred_element_type=jnp.float32)

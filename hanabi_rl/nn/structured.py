@@ -2,19 +2,24 @@
 
 It reads `agents/structured/features.py`. Because every card and every hint goes through the same
 weights, renaming the colours permutes its logits exactly.
+
+Actor and critic read the same inputs by first layers of their own, which are multiplied at once:
+what such a layer reads besides is multiplied apart and added.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.nn.precision import Precision, factor_dtype, product
 
 Level = Literal["facts", "learnt", "reading"]
 """How much a network is shown: see `agents/structured/features.py`."""
@@ -58,9 +63,9 @@ class StructuredConfig:
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
 
-    def actor(self) -> StructuredActor:
+    def actor(self, precision: Precision = "float32") -> StructuredActor:
         """The network."""
-        return StructuredActor(self.trunk, self.head, self.card, self.dropout)
+        return StructuredActor(self.trunk, self.head, self.card, self.dropout, precision)
 
 
 class View(Protocol):
@@ -83,23 +88,108 @@ class View(Protocol):
         """[..., A, Fh]."""
 
 
-def _in_float32(view: View) -> View:
-    """Rollouts and data sets keep features in float16."""
-    return jax.tree.map(lambda x: x.astype(jnp.float32), view)
+NORM_EPSILON = 1e-6
 
 
-def _own_cards(view: View, widths: Sequence[int]) -> jax.Array:
-    """What is shown of each own card and what the same layers make of each: [..., H, Fo + last].
+class Layer(nn.Module):
+    """The parameters of a fully connected layer, named and drawn as `nn.Dense` does; whoever holds
+    them multiplies: parts of a kernel apart, or several layers of one input at once."""
 
-    To be called in a module's compact method. Without these layers what a hint means would have to
-    be learnt anew for each place in the hand by the trunk: from 180 games of people, with dropout
-    in the heads, they take 0.08 to 0.13 nats per decision off every level (docs/results.md).
+    width: int
+
+    @nn.compact
+    def __call__(self, inputs: int) -> tuple[jax.Array, jax.Array]:
+        """Its kernel [inputs, width] and bias [width]."""
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (inputs, self.width))
+        return kernel, self.param("bias", nn.initializers.zeros_init(), (self.width,))
+
+
+class Norm(nn.Module):
+    """Layer norm, as `nn.LayerNorm` has it."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x: float32 [N, width]. Returns the same shape."""
+        scale = self.param("scale", nn.initializers.ones_init(), x.shape[-1:])
+        return normed(x, scale, self.param("bias", nn.initializers.zeros_init(), x.shape[-1:]))
+
+
+@jax.custom_vjp
+def normed(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
+    """Each row of x [N, width] shifted and scaled to mean 0 and variance 1, then by `scale` and
+    `bias` [width].
+
+    Its gradient is written out with products in place of sums of products, for which XLA's CPU
+    backend takes ten times as long (docs/performance.md).
     """
-    table = jnp.broadcast_to(view.table[..., None, :], (*view.own.shape[:-1], view.table.shape[-1]))
-    x = jnp.concatenate([view.own, table], axis=-1)
-    for i, width in enumerate(widths):
-        x = nn.relu(nn.Dense(width, name=f"card_{i}")(x))
-    return jnp.concatenate([view.own, x], axis=-1) if widths else view.own
+    return _normed_fwd(x, scale, bias)[0]
+
+
+def _normed_fwd(x: jax.Array, scale: jax.Array, bias: jax.Array) -> tuple[jax.Array, Any]:
+    mean, square = (jnp.mean(y, axis=-1, keepdims=True) for y in (x, x * x))
+    rate = jax.lax.rsqrt(jnp.maximum(square - mean * mean, 0.0) + NORM_EPSILON)
+    unit = (x - mean) * rate
+    return unit * scale + bias, (unit, rate, scale)
+
+
+def _normed_bwd(saved: Any, d_out: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    unit, rate, scale = saved
+    d_scales = d_out * unit
+    shift, tilt = (jnp.dot(d, scale)[:, None] / len(scale) for d in (d_out, d_scales))
+    ones = jnp.ones(len(d_out))
+    d_x = rate * (d_out * scale - shift - unit * tilt)
+    return d_x, jnp.dot(ones, d_scales), jnp.dot(ones, d_out)
+
+
+normed.defvjp(_normed_fwd, _normed_bwd)
+
+
+class Inputs(NamedTuple):
+    """What the first layers of actor and critic read; or kernels that read it, or their products
+    with it."""
+
+    board: jax.Array
+    """[N, G + H * Fo + (P - 1) * H * Fp]: the game and every card."""
+    hints: jax.Array
+    """[N, A, Fh]."""
+
+
+def _multiplied(rows: Rows, dtype: Any, *kernels: Inputs) -> list[Inputs]:
+    """Each reader's products [..., width] with the inputs: one product an input, however many read
+    it."""
+    flat = [x.reshape(x.shape[0], -1) for x in (rows.table, rows.own, rows.others)]
+    inputs = Inputs(jnp.concatenate(flat, axis=-1), rows.hints)
+    readers: list[list[jax.Array]] = [[] for _ in kernels]
+    for x, of_input in zip(inputs, zip(*kernels, strict=True), strict=True):
+        out, start = product(x, jnp.concatenate(of_input, axis=-1), dtype), 0
+        for reader, kernel in zip(readers, of_input, strict=True):
+            reader.append(out[..., start : start + kernel.shape[-1]])
+            start += kernel.shape[-1]
+    return [Inputs(*products) for products in readers]
+
+
+class Rows(NamedTuple):
+    """A `View` with its leading axes as one, in float32 (rollouts and data sets keep float16)."""
+
+    table: jax.Array
+    own: jax.Array
+    others: jax.Array
+    hints: jax.Array
+
+
+def _rows(view: View) -> Rows:
+    parts, lead = (view.table, view.own, view.others, view.hints), view.table.ndim - 1
+    return Rows(*(x.astype(jnp.float32).reshape(-1, *x.shape[lead:]) for x in parts))
+
+
+def _split(kernel: jax.Array, *sizes: int) -> list[jax.Array]:
+    """The rows of a kernel that read each of several parts of an input."""
+    return jnp.split(kernel, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)])
+
+
+def _pooled(hints: jax.Array) -> jax.Array:
+    """[N, A, width] -> [N, 2 * width]: the greatest and the mean over hints."""
+    return jnp.concatenate([jnp.max(hints, axis=-2), jnp.mean(hints, axis=-2)], axis=-1)
 
 
 class StructuredActor(nn.Module):
@@ -110,42 +200,101 @@ class StructuredActor(nn.Module):
     head: int = 64
     """Width of the encoder of hints, and of the heads."""
     card: Sequence[int] = (64, 32)
-    """Dense layers of the encoder of own cards."""
+    """Dense layers of the encoder of own cards, the same for each. Without them what a hint means
+    would have to be learnt anew for each place in the hand by the trunk: from 180 games of people,
+    with dropout in the heads, they take 0.08 to 0.13 nats per decision off every level
+    (docs/results.md)."""
     dropout: float = 0.3
     """After each layer of the trunk and in the heads; cloning only."""
+    precision: Precision = "float32"
 
-    @nn.compact
+    def setup(self) -> None:
+        """Names the layers, which names their parameters."""
+        for name, widths in {"card": self.card, "trunk": self.trunk}.items():
+            for i, width in enumerate(widths):
+                setattr(self, f"{name}_{i}", Layer(width))
+        self.norm = Norm()
+        self.own, self.own_context, self.slot_logits = map(Layer, (self.head, self.head, 2))
+        self.hint, self.hint_2, self.hint_context = map(Layer, (self.head,) * 3)
+        self.hint_logits = Layer(1)
+        self.drop = nn.Dropout(self.dropout)
+
     def __call__(self, view: View, legal: jax.Array, deterministic: bool = True) -> jax.Array:
         """view: features of any float type; legal: bool[..., A + 2H + 1]. Returns float32 logits
         like `legal`, illegal actions at -1e10."""
-        view, lead = _in_float32(view), view.table.shape[:-1]
-        drop = nn.Dropout(self.dropout, deterministic=deterministic)
-        cards = _own_cards(view, self.card)
-        hints = nn.relu(nn.Dense(self.head, name="hint")(view.hints))
-        x = jnp.concatenate(
-            [
-                view.table,
-                cards.reshape(*lead, -1),
-                view.others.reshape(*lead, -1),
-                hints.max(-2),
-                hints.mean(-2),
-            ],
-            axis=-1,
-        )
-        for i, width in enumerate(self.trunk):
-            x = nn.Dense(width, name=f"trunk_{i}")(x)
-            x = drop(nn.relu(nn.LayerNorm(name="norm")(x) if i == 0 else x))
-        context = x[..., None, :]
-        own = nn.Dense(self.head, name="own")(cards)
-        own = drop(nn.relu(own + nn.Dense(self.head, name="own_context")(context)))
-        slots = nn.Dense(2, name="slot_logits")(own)
-        hints = nn.Dense(self.head, name="hint_2")(hints)
-        hints = drop(nn.relu(hints + nn.Dense(self.head, name="hint_context")(context)))
-        told = nn.Dense(1, name="hint_logits")(hints)[..., 0]
-        logits = jnp.concatenate(
-            [slots[..., 0], slots[..., 1], told, jnp.zeros((*lead, 1), told.dtype)], axis=-1
-        )
+        rows = _rows(view)
+        (first,) = _multiplied(rows, factor_dtype(self.precision), self.first(rows))
+        return self.decide(rows, first, legal, deterministic)
+
+    def first(self, rows: Rows) -> Inputs:
+        """The kernels of the inputs."""
+        return Inputs(self._trunk(rows)[0], self.hint(rows.hints.shape[-1])[0])
+
+    def _trunk(self, rows: Rows) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """The first layer of the trunk: its kernels of the board, of the encoded cards and of the
+        pooled hints, and its bias. It reads each card as shown and encoded side by side."""
+        _, hand, shown = rows.own.shape
+        encoded = self.card[-1] if self.card else 0
+        sizes = hand * (shown + encoded), rows.others[0].size, 2 * self.head
+        parts = (rows.table.shape[-1], *sizes)
+        kernel, bias = self.trunk_0(sum(parts))
+        table, cards, others, hints = _split(kernel, *parts)
+        cards = cards.reshape(hand, shown + encoded, -1)
+        own = cards[:, :shown].reshape(hand * shown, len(bias))
+        cards = cards[:, shown:].reshape(hand * encoded, len(bias))
+        return jnp.concatenate([table, own, others]), cards, hints, bias
+
+    def decide(
+        self, rows: Rows, first: Inputs, legal: jax.Array, deterministic: bool = True
+    ) -> jax.Array:
+        """Everything after the products `first`. See `__call__`."""
+        dtype = factor_dtype(self.precision)
+        drop = functools.partial(self.drop, deterministic=deterministic)
+        _, of_cards, of_hints, bias = self._trunk(rows)
+        hints = nn.relu(first.hints + self.hint(rows.hints.shape[-1])[1])
+        own, cards = self._cards(rows)
+        x = first.board + product(_pooled(hints), of_hints, dtype)
+        if cards is not None:
+            x += product(cards.reshape(len(cards), -1), of_cards, dtype)
+        x = drop(nn.relu(self.norm(x + bias)))
+        for i in range(1, len(self.trunk)):
+            kernel, bias = getattr(self, f"trunk_{i}")(x.shape[-1])
+            x = drop(nn.relu(product(x, kernel, dtype) + bias))
+        contexts = [layer(x.shape[-1]) for layer in (self.own_context, self.hint_context)]
+        kernel, bias = (jnp.concatenate(both, axis=-1) for both in zip(*contexts, strict=True))
+        context = (product(x, kernel, dtype) + bias)[:, None]
+        own = drop(nn.relu(own + context[..., : self.head]))
+        kernel, bias = self.slot_logits(self.head)
+        slots = own @ kernel + bias
+        kernel, bias = self.hint_2(self.head)
+        hints = drop(nn.relu(product(hints, kernel, dtype) + bias + context[..., self.head :]))
+        kernel, bias = self.hint_logits(self.head)
+        told = (hints @ kernel + bias)[..., 0]
+        parts = [slots[..., 0], slots[..., 1], told, jnp.zeros_like(told[:, :1])]
+        logits = jnp.concatenate(parts, axis=-1).reshape(legal.shape)
         return jnp.where(legal, logits, ILLEGAL_LOGIT)
+
+    def _cards(self, rows: Rows) -> tuple[jax.Array, jax.Array | None]:
+        """What the head makes of each own card before it knows the context, [N, H, head], and the
+        encoded cards [N, H, last] (None without layers).
+
+        A card is encoded as it is shown with the game as a whole beside it.
+        """
+        dtype, shown = factor_dtype(self.precision), rows.own.shape[-1]
+        encoded = self.card[-1] if self.card else 0
+        of_own, own_bias = self.own(shown + encoded)
+        if not self.card:
+            return product(rows.own, of_own, dtype) + own_bias, None
+        of_own, of_encoded = _split(of_own, shown, encoded)
+        kernel, bias = self.card_0(shown + rows.table.shape[-1])
+        kernel, of_table = _split(kernel, shown, rows.table.shape[-1])
+        both = product(rows.own, jnp.concatenate([kernel, of_own], axis=-1), dtype)
+        beside = product(rows.table, of_table, dtype) + bias
+        cards = nn.relu(both[..., : self.card[0]] + beside[:, None])
+        for i in range(1, len(self.card)):
+            kernel, bias = getattr(self, f"card_{i}")(cards.shape[-1])
+            cards = nn.relu(product(cards, kernel, dtype) + bias)
+        return both[..., self.card[0] :] + product(cards, of_encoded, dtype) + own_bias, cards
 
 
 class StructuredCritic(nn.Module):
@@ -153,32 +302,57 @@ class StructuredCritic(nn.Module):
 
     widths: Sequence[int] = (256, 128)
     head: int = 64
+    precision: Precision = "float32"
 
-    @nn.compact
-    def __call__(self, view: View, privileged: jax.Array | None = None) -> jax.Array:
-        """view: features of any float type; privileged: float32[..., X], what the players do not
-        see, or None. Returns float32[...]."""
-        view, lead = _in_float32(view), view.table.shape[:-1]
-        hints = nn.relu(nn.Dense(self.head, name="hint")(view.hints))
-        parts = [view.table, hints.max(-2), hints.mean(-2)]
-        parts += [x.reshape(*lead, -1) for x in (view.own, view.others)]
-        parts += [] if privileged is None else [privileged]
-        x = jnp.concatenate(parts, axis=-1)
+    def setup(self) -> None:
+        """Names the layers, which names their parameters."""
         for i, width in enumerate(self.widths):
-            x = nn.Dense(width, name=f"trunk_{i}")(x)
-            x = nn.relu(nn.LayerNorm(name="norm")(x) if i == 0 else x)
-        return nn.Dense(1, name="value")(x)[..., 0]
+            setattr(self, f"trunk_{i}", Layer(width))
+        self.norm, self.hint, self.value = Norm(), Layer(self.head), Layer(1)
+
+    def first(self, rows: Rows, privileged: jax.Array | None) -> Inputs:
+        """The kernels of the inputs."""
+        return Inputs(self._trunk(rows, privileged)[0], self.hint(rows.hints.shape[-1])[0])
+
+    def _trunk(
+        self, rows: Rows, privileged: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """The first layer of the trunk: its kernels of the board, of the pooled hints and of what
+        is privileged, and its bias."""
+        shown = rows.own[0].size + rows.others[0].size
+        more = 0 if privileged is None else privileged.shape[-1]
+        parts = (rows.table.shape[-1], 2 * self.head, shown, more)
+        kernel, bias = self.trunk_0(sum(parts))
+        table, hints, cards, beside = _split(kernel, *parts)
+        return jnp.concatenate([table, cards]), hints, beside, bias
+
+    def judge(self, rows: Rows, first: Inputs, privileged: jax.Array | None) -> jax.Array:
+        """Everything after the products `first`: privileged float32 [N, X], what the players do not
+        see, or None. Returns float32 [N]."""
+        dtype = factor_dtype(self.precision)
+        _, of_hints, of_privileged, bias = self._trunk(rows, privileged)
+        hints = nn.relu(first.hints + self.hint(rows.hints.shape[-1])[1])
+        x = first.board + product(_pooled(hints), of_hints, dtype)
+        if privileged is not None:
+            x += product(privileged, of_privileged, dtype)
+        x = nn.relu(self.norm(x + bias))
+        for i in range(1, len(self.widths)):
+            kernel, bias = getattr(self, f"trunk_{i}")(x.shape[-1])
+            x = nn.relu(product(x, kernel, dtype) + bias)
+        kernel, bias = self.value(x.shape[-1])
+        return (x @ kernel + bias)[..., 0]
 
 
 class StructuredActorCritic(nn.Module):
     """`StructuredActor` and `StructuredCritic`, called as `nn/networks.py` ActorCritic is."""
 
     config: StructuredConfig
+    precision: Precision = "float32"
 
     def setup(self) -> None:
         """Names the two halves, which names their parameters."""
-        self.actor = self.config.actor()
-        self.critic = StructuredCritic(self.config.critic, self.config.head)
+        self.actor = self.config.actor(self.precision)
+        self.critic = StructuredCritic(self.config.critic, self.config.head, self.precision)
 
     def __call__(
         self,
@@ -189,6 +363,14 @@ class StructuredActorCritic(nn.Module):
         privileged: jax.Array | None = None,
     ) -> tuple[tuple[()], jax.Array, jax.Array]:
         """view: features of any float type, leading axes [T, B]; legal: bool[T, B, A]; reset is
-        not read. Returns (carry, logits [T, B, A], value [T, B])."""
+        not read; privileged: float32 [T, B, X], read by the critic alone. Returns (carry, logits
+        [T, B, A], value [T, B])."""
         del reset
-        return carry, self.actor(view, legal), self.critic(view, privileged)
+        rows = _rows(view)
+        if privileged is not None:
+            privileged = privileged.reshape(len(rows.table), -1)
+        kernels = self.actor.first(rows), self.critic.first(rows, privileged)
+        of_actor, of_critic = _multiplied(rows, factor_dtype(self.precision), *kernels)
+        logits = self.actor.decide(rows, of_actor, legal)
+        value = self.critic.judge(rows, of_critic, privileged)
+        return carry, logits, value.reshape(legal.shape[:-1])

@@ -11,11 +11,14 @@ from hanabi_rl.nn import precision
 from hanabi_rl.nn.precision import factor_dtype, product
 
 
+@pytest.mark.parametrize("lead", [(3, 5), (1, 6), (6,), (5,)])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_a_product_rounds_its_factors_and_sums_in_float32(dtype: Any) -> None:
+def test_a_product_rounds_its_factors_and_sums_in_float32(
+    dtype: Any, lead: tuple[int, ...]
+) -> None:
     rng = np.random.default_rng(0)
     x, kernel, on_out = (
-        rng.normal(size=shape).astype(np.float32) for shape in [(3, 5, 300), (300, 7), (3, 5, 7)]
+        rng.normal(size=shape).astype(np.float32) for shape in [(*lead, 300), (300, 7), (*lead, 7)]
     )
 
     def scalar(x: Any, kernel: Any) -> Any:
@@ -31,7 +34,8 @@ def test_a_product_rounds_its_factors_and_sums_in_float32(dtype: Any) -> None:
     )
     np.testing.assert_allclose(out, x @ kernel, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(d_x, on_out @ kernel.T, rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(d_kernel, np.einsum("abd,abf->df", x, on_out), rtol=1e-5, atol=1e-4)
+    expected = x.reshape(-1, 300).T @ on_out.reshape(-1, 7)
+    np.testing.assert_allclose(d_kernel, expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(

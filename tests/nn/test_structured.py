@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import flax.linen as nn
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from hanabi_rl.agents.structured.features import Features
 from hanabi_rl.nn.structured import StructuredActorCritic, StructuredConfig
+from hanabi_rl.nn.structured import normed as layer_norm
 
 CONFIG = StructuredConfig("learnt", trunk=(7, 6), head=5, card=(4, 3), critic=(9, 8), dropout=0.5)
 GAMES, HAND, HINTS = 4, 3, 6
@@ -69,3 +74,42 @@ def test_the_network_against_numpy() -> None:
         critic["value"], trunk(critic, [table, told.max(1), told.mean(1), own, others, hidden])
     )
     np.testing.assert_allclose(value, worth[:, 0], rtol=1e-3, atol=1e-3)
+
+
+def test_layer_norm_and_its_gradients_are_those_of_flax() -> None:
+    rng = np.random.default_rng(1)
+    x, on_out = rng.normal(1.0, 2.0, size=(2, 9, 12)).astype(np.float32)
+    scale, bias = rng.normal(size=(2, 12)).astype(np.float32)
+
+    def ours(x: Any, scale: Any, bias: Any) -> Any:
+        return jnp.sum(jnp.sin(layer_norm(x, scale, bias)) * on_out)
+
+    def flax(x: Any, scale: Any, bias: Any) -> Any:
+        params = {"params": {"scale": scale, "bias": bias}}
+        return jnp.sum(jnp.sin(nn.LayerNorm().apply(params, x)) * on_out)
+
+    got, expected = (jax.value_and_grad(f, (0, 1, 2))(x, scale, bias) for f in (ours, flax))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), got, expected)
+
+
+@pytest.mark.parametrize("card", [(4, 3), ()])
+def test_rounded_factors_change_little_and_are_rounded(card: tuple[int, ...]) -> None:
+    """The gradients of the network in mixed precision against its own in float32."""
+    rng = np.random.default_rng(2)
+    sizes = ((5,), (HAND, 4), (2, HAND, 3), (HINTS, 6))
+    view = Features(*(rng.random((GAMES, *size)).astype(np.float16) for size in sizes))
+    legal, reset = np.ones((GAMES, ACTIONS), bool), np.zeros((GAMES, 1), bool)
+    config = dataclasses.replace(CONFIG, card=card)
+    exact, mixed = (StructuredActorCritic(config, p) for p in ("float32", "bfloat16"))
+    params = exact.init(jax.random.key(0), (), view, legal, reset)
+
+    def loss(module: Any) -> Any:
+        def of(params: Any) -> Any:
+            _, logits, value = module.apply(params, (), view, legal, reset)
+            return jnp.sum(jnp.sin(logits)) + jnp.sum(value**2)
+
+        return jax.jit(jax.grad(of))(params)
+
+    (got, _), (expected, _) = (jax.flatten_util.ravel_pytree(loss(m)) for m in (mixed, exact))
+    off = np.linalg.norm(got - expected) / np.linalg.norm(expected)
+    assert 1e-4 < off < 3e-2, off
