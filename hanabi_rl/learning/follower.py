@@ -11,6 +11,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import optax
 
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -60,9 +61,5 @@ class FollowedPPO(PPO):
         assert isinstance(learner, FollowedLearner), "init made it"
         beside = given.replace(partners=self.partner(learner.follower))
         learnt, actors, metrics = super().update(learner, actors, beside)
-        follower = jax.tree.map(
-            lambda copy, own: copy + self.rate * (own - copy),
-            learner.follower,
-            learnt.params["actor"],
-        )
+        follower = optax.incremental_update(learnt.params["actor"], learner.follower, self.rate)
         return learnt.replace(follower=follower), actors, metrics
