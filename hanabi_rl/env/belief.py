@@ -1,0 +1,212 @@
+"""The grounded belief: what a hand can be by the rules alone, drawn exactly.
+
+Whoever reads nothing into the fact that a move was chosen knows of a hand what the hints leave
+possible for each card and how many copies of each are out of sight. Every way to take the hand's
+cards from those copies is then equally likely (Hu et al. 2021, "Off-Belief Learning", section 4:
+the belief of a policy that ignores its observations). That is not a product over slots: two cards
+cannot be the same copy.
+
+`M` is the set of cards that a slot allows and `n` how many copies of each are unseen. The ways to
+fill a set S of slots with different copies are, over its partitions into blocks,
+
+    ways(S) = sum over partitions of prod over blocks B of (-1)^(|B|-1) (|B|-1)! n(M_B),
+
+with M_B the cards that every slot of B allows: inclusion and exclusion of slots that hold the same
+copy (the Möbius function of the lattice of partitions). A hand is drawn card by card, each with the
+number of ways to fill the slots after it. Everything is whole numbers, so it is exact.
+
+Shapes: `N` games, which come last; `H` slots of a hand, `K` kinds of cards.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.env.bits import any_of, bit, pack_deck
+from hanabi_rl.env.rules import Rules, State
+
+
+class Unknown(NamedTuple):
+    """A hand as its holder knows it."""
+
+    allowed: jax.Array
+    """uint32[H, N]: the cards that the hints on each slot allow; none where the slot is empty."""
+    unseen: jax.Array
+    """int32[K, N]: copies that are neither on the table nor in another hand."""
+
+
+def hand_of(rules: Rules, state: State, seat: jax.Array) -> Unknown:
+    """What the seat int32[N] of each game knows of its hand; its cards and the deck are not
+    read."""
+    kinds = jnp.arange(rules.num_cards, dtype=jnp.uint32)[:, None]
+
+    def counts(cards: jax.Array) -> jax.Array:
+        """Sets uint32[N] -> int32[K, N]."""
+        return ((cards >> kinds) & 1).astype(jnp.int32)
+
+    copies = jnp.array([rules.num_cards_of_rank[k % rules.num_ranks] for k in range(len(kinds))])
+    table = [state.fireworks, *jnp.moveaxis(state.discards, 1, 0)]
+    unseen = copies[:, None] - sum(counts(cards) for cards in table)
+    for other in range(rules.num_players):
+        theirs = jnp.where(other == seat[:, None], 0, state.hands[:, other])
+        unseen -= sum(counts(card) for card in theirs.T)
+    knowledge = jnp.take_along_axis(state.knowledge, seat[:, None, None], axis=1)[:, 0]
+    return Unknown(allowed=knowledge.T, unseen=unseen)
+
+
+def num_hands(rules: Rules, unknown: Unknown) -> jax.Array:
+    """In how many ways the hand can be made of the unseen copies, int32[N].
+
+    Raises:
+        ValueError: a game in which that number may not fit.
+    """
+    _check_fits(rules)
+    every = (1 << rules.hand_size) - 1
+    meets = _meets(unknown.allowed)
+    return _ways(every, _copies(meets, unknown))
+
+
+def draw_hand(rules: Rules, unknown: Unknown, words: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """One hand a game, each way to make it as likely as the others.
+
+    Args:
+        words: random words uint32[H, N], one a slot.
+
+    Returns:
+        (cards int32[H, N], 0 in an empty slot; the copies still unseen int32[K, N], which are the
+        deck).
+
+    Raises:
+        ValueError: as `num_hands`.
+    """
+    _check_fits(rules)
+    meets = _meets(unknown.allowed)
+    copies = _copies(meets, unknown)
+    kinds = jnp.arange(rules.num_cards, dtype=jnp.uint32)[:, None]
+    rest, hand = unknown.unseen, []
+    for slot in range(rules.hand_size):
+        held = unknown.allowed[slot] != 0
+        after = [block for block in meets if block >> (slot + 1) << (slot + 1) == block]
+        hit = {block: ((meets[block] >> kinds) & 1).astype(jnp.int32) for block in after}
+        with_kind = {block: copies[block] - hit[block] for block in after}
+        ways = _ways(sum(1 << s for s in range(slot + 1, rules.hand_size)), with_kind)
+        fits = ((unknown.allowed[slot] >> kinds) & 1).astype(jnp.int32)
+        card = _pick(fits * rest * ways, words[slot])
+        taken = ((kinds == card.astype(jnp.uint32)) & held).astype(jnp.int32)
+        rest = rest - taken
+        copies = {b: copies[b] - jnp.sum(hit[b] * taken, axis=0) for b in after}
+        hand.append(jnp.where(held, card, 0))
+    return jnp.stack(hand), rest
+
+
+def draw_cards(rest: jax.Array, words: jax.Array) -> jax.Array:
+    """The next cards of a deck that holds `rest` int32[K, N] in an unknown order: int32[D, N], by
+    random words uint32[D, N]; past its end, 0."""
+    kinds = jnp.arange(rest.shape[0])[:, None]
+
+    def draw(rest: jax.Array, word: jax.Array) -> tuple[jax.Array, jax.Array]:
+        card = jnp.where(jnp.sum(rest, axis=0) > 0, _pick(rest, word), 0)
+        return jnp.maximum(rest - (kinds == card), 0), card
+
+    return jax.lax.scan(draw, rest, words)[1]
+
+
+def redealt(rules: Rules, state: State, seat: jax.Array, words: jax.Array) -> State:
+    """The games with the hand of `seat` int32[N] drawn anew, and the cards that come next.
+
+    Args:
+        words: random words uint32[H + D, N]: for the hand, and for D cards of the deck. What is
+            drawn after those is card 0.
+
+    Returns:
+        States [N] in which nothing is left of the hand that was held and of the deck.
+    """
+    unknown = hand_of(rules, state, seat)
+    cards, rest = draw_hand(rules, unknown, words[: rules.hand_size])
+    drawn = draw_cards(rest, words[rules.hand_size :])
+    return with_cards(rules, state, seat, cards, drawn)
+
+
+def with_cards(
+    rules: Rules, state: State, seat: jax.Array, cards: jax.Array, drawn: jax.Array
+) -> State:
+    """The games with the cards int32[H, N] in the hand of `seat` int32[N], and then those of
+    `drawn` int32[D, N] on the deck. Slots that are empty stay so."""
+    knowledge = jnp.take_along_axis(state.knowledge, seat[:, None, None], axis=1)[:, 0]
+
+    def word(groups: jax.Array) -> jax.Array:
+        """Groups int32[H, N] -> the hand word uint32[N]."""
+        slots = jnp.arange(rules.hand_size)[:, None]
+        return any_of(list(jnp.where(knowledge.T != 0, bit(groups * rules.hand_size + slots), 0)))
+
+    here = jnp.arange(rules.num_players) == seat[:, None]
+    colors, ranks = word(cards // rules.num_ranks), word(cards % rules.num_ranks)
+    place = jnp.arange(rules.deck_size) - (rules.deck_size - state.deck_left)[:, None]
+    deck = jnp.take_along_axis(drawn.T, jnp.clip(place, 0, drawn.shape[0] - 1), axis=1)
+    deck = jnp.where((place >= 0) & (place < drawn.shape[0]), deck, 0)
+    return state.replace(
+        colors=jnp.where(here, colors[:, None], state.colors),
+        ranks=jnp.where(here, ranks[:, None], state.ranks),
+        deck=pack_deck(deck),
+    )
+
+
+def _check_fits(rules: Rules) -> None:
+    most = math.prod(range(rules.deck_size, rules.deck_size + rules.hand_size))
+    if most >= 1 << 31:
+        raise ValueError(
+            "belief: expected a game whose hands can be counted in 31 bits, got "
+            f"{rules.hand_size} of {rules.deck_size} cards"
+        )
+
+
+def _meets(allowed: jax.Array) -> dict[int, jax.Array]:
+    """By block of slots (a number whose bits they are): the cards uint32[N] that all of them
+    allow."""
+    meets: dict[int, jax.Array] = {}
+    for block in range(1, 1 << allowed.shape[0]):
+        low = block & -block
+        slot = allowed[low.bit_length() - 1]
+        meets[block] = slot if block == low else slot & meets[block ^ low]
+    return meets
+
+
+def _copies(meets: dict[int, jax.Array], unknown: Unknown) -> dict[int, jax.Array]:
+    """By block: the unseen copies int32[N] that all its slots allow; 1 for an empty slot, which
+    one nothing fills."""
+    kinds = jnp.arange(unknown.unseen.shape[0], dtype=jnp.uint32)[:, None]
+    copies: dict[int, jax.Array] = {}
+    for block, cards in meets.items():
+        total = jnp.sum(jnp.where((cards >> kinds) & 1 != 0, unknown.unseen, 0), axis=0)
+        single = block & (block - 1) == 0
+        copies[block] = jnp.where(cards == 0, 1, total) if single else total
+    return copies
+
+
+def _ways(slots: int, copies: dict[int, jax.Array]) -> jax.Array:
+    """In how many ways different copies fill the `slots`, int32 like the `copies` of blocks."""
+    if slots == 0:
+        return jnp.int32(1)
+    found: dict[int, jax.Array] = {0: jnp.int32(1)}
+    for some in sorted(part for part in copies if part & ~slots == 0):
+        low = some & -some
+        terms = []
+        for block in (part for part in copies if part & ~some == 0 and part & low):
+            size = block.bit_count()
+            sign = (-1) ** (size - 1) * math.factorial(size - 1)
+            terms.append(sign * copies[block] * found[some ^ block])
+        found[some] = sum(terms[1:], start=terms[0])
+    return found[slots]
+
+
+def _pick(weights: jax.Array, word: jax.Array) -> jax.Array:
+    """A kind int32[N] with a chance of its share of the weights int32[K, N], to 24 bits."""
+    upto = jnp.cumsum(weights, axis=0)
+    total = upto[-1]
+    share = (word >> 8).astype(jnp.float32) * 2.0**-24
+    place = jnp.minimum((share * total.astype(jnp.float32)).astype(jnp.int32), total - 1)
+    return jnp.minimum(jnp.sum(upto <= place, axis=0), weights.shape[0] - 1).astype(jnp.int32)

@@ -1,0 +1,144 @@
+"""The grounded belief against every way to deal the unseen copies, one by one in plain Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from support.hands import every_hand
+from support.players import play_mixed
+
+from hanabi_rl.env import Rules, State, belief, deal, shuffled_decks, step
+from hanabi_rl.env.belief import hand_of
+from hanabi_rl.env.bits import unpack_deck
+from hanabi_rl.env.rules import finished
+from hanabi_rl.env.streams import random_words
+
+LONG = dict(max_info_tokens=4, max_life_tokens=8)
+SMALL = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=3, **LONG)
+STANDARD = Rules(num_players=3)
+
+draw_hand, num_hands, redealt = (
+    jax.jit(of, static_argnums=0) for of in (belief.draw_hand, belief.num_hands, belief.redealt)
+)
+
+
+def positions(rules: Rules, games: int, turns: list[int]) -> State:
+    """Games after so many moves, those that are over left out."""
+    key = jax.random.key(0)
+    state = deal(rules, shuffled_decks(rules, key, games))
+    explore = 0.8 if rules == SMALL else 0.2
+    kept, play = [], jax.jit(play_mixed, static_argnums=0)
+    move = jax.jit(step, static_argnums=0)
+    for turn in range(max(turns) + 1):
+        if turn in turns:
+            going = ~np.asarray(finished(rules, state))
+            kept.append(jax.tree.map(lambda x, going=going: np.asarray(x)[going], state))
+        action = play(rules, state, jax.random.fold_in(key, turn), jnp.full(games, explore))
+        state, _, _ = move(rules, state, action)
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *kept)
+
+
+def held_by(state: State, seat: int) -> np.ndarray:
+    """Whether a slot holds a card, bool [N, H]."""
+    return np.asarray(state.hands[:, seat]) != 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "turns"), [(SMALL, [0, 3, 8, 14, 19, 22]), (STANDARD, [36, 44, 50])]
+)
+def test_hands_are_counted_as_one_by_one(rules: Rules, turns: list[int]) -> None:
+    state = positions(rules, 6, turns)
+    for seat in range(rules.num_players):
+        seats = jnp.full(state.turn.shape, seat)
+        found = num_hands(rules, hand_of(rules, state, seats))
+        expected = [every_hand(rules, state, game, seat).total() for game in range(len(found))]
+        np.testing.assert_array_equal(found, expected)
+        assert len(set(expected)) > 3
+
+
+def test_each_hand_is_drawn_as_often_as_copies_make_it() -> None:
+    """By Pearson's test over whole hands: also what is not a product over slots."""
+    state = positions(SMALL, 3, [2, 9, 11, 12, 13, 14, 15])
+    draws, games = 4000, len(state.turn)
+    assert (~held_by(state, 0)).any(), "in the last round a slot is empty"
+    many = jax.tree.map(lambda x: jnp.repeat(x, draws, axis=0), state)
+    seats = jnp.zeros(games * draws, jnp.int32)
+    words = random_words(jax.random.key(1), jnp.arange(games * draws), SMALL.hand_size).T
+    hands, rest = draw_hand(SMALL, hand_of(SMALL, many, seats), words)
+    by_game = np.asarray(hands).T.reshape(games, draws, -1)
+    for game in range(games):
+        held = held_by(state, 0)[game]
+        expected = every_hand(SMALL, state, game, 0)
+        seen = Counter(tuple(int(card) for card in hand[held]) for hand in by_game[game])
+        assert set(seen) <= set(expected)
+        share = np.array([expected[hand] for hand in expected]) / expected.total()
+        counts = np.array([seen[hand] for hand in expected])
+        common = share * draws >= 5
+        pooled = [np.append(x[common], x[~common].sum()) for x in (counts, share * draws)]
+        if pooled[1][-1] < 5:  # too few for a cell of its own
+            pooled = [np.append(x[:-2], x[-2:].sum()) for x in pooled]
+        if len(pooled[0]) > 1:
+            assert stats.chisquare(*pooled).pvalue > 1e-4, (game, seen, expected)
+    left = np.asarray(hand_of(SMALL, state, jnp.zeros(games, jnp.int32)).unseen).sum(0)
+    np.testing.assert_array_equal(
+        np.asarray(rest).sum(0).reshape(games, draws)[:, 0], left - held_by(state, 0).sum(1)
+    )
+
+
+def test_the_deck_is_drawn_without_putting_back() -> None:
+    rest = jnp.array([[2], [0], [1], [1]], jnp.int32).repeat(2400, axis=1)
+    words = random_words(jax.random.key(2), jnp.arange(2400), 5).T
+    drawn = np.asarray(belief.draw_cards(rest, words)).T
+    orders = Counter(map(tuple, drawn[:, :4].tolist()))
+    assert set(orders) == set(itertools.permutations([0, 0, 2, 3]))
+    assert stats.chisquare(list(orders.values())).pvalue > 1e-4
+    assert (drawn[:, 4] == 0).all(), "past its end"
+
+
+@pytest.mark.parametrize("rules", [SMALL, STANDARD])
+def test_games_dealt_anew_are_games(rules: Rules) -> None:
+    """All cards are there as often as the game has them, everything but one hand and the deck is as
+    it was, and neither was read."""
+    state = positions(rules, 8, [2, 9, 15, 21])
+    games = len(state.turn)
+    seat = state.player
+    most = rules.deck_size - rules.num_players * rules.hand_size
+    words = random_words(jax.random.key(3), jnp.arange(games), rules.hand_size + most).T
+    after = redealt(rules, state, seat, words)
+    for name in ("maybe_colors", "maybe_ranks", "fireworks", "discards", "counters", "last"):
+        np.testing.assert_array_equal(getattr(after, name), getattr(state, name))
+    held, was = np.asarray(after.hands), np.asarray(state.hands)
+    decks = np.asarray(unpack_deck(after.deck, rules.deck_size))
+    for game in range(games):
+        mine = int(seat[game])
+        assert ((held[game, mine] == 0) == (was[game, mine] == 0)).all()
+        assert (held[game, mine] & ~np.asarray(state.knowledge)[game, mine] == 0).all()
+        others = [s for s in range(rules.num_players) if s != mine]
+        np.testing.assert_array_equal(held[game, others], was[game, others])
+        count = np.zeros(rules.num_cards, int)
+        for word in [*held[game].ravel(), state.fireworks[game], *state.discards[game]]:
+            count += [int(word) >> card & 1 for card in range(rules.num_cards)]
+        left = int(state.deck_left[game])
+        np.add.at(count, decks[game, rules.deck_size - left :][:left], 1)
+        assert count.tolist() == list(rules.num_cards_of_rank) * rules.num_colors
+    junk = state.replace(
+        deck=jnp.zeros_like(state.deck),
+        colors=jnp.where(jnp.arange(rules.num_players) == seat[:, None], 0, state.colors),
+        ranks=jnp.where(jnp.arange(rules.num_players) == seat[:, None], 0, state.ranks),
+    )
+    again = redealt(rules, junk, seat, words)
+    jax.tree.map(np.testing.assert_array_equal, again, after)
+    assert (np.asarray(after.hands) != was).any()
+
+
+def test_games_too_large_to_count_are_refused() -> None:
+    large = Rules(num_players=2, num_colors=2, num_ranks=4, hand_size=6, num_cards_of_rank=(9,) * 4)
+    state = positions(large, 1, [0])
+    with pytest.raises(ValueError, match="counted in 31 bits, got 6 of 72 cards"):
+        num_hands(large, hand_of(large, state, jnp.zeros(1, jnp.int32)))

@@ -1,0 +1,44 @@
+"""The hands that a seat may hold by the rules alone, one by one in plain Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.state import State
+
+
+def unseen_cards(rules: Rules, state: State, game: int, seat: int) -> list[int]:
+    """The cards that are neither on the table nor in another hand, copy by copy."""
+    left = Counter(
+        card
+        for card in range(rules.num_cards)
+        for _ in range(rules.num_cards_of_rank[card % rules.num_ranks])
+    )
+    for word in [state.fireworks[game], *state.discards[game]]:
+        left.subtract(cards_of(rules, word))
+    for other in range(rules.num_players):
+        if other != seat:
+            left.subtract(
+                [card for word in state.hands[game, other] for card in cards_of(rules, word)]
+            )
+    return list(left.elements())
+
+
+def cards_of(rules: Rules, word: int) -> list[int]:
+    """The cards in a set."""
+    return [card for card in range(rules.num_cards) if int(word) >> card & 1]
+
+
+def every_hand(rules: Rules, state: State, game: int, seat: int) -> Counter[tuple[int, ...]]:
+    """The hands that `seat` may hold, each as often as different copies make it; empty slots are
+    left out."""
+    copies = unseen_cards(rules, state, game, seat)
+    allowed = [cards_of(rules, word) for word in state.knowledge[game, seat] if word]
+    fits = [[i for i, card in enumerate(copies) if card in slot] for slot in allowed]
+    return Counter(
+        tuple(copies[i] for i in hand)
+        for hand in itertools.product(*fits)
+        if len(set(hand)) == len(hand)
+    )
