@@ -16,6 +16,7 @@ NAMES = (
     "best_response",
     "behaviour_preferring",
     "e3t",
+    "obl",
 )
 """Each a module of this folder with an `ALGORITHM`."""
 

@@ -243,19 +243,48 @@ class PPO:
         following, rollout, last_value = self.collector.collect(
             learner.params, actors, given, collect_key, self.config.num_steps, timesteps
         )
-        reward = self.reward(rollout, timesteps, given.preference)
-        experience = self.returns(rollout, last_value, actors.carry, reward)
+        experience = self.experience(
+            learner.params, actors, rollout, last_value, given, collect_key, timesteps
+        )
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
         return learner, following, metrics | self.rollout_metrics(rollout)
+
+    def experience(
+        self,
+        params: PyTree,
+        before: ActorState,
+        rollout: Rollout,
+        last_value: jax.Array,
+        given: Given,
+        key: jax.Array,
+        timesteps: jax.Array,
+    ) -> Experience:
+        """What is learnt from a rollout.
+
+        Args:
+            params: those that it was collected with.
+            before: the actors before it.
+            last_value: see `Collector.collect`.
+            given: see `update`.
+            key: that it was collected with.
+            timesteps: environment timesteps of training before it, float32 [].
+        """
+        del params, key
+        reward = self.reward(rollout, timesteps, given.preference)
+        return self.returns(rollout, last_value, before.carry, reward)
 
     def reward(
         self, rollout: Rollout, timesteps: jax.Array, preference: Preference | None = None
     ) -> jax.Array:
         """What is learnt from, float32 [T, N], after so many environment timesteps of training."""
+        progress = self.progress(timesteps)
+        return training_reward(self.config, rollout, self.moves(rollout), progress, preference)
+
+    def progress(self, timesteps: jax.Array) -> jax.Array:
+        """The share of training that is done after so many environment timesteps, float32 []."""
         config = self.config
         updates = self.schedule_updates or config.num_updates
-        progress = timesteps / (updates * config.num_envs * config.num_steps)
-        return training_reward(config, rollout, self.moves(rollout), progress, preference)
+        return timesteps / (updates * config.num_envs * config.num_steps)
 
     def moves(self, rollout: Rollout) -> jax.Array:
         """The mover's action at each timestep, int32 [T, N]."""

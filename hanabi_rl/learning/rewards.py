@@ -43,16 +43,9 @@ def training_reward(
         preference: what behaviours are worth to the learner; None: nothing.
     """
     transition = rollout.transition
-    reward = transition.reward
-    if config.keep_points or config.life_cost != 0.0:
-        reward = shaped_score(
-            reward,
-            rollout.state.life_tokens,
-            transition.lives,
-            keep_points=config.keep_points,
-            life_cost=config.life_cost,
-            true_share=true_share(progress, config.shaped_until, config.true_score_from),
-        )
+    reward = score_reward(
+        config, transition.reward, rollout.state.life_tokens, transition.lives, progress
+    )
     for name, event in team_events(config, rollout, move).items():
         reward = reward + getattr(config, f"{name}_weight") * event
     if preference is None:
@@ -96,6 +89,27 @@ def preferred(rollout: Rollout, move: jax.Array, preference: Preference) -> jax.
     return worth
 
 
+def score_reward(
+    config: PPOConfig,
+    reward: jax.Array,
+    lives_before: jax.Array,
+    lives_after: jax.Array,
+    progress: jax.Array,
+) -> jax.Array:
+    """The score's own term, float32 like `reward`, that of the true score. lives: int32, tokens
+    before and after the move; progress: see `training_reward`."""
+    if not config.keep_points and config.life_cost == 0.0:
+        return reward
+    return shaped_score(
+        reward,
+        lives_before,
+        lives_after,
+        keep_points=config.keep_points,
+        life_cost=config.life_cost,
+        true_share=true_share(progress, config.shaped_until, config.true_score_from),
+    )
+
+
 def shaped_score(
     reward: jax.Array,
     lives_before: jax.Array,
@@ -105,7 +119,7 @@ def shaped_score(
     life_cost: float,
     true_share: jax.Array,
 ) -> jax.Array:
-    """The score's own term.
+    """`score_reward` of given weights.
 
     Args:
         reward: float32 [...], of the true score: points gained, all taken back with the last life.

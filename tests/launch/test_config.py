@@ -18,6 +18,7 @@ from hanabi_rl.algorithms.e3t import E3TConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.loop import PPORunConfig
+from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.argv import parse_args
 from hanabi_rl.launch.presets import load_preset
@@ -39,6 +40,7 @@ CLASSES: dict[str, Any] = {
     "best_response": BestResponseConfig,
     "behaviour_preferring": BehaviourPreferringConfig,
     "e3t": E3TConfig,
+    "obl": OBLConfig,
 }
 PRESETS = [
     (path.parent.name, path.stem)

@@ -1,0 +1,132 @@
+"""Off-belief learning (Hu et al. 2021, arXiv 2103.04000): what a move is worth to whoever reads the
+past as if another policy had made it, and takes the future from its own.
+
+At every turn the mover's hand is drawn anew from the grounded belief (`env/belief.py`: the rules
+alone, so that nothing is read into why a move was chosen), its real move is made in that fictitious
+game, the others answer there with the policy as it is, and when the turn comes round
+
+    target = r_0 + gamma r_1 + ... + gamma^(P-1) r_(P-1) + gamma^P V(o_P)
+
+is both what the critic learns and, minus the critic's estimate, the move's advantage (the
+counterfactual value of section 4, with the round of two players as one backup). No trace goes
+further: what comes after is of other hands. Since nothing can be read out of conventions, there are
+none, and independent runs come to play alike.
+
+The networks must remember nothing of a hand that is drawn anew: what structured ones keep of a game
+is public (`agents/structured/memory.py`).
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.env.belief import redealt
+from hanabi_rl.env.rules import State, current_player, step
+from hanabi_rl.env.streams import gumbel, random_words
+from hanabi_rl.learning.ppo import PPO, Experience
+from hanabi_rl.learning.rewards import score_reward
+from hanabi_rl.learning.rollout import ActorState, Given, Rollout
+from hanabi_rl.nn.kinds import Network
+
+PyTree = Any
+
+
+def check_network(network: Network) -> None:
+    """Raises ValueError for a network that remembers more than what is public."""
+    if network.kind != "structured":
+        raise ValueError(
+            "network.kind: expected structured, whose memory does not depend on the hand that is "
+            f"drawn anew, got {network.kind}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class OffBeliefPPO(PPO):
+    """PPO whose returns are of fictitious games. For networks that read for the mover and keep
+    public memories alone; in self-play, every seat the learner's."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_network(self.network)
+
+    def experience(
+        self,
+        params: PyTree,
+        before: ActorState,
+        rollout: Rollout,
+        last_value: jax.Array,
+        given: Given,
+        key: jax.Array,
+        timesteps: jax.Array,
+    ) -> Experience:
+        """See `PPO.experience`: the rollout with fictitious targets. Environment e's hands and
+        answers depend on (key, e) alone."""
+        del last_value, given
+
+        def look_back(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, PyTree]:
+            memory, _ = self.view.look(memory, *now, None)
+            return memory, memory
+
+        _, memories = jax.lax.scan(look_back, before.memory, (rollout.state, rollout.reset))
+        steps = jnp.arange(self.config.num_steps, dtype=jnp.uint32)
+
+        def of_step(now: tuple[jax.Array, State, PyTree, jax.Array]) -> jax.Array:
+            t, state, memory, action = now
+            return self.fictitious_return(
+                params,
+                state,
+                memory,
+                action,
+                jax.random.fold_in(key, t + 1),
+                before.index,
+                timesteps,
+            )
+
+        target = jax.lax.map(of_step, (steps, rollout.state, memories, rollout.action[..., 0]))
+        target = target[..., None]
+        return Experience(
+            rollout=rollout,
+            advantage=target - rollout.value,
+            target=target,
+            carry=before.carry,
+        )
+
+    def fictitious_return(
+        self,
+        params: PyTree,
+        state: State,
+        memory: PyTree,
+        action: jax.Array,
+        key: jax.Array,
+        index: jax.Array,
+        timesteps: jax.Array,
+    ) -> jax.Array:
+        """The target of one move in each of N games, float32 [N]: one hand drawn, one round played.
+
+        Args:
+            params: of the actor-critic.
+            state: before the move, [N], without the deck; the mover's hand is not read.
+            memory: of the view, after it looked at `state`.
+            action: int32 [N], the move.
+            key, index, timesteps: see `experience`.
+        """
+        rules, gamma = self.env.rules, self.config.gamma
+        cards = rules.hand_size + rules.num_players
+        answers = rules.num_players * rules.num_moves
+        words = random_words(key, index, cards + answers)
+        noise = gumbel(words[:, cards:]).reshape(-1, rules.num_players, rules.num_moves)
+        game = redealt(rules, state, current_player(state), words[:, :cards].T).materialized()
+        total, weight = jnp.zeros(action.shape), jnp.ones(action.shape)
+        for seat in range(rules.num_players):
+            after, reward, done = step(rules, game, action)
+            lives = game.life_tokens, after.life_tokens
+            total += weight * score_reward(self.config, reward, *lives, self.progress(timesteps))
+            weight = jnp.where(done, 0.0, weight * gamma)
+            game = after.materialized()
+            memory, seen = self.view.look(memory, game, jnp.zeros_like(done), None)
+            reads = jax.tree.map(lambda x: x[:, 0], (seen.inputs, seen.legal))
+            _, logits, value = self.apply(params, (), *reads, seen.reset)
+            action = jnp.argmax(logits + noise[:, seat], axis=-1).astype(jnp.int32)
+        return total + weight * value
