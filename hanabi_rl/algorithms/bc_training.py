@@ -67,7 +67,7 @@ def examples_of(games: Games, config: BCConfig) -> Examples:
     if isinstance(config.network, StructuredConfig):
         from hanabi_rl.learning.cloning_decisions import decision_examples
 
-        return decision_examples(games, config.network)
+        return decision_examples(games, config.network, config.precision)
     colors = color_key(config.seed) if config.permute_colors else None
     return game_examples(games, config.network, colors, config.precision)
 

@@ -23,6 +23,7 @@ from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import Rules, State, legal_for_mover
 from hanabi_rl.learning.cloning import Group
 from hanabi_rl.learning.loader import Batch
+from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured import Level, StructuredConfig
 
 PyTree = Any
@@ -36,6 +37,7 @@ class DecisionExamples(flax.struct.PyTreeNode):
     legal: jax.Array  # bool [E, A]
     action: jax.Array  # int32 [E]
     network: StructuredConfig = flax.struct.field(pytree_node=False)
+    precision: Precision = flax.struct.field(pytree_node=False)
 
     def __len__(self) -> int:
         """See `Examples`."""
@@ -54,13 +56,15 @@ class DecisionExamples(flax.struct.PyTreeNode):
 
     def logits(self, params: PyTree, group: Group, dropout_key: jax.Array) -> jax.Array:
         """See `Examples`. What is dropped in a row depends on its place in the minibatch alone."""
-
-        def answer(view: Features, legal: jax.Array, row: jax.Array) -> jax.Array:
-            one = jax.tree.map(lambda x: x[None], (view, legal))
-            rngs = {"dropout": jax.random.fold_in(dropout_key, row)}
-            return logits(self.network, params, *one, rngs=rngs, deterministic=False)[0]
-
-        return jax.vmap(answer)(group.seen, group.legal, group.row)
+        return logits(
+            self.network,
+            params,
+            group.seen,
+            group.legal,
+            self.precision,
+            dropped=group.row,
+            rngs={"dropout": dropout_key},
+        )
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -75,7 +79,9 @@ def _look_at_all(rules: Rules, level: Level, states: State) -> tuple[Features, j
     return jax.lax.scan(turn, init_memory(rules, level, (states.counters.shape[1],)), states)[1]
 
 
-def decision_examples(games: Games, network: StructuredConfig) -> DecisionExamples:
+def decision_examples(
+    games: Games, network: StructuredConfig, precision: Precision = "float32"
+) -> DecisionExamples:
     """Every decision of the games' cloned seats, game after game in groups, as the network's level
     shows them; of games with `human_seats`, only these seats' moves."""
     rules, length, parts = games.rules, int(games.num_actions.max()), []
@@ -91,4 +97,6 @@ def decision_examples(games: Games, network: StructuredConfig) -> DecisionExampl
         action = jnp.asarray(games.actions[index, :length].T)
         parts.append(jax.tree.map(lambda x, c=chosen: np.asarray(x)[c], (view, legal, action)))
     view, legal, action = jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
-    return DecisionExamples(view=view, legal=legal, action=action, network=network)
+    return DecisionExamples(
+        view=view, legal=legal, action=action, network=network, precision=precision
+    )

@@ -53,7 +53,7 @@ class TrainingConfig:
     game: Annotated[Rules, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Rules)
     precision: Precision = "auto"
     """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies
-    it faster. Structured networks are cloned in float32 whatever it says."""
+    it faster."""
 
     def __post_init__(self) -> None:
         check_fields(self)

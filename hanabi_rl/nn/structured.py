@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -18,6 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.env.streams import random_words
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.nn.precision import Precision, factor_dtype, product
 
@@ -112,6 +114,25 @@ class Norm(nn.Module):
         """x: float32 [N, width]. Returns the same shape."""
         scale = self.param("scale", nn.initializers.ones_init(), x.shape[-1:])
         return normed(x, scale, self.param("bias", nn.initializers.zeros_init(), x.shape[-1:]))
+
+
+class RowDropout(nn.Module):
+    """Dropout, at a rate to the nearest 256th, whose noise is of each row's number, whatever rows
+    are beside it: a minibatch can be shared out among devices."""
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, rows: jax.Array | None) -> jax.Array:
+        """x: float32 [N, ...]; rows: int32 [N], or None, which drops nothing."""
+        if rows is None or self.rate == 0.0:
+            return x
+        units = math.prod(x.shape[1:])
+        words = random_words(self.make_rng("dropout"), rows, -(-units // 4))
+        chances = jnp.stack([(words >> place) & 0xFF for place in (0, 8, 16, 24)], axis=1)
+        chances = chances.reshape(len(rows), -1)[:, :units].reshape(x.shape)
+        dropped = min(round(self.rate * 256), 255)  # a byte of chance each, four of a word
+        return jnp.where(chances < dropped, 0.0, x * (256 / (256 - dropped)))
 
 
 @jax.custom_vjp
@@ -217,14 +238,15 @@ class StructuredActor(nn.Module):
         self.own, self.own_context, self.slot_logits = map(Layer, (self.head, self.head, 2))
         self.hint, self.hint_2, self.hint_context = map(Layer, (self.head,) * 3)
         self.hint_logits = Layer(1)
-        self.drop = nn.Dropout(self.dropout)
+        self.drop = RowDropout(self.dropout)
 
-    def __call__(self, view: View, legal: jax.Array, deterministic: bool = True) -> jax.Array:
-        """view: features of any float type; legal: bool[..., A + 2H + 1]. Returns float32 logits
-        like `legal`, illegal actions at -1e10."""
+    def __call__(self, view: View, legal: jax.Array, dropped: jax.Array | None = None) -> jax.Array:
+        """view: features of any float type; legal: bool[..., A + 2H + 1]; dropped: int32 [N], for
+        dropout, the number of each row: what is dropped there depends on the rng `dropout` and it
+        alone. Returns float32 logits like `legal`, illegal actions at -1e10."""
         rows = _rows(view)
         (first,) = _multiplied(rows, factor_dtype(self.precision), self.first(rows))
-        return self.decide(rows, first, legal, deterministic)
+        return self.decide(rows, first, legal, dropped)
 
     def first(self, rows: Rows) -> Inputs:
         """The kernels of the inputs."""
@@ -245,11 +267,11 @@ class StructuredActor(nn.Module):
         return jnp.concatenate([table, own, others]), cards, hints, bias
 
     def decide(
-        self, rows: Rows, first: Inputs, legal: jax.Array, deterministic: bool = True
+        self, rows: Rows, first: Inputs, legal: jax.Array, dropped: jax.Array | None = None
     ) -> jax.Array:
         """Everything after the products `first`. See `__call__`."""
         dtype = factor_dtype(self.precision)
-        drop = functools.partial(self.drop, deterministic=deterministic)
+        drop = functools.partial(self.drop, rows=dropped)
         _, of_cards, of_hints, bias = self._trunk(rows)
         hints = nn.relu(first.hints + self.hint(rows.hints.shape[-1])[1])
         own, cards = self._cards(rows)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.structured.features import Features
-from hanabi_rl.nn.structured import StructuredActorCritic, StructuredConfig
+from hanabi_rl.nn.structured import RowDropout, StructuredActorCritic, StructuredConfig
 from hanabi_rl.nn.structured import normed as layer_norm
 
 CONFIG = StructuredConfig("learnt", trunk=(7, 6), head=5, card=(4, 3), critic=(9, 8), dropout=0.5)
@@ -113,3 +113,22 @@ def test_rounded_factors_change_little_and_are_rounded(card: tuple[int, ...]) ->
     (got, _), (expected, _) = (jax.flatten_util.ravel_pytree(loss(m)) for m in (mixed, exact))
     off = np.linalg.norm(got - expected) / np.linalg.norm(expected)
     assert 1e-4 < off < 3e-2, off
+
+
+def test_dropout_is_by_the_rows_number_and_keeps_the_mean() -> None:
+    layer, rng = RowDropout(0.3), {"dropout": jax.random.key(0)}
+    x = jnp.full((64, 7, 33), 2.0)  # units that fill no word
+
+    def drop(rows: Any, x: jax.Array = x) -> np.ndarray:
+        return np.asarray(layer.apply({}, x, jnp.asarray(rows), rngs=rng))
+
+    whole = drop(np.arange(64))
+    share = (whole == 0).mean()
+    assert abs(share - 77 / 256) < 4 * (0.3 * 0.7 / whole.size) ** 0.5
+    np.testing.assert_allclose(np.unique(whole), [0.0, 2.0 / (1 - 77 / 256)], rtol=1e-6)
+    np.testing.assert_array_equal(drop(np.arange(40, 64), x[40:]), whole[40:])
+    kept = (whole != 0).reshape(64, -1).astype(float)
+    for a, b in ((kept[:-1], kept[1:]), (kept[:, :-1], kept[:, 1:])):  # rows, and neighbours
+        assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 4 / a.size**0.5
+    np.testing.assert_array_equal(layer.apply({}, x, None), x)
+    assert np.isfinite(RowDropout(0.9999).apply({}, x, jnp.arange(64), rngs=rng)).all()

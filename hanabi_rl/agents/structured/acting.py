@@ -15,6 +15,7 @@ from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured import StructuredConfig
 
 PyTree = Any
@@ -62,11 +63,16 @@ def own_inputs(rules: Rules, network: StructuredConfig, view: Features) -> Featu
 
 
 def logits(
-    network: StructuredConfig, params: PyTree, view: PyTree, legal: jax.Array, **options: Any
+    network: StructuredConfig,
+    params: PyTree,
+    view: PyTree,
+    legal: jax.Array,
+    precision: Precision = "float32",
+    **options: Any,
 ) -> jax.Array:
     """The network alone: features `view` of any float type, legal bool[B, A] -> logits [B, A].
-    Options are flax's: `deterministic`, `rngs`."""
-    out: Any = network.actor().apply({"params": params}, view, legal, **options)
+    Options: `dropped` (see `StructuredActor`) and flax's `rngs`."""
+    out: Any = network.actor(precision).apply({"params": params}, view, legal, **options)
     return out
 
 
