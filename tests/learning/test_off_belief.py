@@ -15,8 +15,8 @@ import pytest
 from support.games import TINY
 from support.hands import cards_of, every_hand, unseen_cards
 
-from hanabi_rl.env.belief import with_cards
-from hanabi_rl.env.rules import State, step
+from hanabi_rl.env import belief, rules
+from hanabi_rl.env.rules import State
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.off_belief import OffBeliefPPO
 from hanabi_rl.learning.ppo import Experience
@@ -31,6 +31,8 @@ CONFIG = PPOConfig(
 )  # fmt: skip
 NETWORK = StructuredConfig("learnt", trunk=(8,), head=4, card=(), critic=(8,))
 ROWS = 36 * 36  # hands and draws of a decision, at most
+
+step, with_cards = (jax.jit(of, static_argnums=0) for of in (rules.step, belief.with_cards))
 
 
 class Played(NamedTuple):
@@ -65,8 +67,13 @@ def played() -> Played:
 
     rollout = play(jax.random.key(1))
     keys = jax.random.split(jax.random.key(2), KEYS)
-    targets = [experience(ppo, params, before, rollout, key).target[..., 0] for key in keys]
-    return Played(ppo, params, before, rollout, np.stack(targets))
+
+    @jax.jit
+    def draw(keys: jax.Array) -> jax.Array:
+        of_one = functools.partial(experience, ppo, params, before, rollout)
+        return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
+
+    return Played(ppo, params, before, rollout, np.asarray(draw(keys)))
 
 
 class World(NamedTuple):
