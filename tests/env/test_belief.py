@@ -91,6 +91,29 @@ def test_each_hand_is_drawn_as_often_as_copies_make_it() -> None:
     )
 
 
+def test_what_later_slots_need_is_left_to_them() -> None:
+    """Slots of which each needs what the one before it may take, against every choice of copies."""
+    allowed, copies = [{0, 1, 3}, {0, 1}, {0}], [2, 1, 0, 1, 0, 0]
+    every = [card for card, number in enumerate(copies) for _ in range(number)]
+    expected = Counter(
+        tuple(every[i] for i in chosen)
+        for chosen in itertools.permutations(range(len(every)), 3)
+        if all(every[i] in slot for i, slot in zip(chosen, allowed, strict=True))
+    )
+    draws = 6000
+    words = random_words(jax.random.key(4), jnp.arange(draws), 3).T
+    sets = jnp.array([[sum(1 << card for card in slot)] for slot in allowed], jnp.uint32)
+    unknown = belief.Unknown(sets, jnp.array(copies, jnp.int32)[:, None])
+    assert num_hands(SMALL, unknown).tolist() == [expected.total()]
+    many = jax.tree.map(lambda x: jnp.repeat(x, draws, axis=1), unknown)
+    hands, _ = draw_hand(SMALL, many, words)
+    seen = Counter(map(tuple, np.asarray(hands).T.tolist()))
+    assert set(seen) == set(expected)
+    share = np.array([expected[hand] for hand in expected]) / expected.total()
+    counts = [seen[hand] for hand in expected]
+    assert stats.chisquare(counts, share * draws).pvalue > 1e-4, (seen, expected)
+
+
 def test_the_deck_is_drawn_without_putting_back() -> None:
     rest = jnp.array([[2], [0], [1], [1]], jnp.int32).repeat(2400, axis=1)
     words = random_words(jax.random.key(2), jnp.arange(2400), 5).T
