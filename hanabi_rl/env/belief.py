@@ -2,9 +2,9 @@
 
 Whoever reads nothing into the fact that a move was chosen knows of a hand what the hints leave
 possible for each card and how many copies of each are out of sight. Every way to take the hand's
-cards from those copies is then equally likely (Hu et al. 2021, "Off-Belief Learning", section 4:
-the belief of a policy that ignores its observations). That is not a product over slots: two cards
-cannot be the same copy.
+cards from those copies is then equally likely (Hu et al. 2021, "Off-Belief Learning", arXiv
+2103.04000: the belief of who thinks that others ignore what they see). That is not a product over
+slots: two cards cannot be the same copy.
 
 `M` is the set of cards that a slot allows and `n` how many copies of each are unseen. The ways to
 fill a set S of slots with different copies are, over its partitions into blocks,

@@ -7,10 +7,10 @@ game, the others answer there with the policy as it is, and when the turn comes 
 
     target = r_0 + gamma r_1 + ... + gamma^(P-1) r_(P-1) + gamma^P V(o_P)
 
-is both what the critic learns and, minus the critic's estimate, the move's advantage (the
-counterfactual value of section 4, with the round of two players as one backup). No trace goes
-further: what comes after is of other hands. Since nothing can be read out of conventions, there are
-none, and independent runs come to play alike.
+is both what the critic learns and, minus the critic's estimate, the move's advantage (the paper's
+value of a policy from now on under the belief of another, here by PPO where the paper learns Q). No
+trace goes further: what comes after is of other hands. Since nothing can be read out of
+conventions, there are none, and independent runs come to play alike.
 
 The networks must remember nothing of a hand that is drawn anew: what structured ones keep of a game
 is public (`agents/structured/memory.py`).
