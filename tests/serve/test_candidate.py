@@ -125,10 +125,13 @@ def test_an_agent_over_the_wire_plays_as_in_play_games(served: Served) -> None:
 
 def test_an_interrupted_game_is_shown_again_from_its_first_frame(served: Served) -> None:
     key = served.key("interrupted")
-    first, shown = play_next(served.address, key), []
-    for _ in range(7):
-        shown.append(first.rows)
-        first.step(first_legal(first.rows))
+    while True:  # a game may lose its lives before: then the next one
+        first, shown = play_next(served.address, key), []
+        while len(shown) < 7 and not first.done:
+            shown.append(first.rows)
+            first.step(first_legal(first.rows))
+        if not first.done:
+            break
     first.close()
     again = resumed(served, key)
     assert again.info == first.info
@@ -144,7 +147,7 @@ def test_an_interrupted_game_is_shown_again_from_its_first_frame(served: Served)
     play_out(again)
     known = served.store.key(key)
     assert known is not None
-    assert [row.interruptions for row in served.store.rows(known)] == [1, 0, 0, 0]
+    assert sorted(row.interruptions for row in served.store.rows(known)) == [0, 0, 0, 1]
 
 
 def last_legal(rows: Rows) -> dict[str, int]:
