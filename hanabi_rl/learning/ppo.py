@@ -284,7 +284,7 @@ class PPO:
         """The share of training that is done after so many environment timesteps, float32 []."""
         config = self.config
         updates = self.schedule_updates or config.num_updates
-        return timesteps / (updates * config.num_envs * config.num_steps)
+        return timesteps / float(updates * config.num_envs * config.num_steps)  # above 32 bits
 
     def moves(self, rollout: Rollout) -> jax.Array:
         """The mover's action at each timestep, int32 [T, N]."""

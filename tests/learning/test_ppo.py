@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from support.small_ppo import make_ppo
+from support.small_ppo import NETWORK, make_ppo
 
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO, Experience
 from hanabi_rl.learning.rollout import Episode, Given, Rollout
 
@@ -186,3 +187,10 @@ def test_a_linear_rate_keeps_its_last_value_after_its_schedule() -> None:
         steps.append(-float(change["w"][0]))
     expected = np.repeat([0.1, 0.075, 0.05, 0.025, 0.025, 0.025], 2)
     np.testing.assert_allclose(steps, expected, rtol=1e-3)
+
+
+def test_the_share_of_training_that_is_done_of_the_papers_budget() -> None:
+    """1e10 timesteps are more than 32 bits hold."""
+    config = PPOConfig()
+    done = jax.jit(PPO(config, NETWORK).progress)(jnp.float32(2.5e9))
+    assert config.total_steps == 10**10 and float(done) == pytest.approx(0.25, rel=1e-4)
