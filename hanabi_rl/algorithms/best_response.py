@@ -26,7 +26,7 @@ from hanabi_rl.algorithms.lineups import (
 from hanabi_rl.algorithms.loop import PPOAlgorithm, Training
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import Partners, stack_policies
+from hanabi_rl.learning.partners import Population, stack_policies
 from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.crossplay import evaluate_beside
@@ -103,7 +103,7 @@ class BestResponse(PPOAlgorithm):
         own = own_share(config)
         ppo = PPO(config, config.network, draw_episode=lineups, own_share=own)
         together = partners[0] if len(partners) == 1 else stack_policies(partners)
-        if config.priority and isinstance(together, Partners):
+        if config.priority and isinstance(together, Population):
             if len(together.sizes) > 1:
                 raise ValueError(
                     "--priority: expected partners of one kind (bots of one class, or networks), "

@@ -28,7 +28,7 @@ from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.starts import Starts, starts_of
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.partners import Partners, at_precision
+from hanabi_rl.learning.partners import Population, at_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState, Given
 from hanabi_rl.measure.beside_clone import likeness
@@ -117,7 +117,7 @@ class Training:
     """What the stage of training is called."""
     reference: NetworkPolicy | None = None
     """What the learner begins as and is regularised towards."""
-    partners: Policy | Partners | None = None
+    partners: Policy | Population | None = None
     """Who holds the seats that the learner does not."""
     evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
     """Measures a policy during training."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
     from hanabi_rl.env.game import Rules
     from hanabi_rl.measure.matrix import Agent, Setting
-    from hanabi_rl.measure.profiles import Profile
+    from hanabi_rl.measure.profiles import ObjectiveProfile
 
 Sources = Annotated[
     tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...] | FILE [...]")
@@ -85,7 +85,7 @@ def _are_files(sources: Sequence[str]) -> bool:
 
 def _recorded(
     files: Sequence[str], partners: Sequence[str]
-) -> tuple[list[Profile], Rules, dict[str, Any]]:
+) -> tuple[list[ObjectiveProfile], Rules, dict[str, Any]]:
     """The players of every file, and what to say of them."""
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.profiles import recorded_profiles
@@ -129,7 +129,7 @@ def _played(
     players: int | None,
     how: tuple[int, int, bool],
     folder: Path | None,
-) -> tuple[list[Profile], Rules, dict[str, Any]]:
+) -> tuple[list[ObjectiveProfile], Rules, dict[str, Any]]:
     """Every agent alone and with its partners, and what to say of them."""
     from hanabi_rl.measure.cells import CellCache
     from hanabi_rl.measure.matrix import Setting, make_agents
@@ -162,7 +162,7 @@ def _played(
 
 def _profiles(
     agents: Sequence[Agent], partners: Sequence[Agent], setting: Setting, cache: Any
-) -> list[Profile]:
+) -> list[ObjectiveProfile]:
     """Each agent's metrics, with a progress bar."""
     from hanabi_rl.measure.profiles import agent_profile
     from hanabi_rl.runs.tracking import Progress
@@ -175,7 +175,7 @@ def _profiles(
     return profiles
 
 
-def _plot_title(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> str:
+def _plot_title(profiles: Sequence[ObjectiveProfile], rules: Rules, recorded: bool) -> str:
     how = "recorded games" if recorded else "self-play"
     if any(profile.pairs for profile in profiles):
         how = "with partners"

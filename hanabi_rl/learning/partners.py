@@ -43,7 +43,7 @@ class ReadsInputs(Protocol):
         """The carry of `step_inputs`, [B, ...]; () for a policy without memory of its own."""
 
 
-class Partners(flax.struct.PyTreeNode):
+class Population(flax.struct.PyTreeNode):
     """K policies of one game, in groups of one structure (same class and network)."""
 
     policies: tuple[Any, ...]
@@ -56,7 +56,7 @@ class Partners(flax.struct.PyTreeNode):
         return sum(self.sizes)
 
 
-def stack_policies(policies: Sequence[Policy]) -> Partners:
+def stack_policies(policies: Sequence[Policy]) -> Population:
     """One population of several policies; those of one structure (class and network) are a group,
     in their order.
 
@@ -73,11 +73,11 @@ def stack_policies(policies: Sequence[Policy]) -> Partners:
             )
     groups = [[policies[i] for i in group] for group in alike(policies)]
     stacked = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in groups)
-    return Partners(policies=tuple(stacked), sizes=tuple(map(len, groups)))
+    return Population(policies=tuple(stacked), sizes=tuple(map(len, groups)))
 
 
 def alike(policies: Sequence[Policy]) -> list[list[int]]:
-    """The places of the policies of each structure, in the order of their first ones: `Partners`
+    """The places of the policies of each structure, in the order of their first ones: `Population`
     has its lanes in this order."""
     groups: dict[Any, list[int]] = {}
     for i, policy in enumerate(policies):
@@ -91,16 +91,16 @@ def _described(policy: Policy) -> str:
     return f"{getattr(policy, 'network', type(policy).__name__)} for {policy.rules}"
 
 
-def at_precision(policy: Policy | Partners | None, precision: Precision) -> Any:
+def at_precision(policy: Policy | Population | None, precision: Precision) -> Any:
     """The same, with the networks' matrix products in a precision; bots have none."""
-    if isinstance(policy, Partners):
+    if isinstance(policy, Population):
         return policy.replace(policies=tuple(at_precision(p, precision) for p in policy.policies))
     if isinstance(policy, Wrapper):
         return policy.replace(policy=at_precision(policy.policy, precision))
     return policy.replace(precision=precision) if isinstance(policy, NetworkPolicy) else policy
 
 
-def init_carry(view: View, policy: Policy | Partners | None, num_envs: int) -> PyTree:
+def init_carry(view: View, policy: Policy | Population | None, num_envs: int) -> PyTree:
     """The carry of `consult`, [N, ...]; None without a policy.
 
     Raises:
@@ -108,7 +108,7 @@ def init_carry(view: View, policy: Policy | Partners | None, num_envs: int) -> P
     """
     if policy is None:
         return None
-    if not isinstance(policy, Partners):
+    if not isinstance(policy, Population):
         return _carry_of_one(policy, view, num_envs)
     _check(num_envs, policy.count)
     lane = partial(_carry_of_one, view=view, num_envs=num_envs // policy.count)
@@ -119,13 +119,13 @@ def init_carry(view: View, policy: Policy | Partners | None, num_envs: int) -> P
 
 
 def consult(
-    view: View, policy: Policy | Partners | None, carry: PyTree, seen: Seen
+    view: View, policy: Policy | Population | None, carry: PyTree, seen: Seen
 ) -> tuple[PyTree, jax.Array | None]:
     """Asks a policy, or each lane's own, about every row: (carry [N, ...], float32 logits
     [N, R, A]); (None, None) without a policy."""
     if policy is None:
         return None, None
-    if not isinstance(policy, Partners):
+    if not isinstance(policy, Population):
         return _consult_one(view, policy, carry, seen)
     lanes = _to_lanes(seen, policy.count)
     ask = jax.vmap(partial(_consult_one, view), (0, 1, 1), 1)

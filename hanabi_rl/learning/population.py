@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.partners import Population
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
 
@@ -46,7 +46,7 @@ def rank_priorities(returns: jax.Array, beta: float) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class PopulationPPO(PPO):
-    """`PPO` with a population of which it draws by priority; `partners` must be `Partners`."""
+    """`PPO` with a population of which it draws by priority; `partners` must be `Population`."""
 
     lanes: int = 1
     """K, the partners."""
@@ -58,7 +58,7 @@ class PopulationPPO(PPO):
         self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
     ) -> tuple[PopulationLearner, ActorState]:
         """See `PPO.init`; each partner begins with one lane."""
-        assert isinstance(given.partners, Partners), "a population is stacked"
+        assert isinstance(given.partners, Population), "a population is stacked"
         learner, actors = super().init(key, given, actor)
         members = jnp.arange(given.partners.count, dtype=jnp.int32)
         returns = jnp.full(given.partners.count, jnp.nan)
@@ -69,7 +69,7 @@ class PopulationPPO(PPO):
     ) -> tuple[LearnerState, ActorState, Metrics]:
         """See `PPO.update`, with this moment's partners; then, where it is time, a new draw."""
         assert isinstance(learner, PopulationLearner), "init made it"
-        assert isinstance(given.partners, Partners), "a population is stacked"
+        assert isinstance(given.partners, Population), "a population is stacked"
         members = learner.members
         present = jax.tree.map(lambda x: x[members], given.partners)
         learnt, actors, metrics = super().update(learner, actors, given.replace(partners=present))

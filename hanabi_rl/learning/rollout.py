@@ -23,7 +23,7 @@ from hanabi_rl.env.starts import Starts
 from hanabi_rl.env.state import select_games
 from hanabi_rl.env.streams import gumbel, random_words
 from hanabi_rl.env.symmetry import invert_permutations, permute_actions
-from hanabi_rl.learning.partners import Partners, consult, init_carry
+from hanabi_rl.learning.partners import Population, consult, init_carry
 from hanabi_rl.learning.preferences import Preference
 from hanabi_rl.learning.views import Seen, View, rows, seats
 
@@ -63,7 +63,7 @@ class Given(flax.struct.PyTreeNode):
     # whose logits are stored: what the learner is regularised towards
     reference: Policy | None = None
     # who holds the seats that the learner does not
-    partners: Policy | Partners | None = None
+    partners: Policy | Population | None = None
     # where some of the games begin; carries and memories start empty there
     starts: Starts | None = None
     # what behaviours are worth to the learner's own seats

@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.board import Table, one_group, read_table
+from hanabi_rl.agents.structured.board import Counts, count_cards, one_group
 from hanabi_rl.agents.structured.sight import Sight, from_state
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.bits import any_of
@@ -195,11 +195,11 @@ def atom_names(rules: Rules) -> tuple[str, ...]:
 def _atoms(rules: Rules, state: State) -> Named:
     """Every atom bool[N] of N games with its name."""
     sight = from_state(rules, state)
-    table = read_table(rules, sight)
+    counts = count_cards(rules, sight)
     yield from _table_atoms(rules, state)
     for slot in range(rules.hand_size):
-        yield from _own_atoms(rules, state, sight, table, slot)
-        yield from _next_atoms(rules, sight, table, slot)
+        yield from _own_atoms(rules, state, sight, counts, slot)
+        yield from _next_atoms(rules, sight, counts, slot)
     last = sight.seen.last
     play, hint = last.is_play, last.is_hint
     yield "last move: discard", last.slot.any(axis=0) & ~play
@@ -224,7 +224,7 @@ def _table_atoms(rules: Rules, state: State) -> Named:
             yield f"firework {color} = {rank}", height == rank
 
 
-def _own_atoms(rules: Rules, state: State, sight: Sight, table: Table, slot: int) -> Named:
+def _own_atoms(rules: Rules, state: State, sight: Sight, counts: Counts, slot: int) -> Named:
     """What the mover can tell of its card in `slot`, by its hints."""
     seen = sight.seen
     mine = jnp.arange(rules.num_players) == state.player[:, None]
@@ -236,7 +236,7 @@ def _own_atoms(rules: Rules, state: State, sight: Sight, table: Table, slot: int
     touched = seen.last.target[0] & seen.last.touched[slot]
     yield f"own {slot}: touched by the last move", there & touched
     playable = next_cards(rules, state.fireworks)
-    useless = seen.played | one_above(rules, table.useless & ~seen.played)
+    useless = seen.played | one_above(rules, counts.useless & ~seen.played)
     yield f"own {slot}: playable", there & (left & ~playable == 0)
     yield f"own {slot}: useless", there & (left & ~useless == 0)
     for rank, cards in enumerate(rules.rank_cards):
@@ -245,14 +245,14 @@ def _own_atoms(rules: Rules, state: State, sight: Sight, table: Table, slot: int
         yield f"own {slot}: colour {color}", there & one_group(left, [cards])
 
 
-def _next_atoms(rules: Rules, sight: Sight, table: Table, slot: int) -> Named:
+def _next_atoms(rules: Rules, sight: Sight, counts: Counts, slot: int) -> Named:
     """What the mover sees of the next player's card in `slot`."""
     seen, card = sight.seen, sight.seen.hands[1, slot]
     newest = (card != 0) & ~_later(seen.hands[1], slot)
     drawn = seen.last.actor[1] & seen.last.slot.any(axis=0)
-    yield f"next {slot}: playable", card & table.playable != 0
-    yield f"next {slot}: critical", card & table.critical != 0
-    yield f"next {slot}: useless", card & table.useless != 0
+    yield f"next {slot}: playable", card & counts.playable != 0
+    yield f"next {slot}: critical", card & counts.critical != 0
+    yield f"next {slot}: useless", card & counts.useless != 0
     yield f"next {slot}: named", (card != 0) & seen.hinted[1, slot]
     yield f"next {slot}: just drawn", newest & drawn
     for rank, cards in enumerate(rules.rank_cards):

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.board import read_table
+from hanabi_rl.agents.structured.board import count_cards
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
@@ -110,7 +110,7 @@ def _identities_left(rules: Rules, state: State, slot: jax.Array) -> jax.Array:
     told = sight.seen.color_named[0] & sight.seen.rank_named[0]
     named = jnp.where(told, hints, jnp.uint32(rules.all_cards))
     public = sight.seen.knowledge[0]
-    view = public & read_table(rules, sight).unseen[0]
+    view = public & count_cards(rules, sight).unseen[0]
     here = jnp.arange(rules.hand_size)[:, None] == slot
     levels = jnp.stack([named, hints, public, view])
     return jnp.sum(jnp.where(here, levels, 0), axis=1, dtype=jnp.uint32)

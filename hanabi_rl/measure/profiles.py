@@ -37,7 +37,7 @@ pairs of moves, is 0.15 of 550 though it is corrected, and its ARD-entropy 5.95 
 
 
 @dataclasses.dataclass(frozen=True)
-class Profile:
+class ObjectiveProfile:
     """One row of the tables."""
 
     label: str
@@ -81,7 +81,7 @@ class Rating(NamedTuple):
 
 def agent_profile(
     agent: Agent, partners: Sequence[Agent], setting: Setting, cache: CellCache | None = None
-) -> Profile:
+) -> ObjectiveProfile:
     """The metrics of an agent, alone and with each partner that is another policy."""
 
     def figures(partner: Agent) -> Figures:
@@ -89,10 +89,12 @@ def agent_profile(
         return objective_figures(Record(cell_games(agent, partner, setting, cell)))
 
     others = [partner for partner in partners if partner.hash != agent.hash]
-    return Profile(agent.label, figures(agent), {other.label: figures(other) for other in others})
+    return ObjectiveProfile(
+        agent.label, figures(agent), {other.label: figures(other) for other in others}
+    )
 
 
-def recorded_profiles(games: Games, label: str) -> list[Profile]:
+def recorded_profiles(games: Games, label: str) -> list[ObjectiveProfile]:
     """The metrics of recorded games: of the human seats and of the others where the games name
     them, else of every seat. Seats that have no turn are left out."""
     if games.human_seats is None:
@@ -101,7 +103,7 @@ def recorded_profiles(games: Games, label: str) -> list[Profile]:
         human, other = games, of_seats(games, ~games.human_seats)
         parts = [("human seats", human), ("other seats", other)]
     return [
-        Profile(f"{label}, {name}", objective_figures(Record(part)))
+        ObjectiveProfile(f"{label}, {name}", objective_figures(Record(part)))
         for name, part in parts
         if part.human_seats is None or part.human_seats.any()
     ]
@@ -128,7 +130,7 @@ _RATED = {  # line of Table 5 -> our figures for it
 }
 
 
-def ratings(profile: Profile) -> list[Rating]:
+def ratings(profile: ObjectiveProfile) -> list[Rating]:
     """What each regression of Table 5 predicts for an agent, where it says anything."""
     values = [("selfplay", "points", profile.alone["points"])]
     if profile.pairs:

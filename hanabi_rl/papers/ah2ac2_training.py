@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-class Table(NamedTuple):
+class Hyperparameters(NamedTuple):
     """One table of hyperparameters, as printed; `bc`, `ippo` and so on are its parts."""
 
     columns: tuple[str, ...]
@@ -52,7 +52,7 @@ _PPO = {
 _ENVIRONMENTS = {"Num Env Steps": 128, "Num Train Envs": 1024}
 _BC = {"LR Schedule": "Linear", "Permute Colours": True, "Self-Play Eval Games": 5000}
 
-TABLE_8 = Table(
+TABLE_8 = Hyperparameters(
     ("hp1", "hp2", "hp3", "hp4"),
     network={
         "Num Players": _each(2, 2, 3, 3),
@@ -91,7 +91,7 @@ TABLE_9: dict[str, tuple[Any, ...]] = {
 }
 """The search for the proxies' clones: row -> values."""
 
-TABLE_11 = Table(
+TABLE_11 = Hyperparameters(
     ("ablation",),
     network={
         "Num Players": 2,
@@ -140,7 +140,7 @@ _LSTM = {
 }
 _CLONE = _BC | {"Dropout": 0.5, "Initial LR": 0.005, "Final LR": 1e-4}
 
-TABLE_14 = Table(
+TABLE_14 = Hyperparameters(
     ("2p-1k", "3p-1k"),
     network=_LSTM,
     bc=_CLONE | {"Batch Size": _each(32, 128), "Epochs": _each(70, 50)},
@@ -148,7 +148,7 @@ TABLE_14 = Table(
 )
 """BC and HDR-IPPO on 1,000 games."""
 
-TABLE_15 = Table(
+TABLE_15 = Hyperparameters(
     ("2p-5k", "3p-5k"),
     network=_LSTM,
     bc=_CLONE | {"Batch Size": _each(128, 256), "Epochs": 50},
@@ -156,7 +156,7 @@ TABLE_15 = Table(
 )
 """BC and HDR-IPPO on 5,000 games."""
 
-TABLE_16 = Table(
+TABLE_16 = Hyperparameters(
     ("2p", "3p"),
     network={"Num Players": _each(2, 3), "Activation": "RELU", "MLP": (512, 512)},
     bc={},

@@ -23,7 +23,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.play.episodes import group_identical
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer, Shown
-from hanabi_rl.serve.ticks import Moves, Run, Seats, Table, advance, compiled, empty, step
+from hanabi_rl.serve.ticks import Moves, Run, Seats, Tick, advance, compiled, empty, step
 
 WIDTH = 16
 """Games of a tick, and seats of a step. One width is one program to compile; this one takes three
@@ -220,16 +220,16 @@ class Runner:
         """The first place where nothing is remembered."""
         return self.size * self.rules.num_players
 
-    def _advance(self, moves: Moves) -> Table:
-        self._state, table = self._run(advance, self._state, moves, rules=self.rules)
-        return table
+    def _advance(self, moves: Moves) -> Tick:
+        self._state, tick = self._run(advance, self._state, moves, rules=self.rules)
+        return tick
 
-    def _step(self, group: int, table: Table, seats: Seats) -> tuple[jax.Array, jax.Array]:
+    def _step(self, group: int, tick: Tick, seats: Seats) -> tuple[jax.Array, jax.Array]:
         self._memories[group], *found = self._run(
             step,
             self._memories[group],
             self._policies[group],
-            table,
+            tick,
             seats,
             self._key,
         )

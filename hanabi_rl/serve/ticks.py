@@ -45,7 +45,7 @@ class Seats(NamedTuple):
     key_index: Any  # uint32[W], the game's number among the streams of chance
 
 
-class Table(NamedTuple):
+class Tick(NamedTuple):
     """W games after a tick."""
 
     turn: jax.Array  # int32[W]
@@ -81,30 +81,30 @@ def _with_rows(tree: Any, index: Any, rows: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames="rules", donate_argnums=0)
-def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Table]:
+def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Tick]:
     """Deals or moves in W of the S games, and shows every seat what there is to be seen."""
     moved, _, _ = core.step(rules, _rows(state, moves.slot), moves.action)
     games = select_games(moves.begins, core.deal(rules, moves.deck), moved)
     seen = observe(rules, games.without_deck())
-    table = Table(games.turn, seen, core.legal_actions(rules, games))
-    return _with_rows(state, moves.slot, games), table
+    tick = Tick(games.turn, seen, core.legal_actions(rules, games))
+    return _with_rows(state, moves.slot, games), tick
 
 
 @functools.partial(jax.jit, donate_argnums=0)
 def step(
-    memory: Any, policy: Policy, table: Table, seats: Seats, key: jax.Array
+    memory: Any, policy: Policy, tick: Tick, seats: Seats, key: jax.Array
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Steps `policy` on W seats, idle ones too; `memory` is what it remembers, [S * P, ...], and
     `key` that of the chance it may play by. Returns the memory, and of every seat the
     greedy action int32[W] and the probabilities float32[W, A]."""
-    legal = table.legal[seats.row, seats.seat]
+    legal = tick.legal[seats.row, seats.seat]
     fold = jax.vmap(jax.random.fold_in)
     key = jax.random.fold_in(key, OWN_CHANCE)
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)
-    own = fold(fold(own, table.turn[seats.row]), seats.seat)
+    own = fold(fold(own, tick.turn[seats.row]), seats.seat)
     stepped, logits = policy.step(
         _rows(memory, seats.place),
-        table.observations[seats.row, seats.seat],
+        tick.observations[seats.row, seats.seat],
         legal,
         seats.begins,
         own,

@@ -14,7 +14,7 @@ from hanabi_rl.measure.profiles import (
     ENOUGH,
     SHOWN,
     Figures,
-    Profile,
+    ObjectiveProfile,
     Rating,
     ratings,
     small_sample,
@@ -50,7 +50,7 @@ def is_published_game(rules: Rules) -> bool:
     return rules.is_standard and rules.num_players == 2
 
 
-def profiles_text(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> str:
+def profiles_text(profiles: Sequence[ObjectiveProfile], rules: Rules, recorded: bool) -> str:
     """Every table that there is: with partners, alone, each pair, what is published, and the
     ratings."""
     with_partners = [profile for profile in profiles if profile.pairs]
@@ -69,7 +69,7 @@ def profiles_text(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> 
     return "\n\n".join(parts)
 
 
-def _partner_table(profiles: Sequence[Profile], rules: Rules) -> str:
+def _partner_table(profiles: Sequence[ObjectiveProfile], rules: Rules) -> str:
     width = _label_width(profiles)
     lines = ["With partners: mean ± standard deviation over them", _head(width)]
     for profile in profiles:
@@ -93,14 +93,14 @@ def _published_lines(width: int) -> list[str]:
     return lines
 
 
-def _alone_table(profiles: Sequence[Profile], recorded: bool) -> str:
+def _alone_table(profiles: Sequence[ObjectiveProfile], recorded: bool) -> str:
     title = "Recorded games" if recorded else "Self-play"
     lines = [f"{title}: mean ± half of the 95% interval over games"]
     lines += _figure_lines([(profile.label, profile.alone) for profile in profiles])
     return "\n".join(lines)
 
 
-def _pair_table(profiles: Sequence[Profile]) -> str:
+def _pair_table(profiles: Sequence[ObjectiveProfile]) -> str:
     rows = [
         (f"{profile.label} / {partner}", figures)
         for profile in profiles
@@ -139,7 +139,7 @@ def _small_sample_lines() -> str:
 _LEAST_LABEL = 12
 
 
-def _label_width(profiles: Iterable[Profile]) -> int:
+def _label_width(profiles: Iterable[ObjectiveProfile]) -> int:
     return max(_LEAST_LABEL, *(len(profile.label) for profile in profiles))
 
 
@@ -170,7 +170,7 @@ def _half(bounds: Sequence[float] | None) -> float | None:
     return (bounds[1] - bounds[0]) / 2
 
 
-def ratings_table(profiles: Sequence[Profile]) -> str:
+def ratings_table(profiles: Sequence[ObjectiveProfile]) -> str:
     """What each regression of Table 5 predicts for each agent."""
     width = _label_width(profiles)
     low, high = siu2025.RATING_RANGE
@@ -232,7 +232,9 @@ def _outside(rating: Rating) -> str:
     return f"  outside {' and '.join(ranges)}" if ranges else ""
 
 
-def profiles_dict(profiles: Sequence[Profile], rules: Rules, recorded: bool) -> dict[str, Any]:
+def profiles_dict(
+    profiles: Sequence[ObjectiveProfile], rules: Rules, recorded: bool
+) -> dict[str, Any]:
     """Everything, JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
     `small_sample` names the figures beside it that are of too few moves."""
     published = is_published_game(rules)
@@ -299,7 +301,9 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
     }
 
 
-def plot_profiles(profiles: Sequence[Profile], rules: Rules, path: Path, title: str) -> None:
+def plot_profiles(
+    profiles: Sequence[ObjectiveProfile], rules: Rules, path: Path, title: str
+) -> None:
     """Draws the rows with the lines of Table 3 where they are of this game: with partners where
     there are any."""
     together = any(profile.pairs for profile in profiles)

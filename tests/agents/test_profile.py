@@ -14,7 +14,7 @@ from support.games import random_games
 from hanabi_rl.agents.policy import NetworkPolicy, next_game
 from hanabi_rl.agents.structured import features, memory, profile
 from hanabi_rl.agents.structured.acting import init_params
-from hanabi_rl.agents.structured.board import read_table
+from hanabi_rl.agents.structured.board import count_cards
 from hanabi_rl.agents.structured.features import look
 from hanabi_rl.agents.structured.sight import from_observation, from_state
 from hanabi_rl.env.actions import decode_action
@@ -144,7 +144,7 @@ def games() -> tuple[Any, State, np.ndarray]:
 
 
 def remember(kept: memory.Memory, sight: Any) -> memory.Memory:
-    after = profile.remember(RULES, kept.profile, sight, read_table(RULES, sight))
+    after = profile.remember(RULES, kept.profile, sight, count_cards(RULES, sight))
     return kept._replace(profile=after)
 
 

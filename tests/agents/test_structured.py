@@ -28,7 +28,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured import features, memory, reading
 from hanabi_rl.agents.structured.acting import init_params
-from hanabi_rl.agents.structured.board import read_table
+from hanabi_rl.agents.structured.board import count_cards
 from hanabi_rl.agents.structured.memory import LEVELS, Memory, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env import symmetry
@@ -171,7 +171,7 @@ def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
     def both(states: State, kept: Memory) -> Any:
         sight = from_state(rules, states)
         after = features.remember(rules, "reading", kept, sight)
-        table = read_table(rules, sight)
+        table = count_cards(rules, sight)
         public = memory.public_of(memory.unpack(after), sight)
 
         def one(public: Any, seen: Any, unseen: jax.Array) -> Any:

@@ -12,7 +12,7 @@ from support.games import random_games
 from support.structured import SMALL
 
 from hanabi_rl.agents.structured import features, memory
-from hanabi_rl.agents.structured.memory import Record, init_memory, next_seat
+from hanabi_rl.agents.structured.memory import AtHint, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.actions import decode_action
@@ -28,7 +28,7 @@ WIDE = Rules(num_colors=1, num_ranks=2, hand_size=8, num_cards_of_rank=(12, 10))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def remembered(rules: Rules, states: State) -> tuple[Record, jax.Array]:
+def remembered(rules: Rules, states: State) -> tuple[AtHint, jax.Array]:
     """Games [T, N] -> the records [T, 2, P, H, N] and ages [T, P, H, N] that each mover has."""
 
     def turn(kept: Any, state: State) -> Any:
@@ -106,7 +106,7 @@ def test_each_card_keeps_how_things_stood_at_its_last_and_its_first_hint(rules: 
                     for which, note in enumerate((told[-1], told[0])):
                         if note:
                             note["age"] = turn - 1 - note["turn"]
-                        for field in Record._fields:
+                        for field in AtHint._fields:
                             found = getattr(records, field)[turn, which, row, slot, game]
                             assert found == note.get(field, 0), f"{where}: {which} {field}"
                             most = max(most, int(records.new[turn, which, row, slot, game]))

@@ -16,7 +16,7 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig, annealing, mixed_lineups
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.encoding import encode
-from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.partners import Population
 from hanabi_rl.learning.ppo import PPO, Experience
 from hanabi_rl.learning.rollout import Episode, Given, Rollout
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -232,7 +232,7 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
         save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     config = BRBCConfig(game=TINY, network=policies[0].network, eval_games=64, partners=(*names,))
     plan = ALGORITHM.training(config, policies[0])
-    assert isinstance(plan.partners, Partners) and plan.partners.count == 3
+    assert isinstance(plan.partners, Population) and plan.partners.count == 3
     for index, policy in enumerate(policies):
         mine = jax.tree.map(lambda leaf, i=index: leaf[i], plan.partners.policies[0])
         assert mine.identity() == policy.identity()

@@ -22,7 +22,7 @@ from hanabi_rl.algorithms.lineups import load_partners
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BCTraining
-from hanabi_rl.learning.partners import Partners
+from hanabi_rl.learning.partners import Population
 from hanabi_rl.learning.rollout import self_play
 from hanabi_rl.measure.crossplay import evaluate_pair
 
@@ -116,7 +116,7 @@ def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: 
         save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     config = HDRIPPOConfig(game=TINY_3P, eval_games=64, partners=names, partner_share=0.25)
     plan = ALGORITHM.training(config, clone)
-    assert plan.reference is clone and isinstance(plan.partners, Partners)
+    assert plan.reference is clone and isinstance(plan.partners, Population)
     mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.policies[0]) for i in range(2)]
     assert [policy.identity() for policy in mine] == [policy.identity() for policy in others]
 

@@ -19,7 +19,7 @@ from hanabi_rl.algorithms.loop import _Trainer, on_schedule
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import Partners, at_precision
+from hanabi_rl.learning.partners import Population, at_precision
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.runs.folder import write_config
@@ -156,7 +156,7 @@ def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.Mo
 def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
     network = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
     assert network.precision == "float32"
-    group = Partners(policies=(network, Noisy(network, epsilon=0.1), "a bot"), sizes=(1, 1, 1))
+    group = Population(policies=(network, Noisy(network, epsilon=0.1), "a bot"), sizes=(1, 1, 1))
     plain, wrapped, bot = at_precision(group, "bfloat16").policies
     assert (plain.precision, wrapped.policy.precision, bot) == ("bfloat16", "bfloat16", "a bot")
     assert wrapped.epsilon == 0.1 and at_precision(None, "bfloat16") is None

@@ -15,7 +15,7 @@ from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.grid import parse_sweep
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.papers import ah2ac2_training as paper
-from hanabi_rl.papers.ah2ac2_training import NOT_LEGIBLE, TEXT, Table
+from hanabi_rl.papers.ah2ac2_training import NOT_LEGIBLE, TEXT, Hyperparameters
 from hanabi_rl.storage.records import to_dict
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -105,7 +105,7 @@ def clone_fields(name: str, prefix: str = "") -> dict[str, Any]:
     return fields | {f"{prefix}weight_decay": TEXT["bc.weight_decay"][0]}
 
 
-def ppo_fields(table: Table, name: str, critic: str) -> dict[str, Any]:
+def ppo_fields(table: Hyperparameters, name: str, critic: str) -> dict[str, Any]:
     rows = table.column("ippo", name)
     schedule = {True: "linear", False: "constant"}[rows.pop("Linear Schedule", False)]
     return {critic: plain(rows.pop("Critic MLP")), "lr_schedule": schedule} | of_rows(rows, PPO)
@@ -121,7 +121,7 @@ def expected(algorithm: str, name: str, players: int, *said: dict[str, Any]) -> 
     return fields
 
 
-def players_of(table: Table, name: str) -> int:
+def players_of(table: Hyperparameters, name: str) -> int:
     return int(table.column("network", name)["Num Players"])
 
 

@@ -12,7 +12,7 @@ from support.policies import network_policy
 from support.small_ppo import NETWORK, make_ppo
 
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import Partners, stack_policies
+from hanabi_rl.learning.partners import Population, stack_policies
 from hanabi_rl.learning.population import (
     PopulationLearner,
     PopulationPPO,
@@ -81,7 +81,7 @@ def population(lanes: int, **options: Any) -> tuple[PopulationPPO, PopulationLea
 def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes 0 and 3 hold partner 2, lane 1 partner 0, lane 2 partner 3; scores go to these."""
     weights = np.random.default_rng(0).normal(size=(4, 3))
-    partners = Partners(policies=({"weights": jnp.asarray(weights)},), sizes=(4,))
+    partners = Population(policies=({"weights": jnp.asarray(weights)},), sizes=(4,))
     ppo, learner = population(4, beta=1.0)
     members = np.array([2, 0, 3, 2])
     met: list[Any] = []

@@ -17,7 +17,7 @@ from hanabi_rl.measure.counted import of_seats
 from hanabi_rl.measure.matrix import Setting, make_agents
 from hanabi_rl.measure.profiles import (
     SHOWN,
-    Profile,
+    ObjectiveProfile,
     agent_profile,
     partner_means,
     ratings,
@@ -75,7 +75,7 @@ def test_partners_have_equal_weight():
     assert (means["g1_hints"], means["g1_hints_sd"]) == (2.5, np.std([1, 4], ddof=1))
     assert partner_means(pairs[:1])["points_sd"] is None
     assert partner_means(pairs[2:])["points"] is None
-    assert Profile("alone", {"points": 3.0}).with_partners == {}
+    assert ObjectiveProfile("alone", {"points": 3.0}).with_partners == {}
 
 
 def _names() -> list[str]:
@@ -100,7 +100,7 @@ def test_games_without_a_turn_are_refused():
         objective_figures(Record(of_seats(random_games(SMALL, 2), [False, False])))
 
 
-def standard(label: str, **pairs: dict) -> Profile:
+def standard(label: str, **pairs: dict) -> ObjectiveProfile:
     """A profile with the figures of Table 3's OBL4 alone."""
     row = TABLE_3["OBL4"]
     figures = {"points": row.selfplay.mean, "g1_hints": row.g1.mean, "g2_hints": row.g2.mean}
@@ -109,7 +109,7 @@ def standard(label: str, **pairs: dict) -> Profile:
         figures[name] = getattr(row, name).mean
     figures |= {f"{name}_ci95": [value - 0.1, value + 0.1] for name, value in figures.items()}
     counts = {"games": 10, "turns": 310, "pairs": 300, "points_sd": 2.0}
-    return Profile(label, figures | counts, pairs)
+    return ObjectiveProfile(label, figures | counts, pairs)
 
 
 def test_ratings_stand_for_self_play_and_the_mean_over_partners():
@@ -143,9 +143,11 @@ def test_figures_of_small_samples_are_marked_wherever_they_stand():
     some = few | {"turns": 2_000, "pairs": 19_999}
     many = few | {"turns": 20_001, "pairs": 20_000}
     assert [small_sample(figures) for figures in (few, some, many)] == [marked, marked[:2], []]
-    row = Profile("a", many, {"much": many, "little": some})
+    row = ObjectiveProfile("a", many, {"much": many, "little": some})
     assert row.small == marked[:2]  # a mean over partners is as good as its worst
-    assert Profile("b", some).small == marked[:2] and Profile("c", many).small == []
+    assert (
+        ObjectiveProfile("b", some).small == marked[:2] and ObjectiveProfile("c", many).small == []
+    )
     text = profiles_text([row], Rules(), recorded=False)
     lines = [line for line in text.splitlines() if " 0.329 ± " in line and "OBL4" not in line]
     means, alone, much, little = lines  # of the three tables
@@ -153,24 +155,26 @@ def test_figures_of_small_samples_are_marked_wherever_they_stand():
     assert "*" not in alone + much
     assert "0.329 ± 0.100*" in little and "4.727 ± 0.100*" in little and little.count("*") == 2
     assert "IC, ARD from 20,000 moves in a row; CI, AD from 2,000 moves on" in text
-    assert "* a small sample" not in profiles_text([Profile("c", many)], Rules(), recorded=False)
+    assert "* a small sample" not in profiles_text(
+        [ObjectiveProfile("c", many)], Rules(), recorded=False
+    )
     (found,) = profiles_dict([row], Rules(), recorded=False)["rows"]
     assert found["selfplay"]["small_sample"] == found["pairs"]["much"]["small_sample"] == []
     assert found["with_partners"]["small_sample"] == marked[:2]
     assert found["pairs"]["little"]["small_sample"] == marked[:2]
     by_measure = {rating["measure"]: rating["small_sample"] for rating in found["ratings"]}
     assert by_measure["response_entropy"] and not by_measure["action_entropy"]
-    (recorded,) = profiles_dict([Profile("file", few)], Rules(), recorded=True)["rows"]
+    (recorded,) = profiles_dict([ObjectiveProfile("file", few)], Rules(), recorded=True)["rows"]
     assert recorded["recorded"]["small_sample"] == marked
 
 
 def test_ratings_stay_on_their_scale_in_text_and_json():
     figures = standard("x").alone | {"g2_hints": 0.1308}
-    text = profiles_text([Profile("bot:x", figures)], Rules(), recorded=False)
+    text = profiles_text([ObjectiveProfile("bot:x", figures)], Rules(), recorded=False)
     line = next(line for line in text.splitlines() if " G2 " in line and "0.1308   " in line)
     assert "off the scale" in line and "+8" not in line
     assert "no rating is; it does not hold there" in text
-    (row,) = profiles_dict([Profile("bot:x", figures)], Rules(), recorded=False)["rows"]
+    (row,) = profiles_dict([ObjectiveProfile("bot:x", figures)], Rules(), recorded=False)["rows"]
     (g2,) = [r for r in row["ratings"] if r["measure"] == "g2_hints"]
     assert g2["predictions"]["everyone"]["off_scale"]
     for rating in row["ratings"]:

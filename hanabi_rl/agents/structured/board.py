@@ -24,7 +24,7 @@ Planes = Sequence[jax.Array]
 """For each j, the set uint32[N] of cards of which there are at least j + 1 copies."""
 
 
-class Table(NamedTuple):
+class Counts(NamedTuple):
     """What anyone can count; sets are uint32[N]."""
 
     playable: jax.Array
@@ -40,7 +40,7 @@ class Table(NamedTuple):
     """Cards seen twice in others' hands."""
 
 
-def read_table(rules: Rules, sight: Sight) -> Table:
+def count_cards(rules: Rules, sight: Sight) -> Counts:
     """Counts the cards."""
     seen = sight.seen
     planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]
@@ -56,7 +56,7 @@ def read_table(rules: Rules, sight: Sight) -> Table:
             repeated |= once & card
             once |= card
     single = kept[0] & ~kept[1] if len(kept) > 1 else kept[0]
-    return Table(
+    return Counts(
         playable=materialize(next_cards(rules, seen.played) & ~useless),
         useless=useless,
         critical=materialize(single & ~useless),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.structured.board import (
-    Table,
+    Counts,
     copies,
     older,
     one_group,
@@ -21,7 +21,7 @@ from hanabi_rl.env.cards import is_single, one_above
 from hanabi_rl.env.game import Rules
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.memory import Record
+    from hanabi_rl.agents.structured.memory import AtHint
     from hanabi_rl.agents.structured.sight import Sight
 
 
@@ -38,7 +38,7 @@ class Hands(NamedTuple):
     """uint32[N]: the cards seen with a hint in others' hands."""
 
 
-def look_at_hands(rules: Rules, sight: Sight, table: Table) -> Hands:
+def look_at_hands(rules: Rules, sight: Sight, counts: Counts) -> Hands:
     """Facts of positions and hints."""
     held = sight.seen.knowledge != 0
     unhinted = held & ~sight.seen.hinted
@@ -66,16 +66,16 @@ class Chance(NamedTuple):
         return list(share(copies(self.sets & asked, self.planes) / total))
 
 
-def own(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
+def own(rules: Rules, sight: Sight, counts: Counts, hands: Hands) -> Columns:
     """Facts about the observer's cards."""
     seen, last = sight.seen, sight.seen.last
-    mine = materialize(seen.knowledge[0] & table.unseen[0])
-    playable, useless, critical, *rest = Chance(mine, table.unseen).of(
-        table.playable,
-        table.useless,
-        table.critical,
+    mine = materialize(seen.knowledge[0] & counts.unseen[0])
+    playable, useless, critical, *rest = Chance(mine, counts.unseen).of(
+        counts.playable,
+        counts.useless,
+        counts.critical,
         hands.hinted_elsewhere,
-        table.repeated,
+        counts.repeated,
         *map(jnp.uint32, rules.rank_cards),
     )
     told = last.touched & last.target[0]
@@ -90,7 +90,7 @@ def own(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
         useless == jnp.max(useless, axis=0),
         share(playable / jnp.maximum(ONE - useless, ONE // 20)),
         *rest,
-        copies(mine, table.unseen) / rules.deck_size,
+        copies(mine, counts.unseen) / rules.deck_size,
         one_group(mine, rules.color_cards),
         one_group(mine, rules.rank_cards),
         is_single(mine),
@@ -104,19 +104,19 @@ def _is_slot(rules: Rules, slot: int) -> jax.Array:
     return jnp.asarray(np.arange(rules.hand_size) == slot)[:, None]
 
 
-def others(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
+def others(rules: Rules, sight: Sight, counts: Counts, hands: Hands) -> Columns:
     """Facts about the cards that the observer sees, and what their owners can tell."""
     seen, last = sight.seen, sight.seen.last
     cards = seen.hands[1:]
     knowledge = seen.knowledge[1:]
-    chance = Chance(knowledge, table.left)
-    playable, useless, critical = chance.of(table.playable, table.useless, table.critical)
+    chance = Chance(knowledge, counts.left)
+    playable, useless, critical = chance.of(counts.playable, counts.useless, counts.critical)
     told = last.touched & last.target[1:, None]
-    mine = jnp.where(seen.hinted[0], seen.knowledge[0] & table.unseen[0], 0)
+    mine = jnp.where(seen.hinted[0], seen.knowledge[0] & counts.unseen[0], 0)
     return [
         hands.held[1:],
-        *truth(rules, table, cards),
-        (cards & table.repeated) != 0,
+        *truth(rules, counts, cards),
+        (cards & counts.repeated) != 0,
         (cards & any_of(list(mine))) != 0,
         seen.hinted[1:],
         hands.older_unhinted[1:],
@@ -132,49 +132,51 @@ def others(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
     ]
 
 
-def truth(rules: Rules, table: Table, cards: jax.Array) -> Columns:
+def truth(rules: Rules, counts: Counts, cards: jax.Array) -> Columns:
     """What a card that is seen is worth, uint32[..., N]."""
-    reach, steps = table.playable, []
+    reach, steps = counts.playable, []
     for _ in range(1, min(rules.num_ranks, 4)):
         reach = materialize(one_above(rules, reach))
         steps.append((cards & reach) != 0)
     return [
         *[(cards & jnp.uint32(r)) != 0 for r in rules.rank_cards],
-        (cards & table.playable) != 0,
-        (cards & table.useless) != 0,
-        (cards & table.critical) != 0,
+        (cards & counts.playable) != 0,
+        (cards & counts.useless) != 0,
+        (cards & counts.critical) != 0,
         *steps,
     ]
 
 
-def own_learnt(rules: Rules, sight: Sight, table: Table, kept: Record, ages: jax.Array) -> Columns:
+def own_learnt(
+    rules: Rules, sight: Sight, counts: Counts, kept: AtHint, ages: jax.Array
+) -> Columns:
     """How things stood when the observer's cards were hinted."""
-    mine = materialize(sight.seen.knowledge[0] & table.unseen[0])
+    mine = materialize(sight.seen.knowledge[0] & counts.unseen[0])
     mine_kept = jax.tree.map(lambda field: field[:, 0], kept)
-    recent, ever = wanted(rules, sight, table, kept)
+    recent, ever = wanted(rules, sight, counts, kept)
     return [
-        *_remembered(rules, table, mine_kept, ages[0], Chance(mine, table.unseen)),
-        *Chance(mine, table.unseen).of(recent, ever),
+        *_remembered(rules, counts, mine_kept, ages[0], Chance(mine, counts.unseen)),
+        *Chance(mine, counts.unseen).of(recent, ever),
     ]
 
 
 def others_learnt(
-    rules: Rules, sight: Sight, table: Table, kept: Record, ages: jax.Array
+    rules: Rules, sight: Sight, counts: Counts, kept: AtHint, ages: jax.Array
 ) -> Columns:
     """How things stood when the cards that the observer sees were hinted."""
-    chance = Chance(sight.seen.knowledge[1:], table.left)
+    chance = Chance(sight.seen.knowledge[1:], counts.left)
     theirs = jax.tree.map(lambda field: field[:, 1:], kept)
-    recent, ever = wanted(rules, sight, table, kept)
+    recent, ever = wanted(rules, sight, counts, kept)
     cards = sight.seen.hands[1:]
     return [
-        *_remembered(rules, table, theirs, ages[1:], chance),
+        *_remembered(rules, counts, theirs, ages[1:], chance),
         (cards & recent) != 0,
         (cards & ever) != 0,
     ]
 
 
 def _remembered(
-    rules: Rules, table: Table, kept: Record, ages: jax.Array, chance: Chance
+    rules: Rules, counts: Counts, kept: AtHint, ages: jax.Array, chance: Chance
 ) -> Columns:
     """The two records of each card, and what the card can be in their light."""
     facts = [
@@ -188,13 +190,13 @@ def _remembered(
         share(kept.touched / rules.hand_size),
         share(kept.new / rules.hand_size),
         share(jnp.where(kept.hinted, 1.0 / (1.0 + kept.age), 0.0)),
-        *_in_their_light(rules, table, kept, chance),
+        *_in_their_light(rules, counts, kept, chance),
     ]
     columns: Columns = [jnp.sqrt(ages.astype(jnp.float32)) / 8]
     return columns + [fact[i] for i in range(2) for fact in facts]
 
 
-def _in_their_light(rules: Rules, table: Table, kept: Record, chance: Chance) -> list[jax.Array]:
+def _in_their_light(rules: Rules, counts: Counts, kept: AtHint, chance: Chance) -> list[jax.Array]:
     """The chances [2, ...] that a card is one of those playable or critical then; and if it was
     playable then (for the last: then or one later), that it is now."""
     then = chance.sets & kept.playable
@@ -203,10 +205,10 @@ def _in_their_light(rules: Rules, table: Table, kept: Record, chance: Chance) ->
         jnp.broadcast_to(chance.sets, then.shape),
         then,
         chance.sets & kept.critical,
-        then & table.playable,
-        then & table.useless,
+        then & counts.playable,
+        then & counts.useless,
         soon,
-        soon & table.playable,
+        soon & counts.playable,
     ]
     every, in_then, critical, now, gone, in_soon, soon_now = materialize(
         copies(jnp.stack(counted), chance.planes)
@@ -215,7 +217,7 @@ def _in_their_light(rules: Rules, table: Table, kept: Record, chance: Chance) ->
     return list(share(jnp.stack(parts) / jnp.maximum(jnp.stack([*wholes, in_soon]), 1)))
 
 
-def wanted(rules: Rules, sight: Sight, table: Table, kept: Record) -> tuple[jax.Array, jax.Array]:
+def wanted(rules: Rules, sight: Sight, counts: Counts, kept: AtHint) -> tuple[jax.Array, jax.Array]:
     """The playable cards that a hinted card of another hand waits for and that are in no hand the
     observer sees: of hints since its last turn, and of all hints; each uint32[N]."""
     seen = sight.seen
@@ -228,7 +230,7 @@ def wanted(rules: Rules, sight: Sight, table: Table, kept: Record) -> tuple[jax.
             below = (waiting & ~jnp.uint32(rules.rank_cards[0])) >> 1
             waiting = below & ~seen.played
             needed |= waiting
-        return materialize(needed & table.playable & ~visible)
+        return materialize(needed & counts.playable & ~visible)
 
     recently = kept.hinted[0] & (kept.age[0] < rules.num_players)
     return missing(recently), missing(seen.hinted)

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured import cards, hinting, memory, profile
-from hanabi_rl.agents.structured.board import Table, read_table
+from hanabi_rl.agents.structured.board import Counts, count_cards
 from hanabi_rl.agents.structured.columns import Columns, spread
 from hanabi_rl.agents.structured.memory import Memory
 from hanabi_rl.agents.structured.profile import init_profile
@@ -67,37 +67,37 @@ def look(rules: Rules, level: Level, before: Memory, sight: Sight) -> tuple[Memo
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def remember(rules: Rules, level: Level, before: Memory, sight: Sight) -> Memory:
     """The first half of `look`: the memory [N, ...] after the last move."""
-    table = read_table(rules, sight)
-    after = memory.pack(memory.remember(rules, level, memory.unpack(before), sight, table))
+    counts = count_cards(rules, sight)
+    after = memory.pack(memory.remember(rules, level, memory.unpack(before), sight, counts))
     if before.profile is None:
         return after
-    return after._replace(profile=profile.remember(rules, before.profile, sight, table))
+    return after._replace(profile=profile.remember(rules, before.profile, sight, counts))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Features:
     """The second half of `look`, by far the dearer: what the observer sees and remembers now."""
-    table, remembered = read_table(rules, sight), memory.unpack(after)
-    view = cards.look_at_hands(rules, sight, table)
+    counts, remembered = count_cards(rules, sight), memory.unpack(after)
+    view = cards.look_at_hands(rules, sight, counts)
     parts = [
-        table_features(rules, sight, table),
-        cards.own(rules, sight, table, view),
-        cards.others(rules, sight, table, view),
-        hinting.hints(rules, sight, table, view),
+        table_features(rules, sight, counts),
+        cards.own(rules, sight, counts, view),
+        cards.others(rules, sight, counts, view),
+        hinting.hints(rules, sight, counts, view),
     ]
     if level != "facts":
         kept = memory.records(remembered), memory.ages(remembered)
         more = [
             [],
-            cards.own_learnt(rules, sight, table, *kept),
-            cards.others_learnt(rules, sight, table, *kept),
-            hinting.learnt(rules, sight, table),
+            cards.own_learnt(rules, sight, counts, *kept),
+            cards.others_learnt(rules, sight, counts, *kept),
+            hinting.learnt(rules, sight, counts),
         ]
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     if level == "reading":
         from hanabi_rl.agents.structured import reading
 
-        more = reading.features(rules, sight, table, memory.public_of(remembered, sight))
+        more = reading.features(rules, sight, counts, memory.public_of(remembered, sight))
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     shown = _arrange(rules, parts)
     if after.profile is None:
@@ -121,7 +121,7 @@ def _arrange(rules: Rules, parts: list[Columns]) -> Features:
     )
 
 
-def table_features(rules: Rules, sight: Sight, table: Table) -> list[jax.Array]:
+def table_features(rules: Rules, sight: Sight, counts: Counts) -> list[jax.Array]:
     """The game as a whole: columns [N]."""
     seen, last, count = sight.seen, sight.seen.last, jax.lax.population_count
     heights = [count(seen.played & jnp.uint32(c)) for c in rules.color_cards]
@@ -129,15 +129,15 @@ def table_features(rules: Rules, sight: Sight, table: Table) -> list[jax.Array]:
         sum(((h == r).astype(jnp.uint32) for h in heights), jnp.uint32(0)) / rules.num_colors
         for r in range(rules.num_ranks + 1)
     ]
-    to_play = count(~table.useless & rules.all_cards).astype(jnp.float32)
+    to_play = count(~counts.useless & rules.all_cards).astype(jnp.float32)
     return [
         *high,
         *[seen.lives == n for n in range(rules.max_life_tokens + 1)],
         *[seen.info == n for n in range(rules.max_info_tokens + 1)],
         count(seen.played) / rules.max_score,
         to_play / rules.max_score,
-        count(table.playable) / rules.num_colors,
-        count(table.critical) / rules.max_score,
+        count(counts.playable) / rules.num_colors,
+        count(counts.critical) / rules.max_score,
         seen.deck / rules.deck_size,
         seen.deck == 0,
         seen.deck <= 1,
@@ -167,14 +167,14 @@ def own_truth(rules: Rules, state: State) -> jax.Array:
     """What the mover holds in truth, for a critic only: float32[N, H, 4 + R]."""
     from hanabi_rl.agents.structured.sight import from_state
 
-    table = read_table(rules, from_state(rules, state))
+    counts = count_cards(rules, from_state(rules, state))
     here = bit(state.player)[:, None] & (1 << jnp.arange(rules.num_players, dtype=jnp.uint32)) != 0
     held = jnp.sum(jnp.where(here[..., None], state.hands, 0), axis=1, dtype=jnp.uint32).T
     columns = [
         held != 0,
-        (held & table.playable) != 0,
-        (held & table.useless) != 0,
-        (held & table.critical) != 0,
+        (held & counts.playable) != 0,
+        (held & counts.useless) != 0,
+        (held & counts.critical) != 0,
         *[(held & jnp.uint32(r)) != 0 for r in rules.rank_cards],
     ]
     return spread(columns, (1, 0))

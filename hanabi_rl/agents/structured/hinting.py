@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.board import Table, first_true, last_true
+from hanabi_rl.agents.structured.board import Counts, first_true, last_true
 from hanabi_rl.agents.structured.cards import Chance, Hands, truth
 from hanabi_rl.agents.structured.columns import Columns
 from hanabi_rl.env.bits import materialize
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.structured.sight import Sight
 
 
-def hints(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
+def hints(rules: Rules, sight: Sight, counts: Counts, hands: Hands) -> Columns:
     """Facts: what a hint touches and what its receiver can then tell by the counts."""
     seen = sight.seen
     touched = _touched(rules, sight)
@@ -27,16 +27,16 @@ def hints(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
     named, by_rank = _named(rules), _by_rank(rules)
     held = seen.hands[1:]
     knowledge = seen.knowledge[1:, None]
-    after = Chance(materialize(jnp.where(touched, knowledge & named, 0)), table.left)
-    before = Chance(seen.knowledge[1:], table.left)
-    facts: Columns = truth(rules, table, held)[rules.num_ranks :]
-    facts += [(held & table.repeated) != 0, (held & hands.hinted_elsewhere) != 0]
+    after = Chance(materialize(jnp.where(touched, knowledge & named, 0)), counts.left)
+    before = Chance(seen.knowledge[1:], counts.left)
+    facts: Columns = truth(rules, counts, held)[rules.num_ranks :]
+    facts += [(held & counts.repeated) != 0, (held & hands.hinted_elsewhere) != 0]
     of_slots: Columns = [touched, new]
     of_slots += [touched & fact[:, None] for fact in facts]
     of_slots += [
         jnp.where(new, hands.older_unhinted[1:, None], 0),
-        jnp.where(touched, before.of(table.playable)[0][:, None], 0),
-        *after.of(table.playable, table.useless),
+        jnp.where(touched, before.of(counts.playable)[0][:, None], 0),
+        *after.of(counts.playable, counts.useless),
         is_single(after.sets) & ~is_single(knowledge),
     ]
     some = jnp.any(touched, axis=2)
@@ -44,7 +44,7 @@ def hints(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
     ranks = [some & (jnp.asarray(_is_rank(rules, r))[:, None]) for r in range(rules.num_ranks)]
     sums = [
         sum(column[:, :, s].astype(jnp.uint32) for s in range(rules.hand_size))
-        for column in (touched, new, new & ((held & table.useless) != 0)[:, None])
+        for column in (touched, new, new & ((held & counts.useless) != 0)[:, None])
     ]
     return [
         some,
@@ -56,15 +56,15 @@ def hints(rules: Rules, sight: Sight, table: Table, hands: Hands) -> Columns:
     ]
 
 
-def learnt(rules: Rules, sight: Sight, table: Table) -> Columns:
+def learnt(rules: Rules, sight: Sight, counts: Counts) -> Columns:
     """What a receiver would remember of each card touched."""
     unhinted = ((sight.seen.knowledge != 0) & ~sight.seen.hinted)[1:, None]
     touched = _touched(rules, sight)
     new = touched & unhinted
     oldest, newest_new = new & first_true(unhinted), last_true(new)
     knowledge = sight.seen.knowledge[1:, None] & _named(rules)
-    after = Chance(jnp.where(touched, knowledge, 0), table.left)
-    return by_slot(rules, [oldest, newest_new, last_true(touched), *after.of(table.critical)])
+    after = Chance(jnp.where(touched, knowledge, 0), counts.left)
+    return by_slot(rules, [oldest, newest_new, last_true(touched), *after.of(counts.critical)])
 
 
 def by_slot(rules: Rules, columns: Columns) -> Columns:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.board import Table, first_true, last_true
+from hanabi_rl.agents.structured.board import Counts, first_true, last_true
 from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import select_games
@@ -43,7 +43,7 @@ class Memory(NamedTuple):
     """What is known of the players; None for a network that does not ask."""
 
 
-class Record(NamedTuple):
+class AtHint(NamedTuple):
     """How things stood when cards were hinted: bool or uint32 [2, P, H, N], the last hint and the
     first; all 0 without one."""
 
@@ -131,7 +131,9 @@ def pack(bits: jax.Array) -> Memory:
     return Memory(jnp.transpose(bits, (3, 1, 2, 0)))
 
 
-def remember(rules: Rules, level: Level, bits: jax.Array, sight: Sight, table: Table) -> jax.Array:
+def remember(
+    rules: Rules, level: Level, bits: jax.Array, sight: Sight, counts: Counts
+) -> jax.Array:
     """The memory uint32[W, P, H, N] after the last move, from that before it."""
     if level == "facts":
         return bits
@@ -139,7 +141,7 @@ def remember(rules: Rules, level: Level, bits: jax.Array, sight: Sight, table: T
     inferred = bits[_INFERRED:_KNOWN]
     if level == "reading":
         inferred = _reread(rules, bits, sight)[None]
-    hinted = _note_hint(rules, bits[:_INFERRED], sight, table)
+    hinted = _note_hint(rules, bits[:_INFERRED], sight, counts)
     bits = jnp.concatenate([hinted, inferred])
     fresh = init_memory(rules, level, ()).cards[0, 0, : bits.shape[0], None, None, None]
     younger = jnp.concatenate(
@@ -151,7 +153,7 @@ def remember(rules: Rules, level: Level, bits: jax.Array, sight: Sight, table: T
     return materialize(jnp.concatenate([bits, known]))
 
 
-def _note_hint(rules: Rules, bits: jax.Array, sight: Sight, table: Table) -> jax.Array:
+def _note_hint(rules: Rules, bits: jax.Array, sight: Sight, counts: Counts) -> jax.Array:
     """The records and ages after the last move, before any card is drawn."""
     last, players = sight.seen.last, rules.num_players
     hinted_before = bits[_LAST] & 1 != 0
@@ -170,11 +172,12 @@ def _note_hint(rules: Rules, bits: jax.Array, sight: Sight, table: Table) -> jax
         last_true(touched),
     ]
     facts = sum(flag.astype(jnp.uint32) << i for i, flag in enumerate(flags))
-    counts = {"touched": _count(touched), "new": _count(new), "giver": after_owner}
-    for name, number in counts.items():
+    numbers = {"touched": _count(touched), "new": _count(new), "giver": after_owner}
+    for name, number in numbers.items():
         facts |= number.astype(jnp.uint32)[:, None] << _numbers(rules.hand_size)[name][0]
     record = [
-        jnp.broadcast_to(field, touched.shape) for field in (facts, table.playable, table.critical)
+        jnp.broadcast_to(field, touched.shape)
+        for field in (facts, counts.playable, counts.critical)
     ]
     aged = bits.at[_AGE].set(jnp.minimum(bits[_AGE] + 1, _MAX_AGE))
     for start in (_LAST, _FIRST):
@@ -191,7 +194,7 @@ def _count(mask: jax.Array) -> jax.Array:
     return jnp.sum(mask.astype(jnp.uint32), axis=1)
 
 
-def records(bits: jax.Array) -> Record:
+def records(bits: jax.Array) -> AtHint:
     """Of the last hint on each card, and of the first: fields [2, P, H, N]."""
     facts = jnp.stack([bits[_LAST], bits[_FIRST]])
 
@@ -200,7 +203,7 @@ def records(bits: jax.Array) -> Record:
 
     flags = {flag: number(i, 1) != 0 for i, flag in enumerate(_FLAGS)}
     numbers = {name: number(*field) for name, field in _numbers(facts.shape[2]).items()}
-    return Record(
+    return AtHint(
         **flags,
         **numbers,
         playable=jnp.stack([bits[_LAST + 1], bits[_FIRST + 1]]),

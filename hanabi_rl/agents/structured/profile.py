@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured import memory
-from hanabi_rl.agents.structured.board import Table, first_true
+from hanabi_rl.agents.structured.board import Counts, first_true
 from hanabi_rl.agents.structured.columns import Columns, share
 from hanabi_rl.env.bits import any_of
 from hanabi_rl.env.game import Rules
@@ -118,10 +118,10 @@ def init_profile(rules: Rules, batch: tuple[int, ...]) -> Profile:
     )
 
 
-def remember(rules: Rules, profile: Profile, sight: Sight, table: Table) -> Profile:
+def remember(rules: Rules, profile: Profile, sight: Sight, counts: Counts) -> Profile:
     """The profile [N, ...] after the last move, from that before it."""
     bits = jnp.transpose(profile.cards, (3, 1, 2, 0))
-    counts = jnp.transpose(profile.counts, (2, 1, 0))  # [K, P, N]
+    tallies = jnp.transpose(profile.counts, (2, 1, 0))  # [K, P, N]
     known = jnp.transpose(profile.known, (1, 2, 0))
     playable, critical = profile.before[:, 0], profile.before[:, 1]
     last = sight.seen.last
@@ -131,12 +131,12 @@ def remember(rules: Rules, profile: Profile, sight: Sight, table: Table) -> Prof
         jnp.where(last.actor, own[name], False) if name in own else giver & meant[name]
         for name in _NAMES
     ]
-    after = memory.remember(rules, "learnt", bits, sight, table)
+    after = memory.remember(rules, "learnt", bits, sight, counts)
     return Profile(
         cards=jnp.transpose(after, (3, 1, 2, 0)),
         known=jnp.transpose(sight.seen.knowledge, (2, 0, 1)),
-        before=jnp.stack([table.playable, table.critical], axis=1),
-        counts=jnp.transpose(counts + jnp.stack(more), (2, 1, 0)),
+        before=jnp.stack([counts.playable, counts.critical], axis=1),
+        counts=jnp.transpose(tallies + jnp.stack(more), (2, 1, 0)),
     )
 
 

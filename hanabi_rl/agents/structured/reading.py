@@ -18,7 +18,7 @@ from hanabi_rl.agents.bots.inference import (
     soon_playable,
 )
 from hanabi_rl.agents.bots.obs_view import ObsView
-from hanabi_rl.agents.structured.board import Table, copies
+from hanabi_rl.agents.structured.board import Counts, copies
 from hanabi_rl.agents.structured.cards import Chance
 from hanabi_rl.agents.structured.columns import Columns
 from hanabi_rl.agents.structured.sight import Sight
@@ -29,17 +29,17 @@ _SUMS = 15
 _SIGNED = [False] * 12 + [True, False, True]
 
 
-def features(rules: Rules, sight: Sight, table: Table, public: Public) -> list[Columns]:
+def features(rules: Rules, sight: Sight, counts: Counts, public: Public) -> list[Columns]:
     """The columns that this level adds to the table, own cards, others' cards and hints."""
     read = jax.vmap(
         lambda public, seen, mine: _read(rules, public, seen, mine), in_axes=-1, out_axes=-1
     )
-    everyone, mine, board, danger, worth = read(public, sight.seen, table.unseen[0])
-    own = Chance(mine.candidates[0] & table.unseen[0], table.unseen)
-    theirs = Chance(everyone.candidates[1:], table.left)
+    everyone, mine, board, danger, worth = read(public, sight.seen, counts.unseen[0])
+    own = Chance(mine.candidates[0] & counts.unseen[0], counts.unseen)
+    theirs = Chance(everyone.candidates[1:], counts.left)
     soon = _last_axis(lambda b, r: soon_playable(rules, b, r.claimed), board, everyone)
     held = sight.seen.hands[1:]
-    next_wrong = jnp.any(everyone.playable[1] & ((sight.seen.hands[1] & table.playable) == 0), 0)
+    next_wrong = jnp.any(everyone.playable[1] & ((sight.seen.hands[1] & counts.playable) == 0), 0)
     next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1], axis=0)
     best = jnp.maximum(jnp.max(worth[-1], axis=0), -50.0)
     table_columns = [
@@ -52,7 +52,11 @@ def features(rules: Rules, sight: Sight, table: Table, public: Public) -> list[C
     ]
     own_columns = [
         *own.of(
-            table.playable, table.useless, table.critical, soon, *map(jnp.uint32, rules.rank_cards)
+            counts.playable,
+            counts.useless,
+            counts.critical,
+            soon,
+            *map(jnp.uint32, rules.rank_cards),
         ),
         copies(own.sets, own.planes) / rules.deck_size,
         mine.chop[0],
@@ -67,7 +71,7 @@ def features(rules: Rules, sight: Sight, table: Table, public: Public) -> list[C
         everyone.trash[1:],
         (everyone.candidates[1:] & held) != 0,
         is_single(everyone.candidates[1:]),
-        *theirs.of(table.playable),
+        *theirs.of(counts.playable),
     ]
     # Sums over a hand go through 0.2 a card; what can be negative is centred.
     *parts, worth = worth
