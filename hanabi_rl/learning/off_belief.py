@@ -25,8 +25,8 @@ import jax.numpy as jnp
 from hanabi_rl.env.belief import redealt
 from hanabi_rl.env.rules import State, current_player, step
 from hanabi_rl.env.streams import gumbel, random_words
-from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.rewards import score_reward
+from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
+from hanabi_rl.learning.rewards import shaped_score
 from hanabi_rl.learning.rollout import ActorState, Given, Rollout
 from hanabi_rl.nn.kinds import Network
 
@@ -53,17 +53,17 @@ class OffBeliefPPO(PPO):
 
     def experience(
         self,
-        params: PyTree,
+        learner: LearnerState,
         before: ActorState,
-        rollout: Rollout,
-        last_value: jax.Array,
         given: Given,
         key: jax.Array,
-        timesteps: jax.Array,
+        rollout: Rollout,
+        last_value: jax.Array,
     ) -> Experience:
         """See `PPO.experience`: the rollout with fictitious targets. Environment e's hands and
         answers depend on (key, e) alone."""
         del last_value, given
+        progress = self.progress(self.timesteps(learner))
 
         def look_back(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, PyTree]:
             memory, _ = self.view.look(memory, *now, None)
@@ -75,13 +75,13 @@ class OffBeliefPPO(PPO):
         def of_step(now: tuple[jax.Array, State, PyTree, jax.Array]) -> jax.Array:
             t, state, memory, action = now
             return self.fictitious_return(
-                params,
+                learner.params,
                 state,
                 memory,
                 action,
                 jax.random.fold_in(key, t + 1),
                 before.index,
-                timesteps,
+                progress,
             )
 
         target = jax.lax.map(of_step, (steps, rollout.state, memories, rollout.action[..., 0]))
@@ -101,7 +101,7 @@ class OffBeliefPPO(PPO):
         action: jax.Array,
         key: jax.Array,
         index: jax.Array,
-        timesteps: jax.Array,
+        progress: jax.Array,
     ) -> jax.Array:
         """The target of one move in each of N games, float32 [N]: one hand drawn, one round played.
 
@@ -110,7 +110,7 @@ class OffBeliefPPO(PPO):
             state: before the move, [N], without the deck; the mover's hand is not read.
             memory: of the view, after it looked at `state`.
             action: int32 [N], the move.
-            key, index, timesteps: see `experience`.
+            key, index: see `experience`; progress: see `training_reward`.
         """
         rules, gamma = self.env.rules, self.config.gamma
         cards = rules.hand_size + rules.num_players
@@ -122,7 +122,7 @@ class OffBeliefPPO(PPO):
         for seat in range(rules.num_players):
             after, reward, done = step(rules, game, action)
             lives = game.life_tokens, after.life_tokens
-            total += weight * score_reward(self.config, reward, *lives, self.progress(timesteps))
+            total += weight * shaped_score(self.config, reward, *lives, progress)
             weight = jnp.where(done, 0.0, weight * gamma)
             game = after.materialized()
             memory, seen = self.view.look(memory, game, jnp.zeros_like(done), None)

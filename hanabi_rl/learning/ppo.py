@@ -238,39 +238,30 @@ class PPO:
         collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
             2 * learner.update + jnp.arange(2)
         )
-        steps = self.config.num_envs * self.config.num_steps
-        timesteps = learner.update.astype(jnp.float32) * steps
+        timesteps = self.timesteps(learner)
         following, rollout, last_value = self.collector.collect(
             learner.params, actors, given, collect_key, self.config.num_steps, timesteps
         )
-        experience = self.experience(
-            learner.params, actors, rollout, last_value, given, collect_key, timesteps
-        )
+        experience = self.experience(learner, actors, given, collect_key, rollout, last_value)
         learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
         return learner, following, metrics | self.rollout_metrics(rollout)
 
+    def timesteps(self, learner: LearnerState) -> jax.Array:
+        """Environment timesteps before this update, float32 []: the paper's overflow an int32."""
+        return learner.update.astype(jnp.float32) * (self.config.num_envs * self.config.num_steps)
+
     def experience(
         self,
-        params: PyTree,
+        learner: LearnerState,
         before: ActorState,
-        rollout: Rollout,
-        last_value: jax.Array,
         given: Given,
         key: jax.Array,
-        timesteps: jax.Array,
+        rollout: Rollout,
+        last_value: jax.Array,
     ) -> Experience:
-        """What is learnt from a rollout.
-
-        Args:
-            params: those that it was collected with.
-            before: the actors before it.
-            last_value: see `Collector.collect`.
-            given: see `update`.
-            key: that it was collected with.
-            timesteps: environment timesteps of training before it, float32 [].
-        """
-        del params, key
-        reward = self.reward(rollout, timesteps, given.preference)
+        """What is learnt from a rollout that was collected from the actors `before` with `key`."""
+        del key
+        reward = self.reward(rollout, self.timesteps(learner), given.preference)
         return self.returns(rollout, last_value, before.carry, reward)
 
     def reward(
@@ -295,18 +286,12 @@ class PPO:
         return game_metrics(rollout) | event_metrics(self.config, rollout, self.moves(rollout))
 
     def returns(
-        self,
-        rollout: Rollout,
-        last_value: jax.Array,
-        carry: PyTree,
-        reward: jax.Array | None = None,
+        self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
     ) -> Experience:
-        """Advantages and targets: every row receives the team's reward, float32 [T, N] (None: the
-        true score's)."""
+        """Advantages and targets: every row receives the team's reward, float32 [T, N]."""
         of_one = functools.partial(gae, difference=DIFFERENCES[self.config.difference])
         estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
         estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # rows
-        reward = rollout.transition.reward if reward is None else reward
         gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
         if self.view.splits_time and (learns := rollout.episode.learns) is not None:
             own = self.view.of_rows(learns, rollout.state)
@@ -442,7 +427,7 @@ class PPO:
         held = jnp.ones(decision.shape)
         if (learns := rollout.episode.learns) is not None:
             held = pick(self.view.of_rows(learns, rollout.state)).astype(jnp.float32)
-        weight = global_share(held)
+        weight, reference = global_share(held), rollout.reference_logits
         return losses.PPOBatch(
             action=pick(rollout.action),
             log_prob=pick(rollout.log_prob),
@@ -451,9 +436,7 @@ class PPO:
             target=pick(experience.target),
             actor_weight=held * decision * weight,
             value_weight=weight,
-            reference_logits=None
-            if rollout.reference_logits is None
-            else pick(rollout.reference_logits),
+            reference_logits=None if reference is None else pick(reference),
         )
 
 

@@ -42,10 +42,10 @@ def training_reward(
         progress: float32 [], the share of training that is done.
         preference: what behaviours are worth to the learner; None: nothing.
     """
-    transition = rollout.transition
-    reward = score_reward(
-        config, transition.reward, rollout.state.life_tokens, transition.lives, progress
-    )
+    reward = rollout.transition.reward
+    if config.keep_points or config.life_cost:
+        lives = rollout.state.life_tokens, rollout.transition.lives
+        reward = shaped_score(config, reward, *lives, progress)
     for name, event in team_events(config, rollout, move).items():
         reward = reward + getattr(config, f"{name}_weight") * event
     if preference is None:
@@ -89,49 +89,27 @@ def preferred(rollout: Rollout, move: jax.Array, preference: Preference) -> jax.
     return worth
 
 
-def score_reward(
+def shaped_score(
     config: PPOConfig,
     reward: jax.Array,
     lives_before: jax.Array,
     lives_after: jax.Array,
     progress: jax.Array,
 ) -> jax.Array:
-    """The score's own term, float32 like `reward`, that of the true score. lives: int32, tokens
-    before and after the move; progress: see `training_reward`."""
-    if not config.keep_points and config.life_cost == 0.0:
-        return reward
-    return shaped_score(
-        reward,
-        lives_before,
-        lives_after,
-        keep_points=config.keep_points,
-        life_cost=config.life_cost,
-        true_share=true_share(progress, config.shaped_until, config.true_score_from),
-    )
-
-
-def shaped_score(
-    reward: jax.Array,
-    lives_before: jax.Array,
-    lives_after: jax.Array,
-    *,
-    keep_points: bool,
-    life_cost: float,
-    true_share: jax.Array,
-) -> jax.Array:
-    """`score_reward` of given weights.
+    """The score's own term, float32 [...]: with `keep_points` the points reached are kept on the
+    last life, and a lost life costs `life_cost`, both less and less (`true_share`).
 
     Args:
+        config: whose weights.
         reward: float32 [...], of the true score: points gained, all taken back with the last life.
         lives_before, lives_after: int32 [...], life tokens before and after the move.
-        keep_points: the points reached are kept on the last life.
-        life_cost: points that a lost life costs.
-        true_share: float32 [], 0 is the return described here and 1 the true score.
+        progress: see `training_reward`.
     """
     bombed = (lives_after == 0) & (lives_before > 0)
-    kept = jnp.where(bombed, 0.0, reward) if keep_points else reward
-    shaped = kept - life_cost * (lives_before - lives_after).astype(reward.dtype)
-    return true_share * reward + (1.0 - true_share) * shaped
+    kept = jnp.where(bombed, 0.0, reward) if config.keep_points else reward
+    shaped = kept - config.life_cost * (lives_before - lives_after).astype(reward.dtype)
+    share = true_share(progress, config.shaped_until, config.true_score_from)
+    return share * reward + (1.0 - share) * shaped
 
 
 def true_share(progress: jax.Array, shaped_until: float, true_score_from: float) -> jax.Array:

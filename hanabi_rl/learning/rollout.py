@@ -186,9 +186,7 @@ class Collector:
             )
             played = logits
             if episode.learns is not None:
-                assert partner_logits is not None, (
-                    "seats that the learner does not hold need partners"
-                )
+                assert partner_logits is not None, "seats of others need partners"
                 learns = view.of_rows(episode.learns, game)
                 played = jnp.where(learns[..., None], logits, partner_logits)
             action = jnp.argmax(played + noise[:, None], axis=-1).astype(jnp.int32)

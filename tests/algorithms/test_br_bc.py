@@ -128,7 +128,8 @@ def played(small: Any) -> Played:
         following, rollout, last = ppo.collector.collect(
             learner.params, actors, Given(clone, clone), key, 13
         )
-        return following, rollout, ppo.returns(rollout, last, actors.carry)
+        reward = rollout.transition.reward
+        return following, rollout, ppo.returns(rollout, last, actors.carry, reward)
 
     learner, actors = start(small.clone)
     actors, first, _ = play(learner, actors, small.clone, jax.random.key(1))

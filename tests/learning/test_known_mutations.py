@@ -49,7 +49,7 @@ def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None
         reference_logits=None,
     )
     ppo: PPO = make_ppo(gamma=gamma, gae_lambda=trace)
-    got = ppo.returns(rollout, jnp.asarray(last, jnp.float32), None)
+    got = ppo.returns(rollout, jnp.asarray(last, jnp.float32), None, rollout.transition.reward)
     expected, advantage = np.zeros_like(value), np.zeros((envs, players))
     following = np.concatenate([value[1:], last[None]])
     for t in reversed(range(steps)):

@@ -19,7 +19,7 @@ from hanabi_rl.env import belief, rules
 from hanabi_rl.env.rules import State
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.off_belief import OffBeliefPPO
-from hanabi_rl.learning.ppo import Experience
+from hanabi_rl.learning.ppo import Experience, LearnerState
 from hanabi_rl.learning.rollout import NOTHING, ActorState, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
@@ -39,20 +39,19 @@ class Played(NamedTuple):
     """A rollout, and its returns by many keys."""
 
     ppo: OffBeliefPPO
-    params: Any
+    learner: LearnerState  # after no update: the whole return is the shaped one
     before: ActorState
     rollout: Rollout
     targets: np.ndarray  # [KEYS, T, N]
 
     def experience(self, rollout: Rollout, key: jax.Array) -> Experience:
         """Of the rollout, or one that differs in what the mover cannot see."""
-        return experience(self.ppo, self.params, self.before, rollout, key)
+        return experience(self.ppo, self.learner, self.before, rollout, key)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def experience(ppo: OffBeliefPPO, params: Any, before: Any, rollout: Any, key: Any) -> Any:
-    done = jnp.zeros(())  # timesteps: the whole return is the shaped one
-    return ppo.experience(params, before, rollout, jnp.zeros((8, 1)), NOTHING, key, done)
+def experience(ppo: OffBeliefPPO, learner: Any, before: Any, rollout: Any, key: Any) -> Any:
+    return ppo.experience(learner, before, NOTHING, key, rollout, jnp.zeros((8, 1)))
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +59,7 @@ def played() -> Played:
     ppo = OffBeliefPPO(CONFIG, NETWORK)
     learner, before = jax.jit(ppo.init)(jax.random.key(0))
     params = jax.tree.map(lambda x: 1.5 * x, learner.params)  # its choices and values differ
+    learner = learner.replace(params=params)
 
     @jax.jit
     def play(key: jax.Array) -> Rollout:
@@ -70,10 +70,10 @@ def played() -> Played:
 
     @jax.jit
     def draw(keys: jax.Array) -> jax.Array:
-        of_one = functools.partial(experience, ppo, params, before, rollout)
+        of_one = functools.partial(experience, ppo, learner, before, rollout)
         return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
 
-    return Played(ppo, params, before, rollout, np.asarray(draw(keys)))
+    return Played(ppo, learner, before, rollout, np.asarray(draw(keys)))
 
 
 class World(NamedTuple):
@@ -134,10 +134,10 @@ def expected_return(played: Played, t: int, game: int, memory: Any) -> float:
     kept = jax.tree.map(lambda x: jnp.broadcast_to(x[game], (ROWS, *x.shape[1:])), memory)
     following, reward, done = step(TINY, many, move)
     total = shaped(many, following, reward)
-    kept, chances, _ = look(played.ppo, played.params, kept, following)
+    kept, chances, _ = look(played.ppo, played.learner.params, kept, following)
     for answer in range(TINY.num_moves):
         after, reward, over = step(TINY, following, jnp.full(ROWS, answer))
-        _, _, value = look(played.ppo, played.params, kept, after)
+        _, _, value = look(played.ppo, played.learner.params, kept, after)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)
         total += GAMMA * np.where(done, 0.0, np.asarray(chances)[:, answer] * worth)
     return sum(world.chance * total[row] for row, world in enumerate(given))

@@ -52,7 +52,7 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: 
         _, rollout, last_value = ppo.collector.collect(
             learner.params, actors, Given(reference=clone), key, ppo.config.num_steps
         )
-        experience = ppo.returns(rollout, last_value, actors.carry)
+        experience = ppo.returns(rollout, last_value, actors.carry, rollout.transition.reward)
         metrics = ppo.learn(learner, experience, actors.index, key)[1]
         forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
         return {"kept": metrics, "zeroed": ppo.learn(learner, forgetful, actors.index, key)[1]}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.small_ppo import make_ppo, small_rollout
 
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.returns import gae, published_difference
 from hanabi_rl.learning.rewards import shaped_score, true_share
 
@@ -92,7 +93,10 @@ def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:
     ours, theirs = make_ppo(), make_ppo(difference="as-published")
     rollout = small_rollout(ours, small)
     last = jnp.zeros(rollout.value.shape[1:])
-    right, wrong = (np.asarray(ppo.returns(rollout, last, ()).advantage) for ppo in (ours, theirs))
+    right, wrong = (
+        np.asarray(ppo.returns(rollout, last, (), rollout.transition.reward).advantage)
+        for ppo in (ours, theirs)
+    )
     # nothing is expected after the last timestep: what is added there is gamma itself
     gamma = np.full_like(right[-1], ours.config.gamma)
     np.testing.assert_allclose(wrong[-1] - right[-1], gamma, atol=1e-5)
@@ -116,9 +120,8 @@ def test_the_training_return_by_hand() -> None:
     before, after = jnp.array([2, 2, 1, 1, 2]), jnp.array([2, 1, 1, 0, 2])
 
     def trained_on(keep: bool, cost: float, share: float) -> list[float]:
-        got = shaped_score(
-            reward, before, after, keep_points=keep, life_cost=cost, true_share=jnp.float32(share)
-        )
+        config = PPOConfig(keep_points=keep, life_cost=cost)  # the share is that of training
+        got = shaped_score(config, reward, before, after, jnp.float32(share))
         return [float(x) for x in got]
 
     assert trained_on(False, 0.0, 0.0) == [1, 0, 1, -2, 1]

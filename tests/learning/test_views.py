@@ -187,7 +187,7 @@ def test_returns_run_from_one_turn_of_the_learners_to_the_next(mover: Played) ->
     rollout, last = mover.rollout, np.asarray(mover.last_value)
     own = np.asarray(current_player(rollout.state)) == 0
     spoilt = rollout.replace(value=jnp.where(own[..., None], rollout.value, 1e3))
-    experience = mover.ppo.returns(spoilt, mover.last_value, ())
+    experience = mover.ppo.returns(spoilt, mover.last_value, (), spoilt.transition.reward)
     reward, done = np.asarray(rollout.transition.reward), np.asarray(rollout.transition.done)
     value = np.asarray(rollout.value)[..., 0]
     gaps = set()
@@ -226,7 +226,7 @@ def test_a_minibatch_of_moments_is_read_as_it_was_collected(mover: Played) -> No
     """The first minibatch of a fresh rollout has ratio one, weights that count the learner's
     moves alone, and the picked numbers."""
     ppo, rollout = mover.ppo, mover.rollout
-    experience: Experience = ppo.returns(rollout, mover.last_value, ())
+    experience: Experience = ppo.returns(rollout, mover.last_value, (), rollout.transition.reward)
     rng = np.random.default_rng(0)
     env, time = rng.integers(12, size=40), rng.integers(30, size=40)
     # One row of leading axis: a device.

@@ -95,7 +95,9 @@ def build_small_ppo() -> SmallPPO:
             learner.params, actors, Given(reference=clone), collect_key, ppo.config.num_steps
         )
         # Only a leading axis can be sharded: time goes second here, and back in `learn_half`.
-        experience = swap_time(ppo.returns(rollout, last_value, actors.carry))
+        experience = swap_time(
+            ppo.returns(rollout, last_value, actors.carry, rollout.transition.reward)
+        )
         return following, experience, epoch_key, game_metrics(rollout)
 
     def learn_half(
