@@ -12,6 +12,7 @@ from hanabi_rl.cli.agents import list_agents
 from hanabi_rl.cli.behaviour import behaviour
 from hanabi_rl.cli.br_prox import br_prox
 from hanabi_rl.cli.challenge import challenge
+from hanabi_rl.cli.conventions import conventions
 from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
@@ -89,6 +90,7 @@ def _app() -> SubcommandApp:
     app.command(name="challenge")(checked(challenge))
     app.command(name="predict")(checked(predict))
     app.command(name="behaviour")(checked(behaviour))
+    app.command(name="conventions")(checked(conventions))
     app.command(name="interdependence")(checked(interdependence))
     app.command(name="metrics")(checked(metrics))
     app.command(name="unit-tests")(checked(unit_tests))

@@ -22,6 +22,7 @@ from hanabi_rl.storage.ranges import Count, Seed, Share
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
+    from hanabi_rl.env.game import Rules
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
 PART_NAMES = ("train", "val", "test")
@@ -179,27 +180,35 @@ def demos(
     print(f"{out or demo_path(rules, bot, games, seed)}: {describe(statistics(played))}")
 
 
-def replay_command(source: Source, game: int = 0, turn: int | None = None) -> None:
+def replay_command(
+    source: Source, game: int = 0, turn: int | None = None, conventions: Flag = False
+) -> None:
     """Print a recorded game turn by turn, and its hanab.live link.
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
         game: which game of the file, from 0.
         turn: only this turn, from 1 (the deal).
+        conventions: say of each move what it is by the common conventions, and what it breaks.
     """
     from hanabi_rl.data.files import load_games
     from hanabi_rl.data.formats.hanab_live import decode_link, is_link, share_link
     from hanabi_rl.env.render import render_game
+    from hanabi_rl.measure.annotate import annotate
+
+    def text(rules: Rules, deck: Any, moves: Any) -> str:
+        notes = [str(note) for note in annotate(rules, deck, moves)] if conventions else ()
+        return render_game(rules, deck, moves, turn, notes)
 
     if is_link(source):
         linked = decode_link(source)
-        print(render_game(linked.rules, linked.deck, linked.actions.tolist(), turn))
+        print(text(linked.rules, linked.deck, linked.actions.tolist()))
         return
     games = load_games(Path(source))
     if not 0 <= game < len(games):
         raise ValueError(f"expected --game in 0..{len(games) - 1}, got {game}")
     deck, moves = games.decks[game], games.moves(game)
-    print(render_game(games.rules, deck, moves, turn))
+    print(text(games.rules, deck, moves))
     try:
         print(f"\n{share_link(games.rules, deck, moves, turn or 1)}")
     except ValueError as error:  # a game the site does not have

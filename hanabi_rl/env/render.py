@@ -64,8 +64,10 @@ def render_game(
     deck: Sequence[int] | np.ndarray,
     actions: Sequence[int] | np.ndarray,
     turn: int | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
-    """A game as text, turn by turn, or only its `turn` (counted from 1, as in a replay link).
+    """A game as text, turn by turn, or only its `turn` (counted from 1, as in a replay link), with
+    what `notes` say of its moves.
 
     Raises ValueError where a move is illegal or there is no such turn.
     """
@@ -77,7 +79,8 @@ def render_game(
     blocks = []
     for number, action in enumerate(moves, start=1):
         if turn in (None, number):
-            blocks.append("\n".join([*_lines(_table_view(table)), f"  {table.describe(action)}"]))
+            said = f"  {table.describe(action)}" + (f" ({notes[number - 1]})" if notes else "")
+            blocks.append("\n".join([*_lines(_table_view(table)), said]))
         table.apply(action)
     if turn is None:
         ending = ", unfinished" if not table.over and table.can_score() else ""

@@ -24,6 +24,7 @@ COMMANDS = [
     "challenge",
     "predict",
     "behaviour",
+    "conventions",
     "interdependence",
     "metrics",
     "unit-tests",

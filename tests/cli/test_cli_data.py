@@ -9,6 +9,7 @@ from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.play.demos import generate
 
 
@@ -107,6 +108,14 @@ def test_replay(file, capsys):
     text = run(capsys, "replay", file, "--game", 3, "--turn", 2)
     assert text.startswith("Turn 2, Bob to move.")
     assert text.count(" to move.") == 1 and text.splitlines()[-1].endswith("#2")
+
+
+def test_replay_with_conventions(file, capsys):
+    games = load_games(file)
+    text = run(capsys, "replay", file, "--game", 3, "--conventions")
+    notes = annotate(games.rules, games.decks[3], games.moves(3))
+    said = [line for line in text.splitlines() if line.startswith("  ") and line.endswith(")")]
+    assert [line.rpartition(" (")[2][:-1] for line in said] == [str(note) for note in notes]
 
 
 def test_demos(capsys, tmp_path, monkeypatch):

@@ -1,0 +1,266 @@
+"""What each move of a game is by the common conventions of hanab.live's H-Group (AH2AC2, appendix
+A.5, reads one game so by hand), in plain Python: `annotate`.
+
+Read are the first levels: chop and focus, play and save hints, good touch, fix and stall hints,
+prompts, finesses and bluffs of one card. The last three count only where they are certain: the card
+that is missing lies where the convention looks for it, or for a bluff another one that fits. What a
+hint promises (the cards that its focus may be) is taken from what its receiver sees; whether that
+is true, from what the giver sees. Nobody's own hidden cards are read to judge a move of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from hanabi_rl.env.actions import Move, decode_action
+from hanabi_rl.env.table import Table
+from hanabi_rl.measure.promises import Scene, Told
+
+if TYPE_CHECKING:
+    from hanabi_rl.env.game import Rules
+
+Kind = Literal[
+    "play hint",
+    "save hint",
+    "fix hint",
+    "prompt",
+    "finesse",
+    "bluff",
+    "stall hint",
+    "other hint",
+    "known play",
+    "play by hint",
+    "play by finesse",
+    "other play",
+    "known trash",
+    "chop",
+    "other discard",
+]
+"""What a move is: hints, plays (`by hint`: what a hint or a prompt promised), discards."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+Break = Literal[
+    "focus",
+    "good touch",
+    "misleads",
+    "not promised",
+    "blind play",
+    "touched discard",
+    "off chop",
+    "play left",
+    "save left",
+]
+"""How a move departs from the conventions:
+
+- `focus`: a hint that is none of the kinds above;
+- `good touch`: a hint touches a useless card, or a second copy, and its owner cannot tell;
+- `misleads`: after a hint its receiver will play a card that does not fit;
+- `not promised`: a hinted card is played that need not fit; `blind play`: one without a hint;
+- `touched discard`: a hinted card not known to be useless; `off chop`: one without a hint that is
+  not the oldest;
+- `play left`: a discard, or a hint that stalls, though a card is known or promised to fit;
+- `save left`: the next player discards from its chop a card that a hint would have saved.
+"""
+BREAKS: tuple[Break, ...] = get_args(Break)
+
+
+class Note(NamedTuple):
+    """One move."""
+
+    kind: Kind
+    breaks: tuple[Break, ...] = ()
+    focus: int | None = None
+    """The order (index in the deck) of the card that a hint is about."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}, but {', '.join(self.breaks)}" if self.breaks else self.kind
+
+
+def annotate(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]) -> list[Note]:
+    """A note for every move of a game (a no-op ends it). deck: card ids, top first.
+
+    Raises:
+        ValueError: an illegal move, with its turn and reason.
+    """
+    now, then, told = Table(rules, deck), Table(rules, deck), Told()
+    notes: list[Note] = []
+    endangered: int | None = None  # on the next player's chop, and a hint would save it
+    for action in map(int, actions):
+        if action == rules.noop:
+            break
+        then.apply(action)
+        move, before = decode_action(rules, action), Scene(now, told)
+        if move.kind in ("color", "rank"):
+            note, told = _hint(before, move, then)
+        else:
+            order = now.hands[now.player][move.slot]
+            note = (_play if move.kind == "play" else _discard)(before, order)
+            told = told.without(order, chop=note.kind == "chop")
+            if note.kind == "chop" and order == endangered:
+                notes[-1] = notes[-1]._replace(breaks=(*notes[-1].breaks, "save left"))
+        endangered = _endangered(before)
+        notes.append(note)
+        now.apply(action)
+    return notes
+
+
+def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
+    """What a hint was, and what is told after it. then: the table after it."""
+    rules, giver = before.rules, before.player
+    seat = (giver + move.offset) % rules.num_players
+    hand, by_rank = before.hands[seat], move.kind == "rank"
+    named = (rules.rank_cards if by_rank else rules.color_cards)[move.value]
+    touched = [order for order in hand if before.card(order) & named]
+    new = [order for order in touched if order not in before.hinted]
+    chop = before.chop(seat)
+    on_chop = chop in new
+    focus = chop if chop is not None and on_chop else max(new or touched)
+    told, relied = before.told, _relied_on(before, seat, focus)
+    if new:
+        told = told.and_promised(focus, _promise(Scene(then, told), focus, by_rank, on_chop))
+    after = Scene(then, told)
+
+    def fits(order: int) -> bool:
+        return bool(before.card(order) & before.playable)
+
+    def is_fixed(order: int) -> bool:
+        """It would have been played wrongly, or kept for nothing."""
+        stopped = before.is_due(order) and not after.is_due(order) and not fits(order)
+        return stopped or (after.is_trash(order) and not before.is_trash(order))
+
+    newly_due = [order for order in hand if after.is_due(order) and not before.is_due(order)]
+    breaks: list[Break] = []
+    kind: Kind
+    if new and before.card(focus) & before.coming(giver):
+        kind = "play hint"
+    elif on_chop and before.needs_saving(focus, by_rank):
+        kind = "save hint"
+    elif relied is not None and new:
+        kind = relied[0]
+    elif any(map(fits, newly_due)):
+        kind = "play hint"
+    elif any(is_fixed(order) for order in touched if order not in new):
+        kind = "fix hint"
+    elif relied is not None:
+        kind = relied[0]
+    elif _stalls(before, move, bool(new), on_chop):
+        kind = "stall hint"
+    else:
+        kind, breaks = "other hint", ["focus"]
+    if relied is not None and kind == relied[0]:
+        told = told.and_promised(relied[1], before.card(relied[1]))
+        promise = _promise(Scene(then, told), focus, by_rank, on_chop)
+        told = told.and_promised(focus, promise | before.card(focus))  # it waits
+        newly_due = [order for order in newly_due if order != focus]
+    if any(_is_bad_touch(before, order, new) and not after.is_trash(order) for order in new):
+        breaks.append("good touch")
+    if not all(fits(order) for order in newly_due if order == focus or order not in new):
+        breaks.append("misleads")
+    if kind in ("stall hint", "other hint") and before.due(giver):
+        breaks.append("play left")
+    return Note(kind, tuple(breaks), focus), told
+
+
+def _promise(after: Scene, focus: int, by_rank: bool, on_chop: bool) -> int:
+    """What the receiver takes the focus of a hint for: a card that fits, now or after others that
+    are coming, or on the chop one to save."""
+    rules, last = after.rules, after.rules.rank_cards[-1]
+    could = after.coming(after.holder[focus])
+    if on_chop:
+        could |= after.critical & ~last
+    if on_chop and by_rank:
+        could |= (last | rules.rank_cards[1]) & ~after.dead
+    return after.known[focus] & could or after.known[focus]
+
+
+def _relied_on(scene: Scene, seat: int, focus: int) -> tuple[Kind, int] | None:
+    """Where the focus fits after one card that no hint has promised: what was relied on, and the
+    card that its holder will take for the missing one. It is the newest hinted card that can be it
+    (a prompt), else the newest card without a hint (a finesse), of the first player after the giver
+    who has such a one; the receiver, who does not see its own, comes last. Where nobody does, and
+    the newest card of the very next player fits, that one is played in its place (a bluff)."""
+    rank = scene.deck[focus] % scene.rules.num_ranks
+    needed = scene.card(focus) >> 1
+    if rank == 0 or scene.card(focus) & scene.dead or not needed & scene.coming(scene.player):
+        return None
+    players = scene.rules.num_players
+    after = [(scene.player + step) % players for step in range(1, players)]
+    bluff: tuple[Kind, int] | None = None
+    for other in sorted(after, key=lambda other: other == seat):
+        hand = [order for order in scene.hands[other] if order != focus]
+        fitting = [order for order in hand if order in scene.hinted and scene.meant[order] & needed]
+        fresh = [o for o in hand if o not in scene.hinted and o not in scene.told.promised]
+        expected = (fitting or fresh)[-1:]
+        if expected and scene.card(expected[0]) == needed:
+            return ("prompt" if fitting else "finesse"), expected[0]
+        if fitting:
+            return None  # the wrong card would be played
+        if other == after[0] != seat and expected and scene.card(expected[0]) & scene.playable:
+            bluff = ("bluff", expected[0])
+    return bluff
+
+
+def _stalls(before: Scene, move: Move, new: bool, on_chop: bool) -> bool:
+    """A hint that must be given or is allowed to say little: no discard is possible, or none is
+    safe; in the early game one that touches nothing new or 5s off the chop; and when there is
+    nothing left to draw."""
+    hand, rules = before.hands[before.player], before.rules
+    locked = before.chop(before.player) is None and not any(map(before.is_trash, hand))
+    fives = move.kind == "rank" and move.value == rules.num_ranks - 1 and not on_chop
+    return (
+        before.tokens == rules.max_info_tokens
+        or locked
+        or (not before.told.chopped and (fives or not new))
+        or before.drawn == rules.deck_size
+    )
+
+
+def _is_bad_touch(before: Scene, order: int, new: list[int]) -> bool:
+    """The card is useless, or the giver sees that another copy has a hint or gets one now, or
+    knows that it holds one."""
+    card = before.card(order)
+    seen = [o for o in {*before.hinted, *new} - {order} if before.holder[o] != before.player]
+    own = [o for o in before.hands[before.player] if o in before.hinted]
+    return (
+        bool(card & before.dead)
+        or any(before.card(o) == card for o in seen)
+        or any(before.meant[o] == card for o in own)
+    )
+
+
+def _play(before: Scene, order: int) -> Note:
+    if before.known[order] & ~before.playable == 0:
+        return Note("known play")
+    if before.is_due(order):
+        return Note("play by hint" if order in before.hinted else "play by finesse")
+    if before.drawn == before.rules.deck_size:
+        return Note("other play")  # nothing to lose
+    return Note("other play", ("not promised" if order in before.hinted else "blind play",))
+
+
+def _discard(before: Scene, order: int) -> Note:
+    breaks: list[Break] = []
+    kind: Kind = "other discard"
+    if before.is_trash(order):
+        kind = "known trash"
+    elif order == before.chop(before.player):
+        kind = "chop"
+    else:
+        breaks.append("touched discard" if order in before.hinted else "off chop")
+    if before.due(before.player):
+        breaks.append("play left")
+    return Note(kind, tuple(breaks))
+
+
+def _endangered(scene: Scene) -> int | None:
+    """The card on the next player's chop where a hint can save it, which that player, who has
+    nothing to play and no useless card, else may discard."""
+    seat = (scene.player + 1) % scene.rules.num_players
+    chop = scene.chop(seat)
+    busy = scene.due(seat) or any(map(scene.is_trash, scene.hands[seat]))
+    if chop is None or busy or not scene.tokens or not scene.needs_saving(chop):
+        return None
+    return chop

@@ -1,0 +1,38 @@
+"""`hanabi-rl conventions`, as a user types it."""
+
+import json
+
+import pytest
+
+from hanabi_rl.cli import main
+from hanabi_rl.data.files import load_games
+from hanabi_rl.measure.conventions import convention_figures, read_conventions
+from hanabi_rl.storage.files import to_json
+
+
+def test_conventions_of_a_file(small_file, capsys):
+    main(["conventions", str(small_file), "--json"])
+    out, err = capsys.readouterr()
+    (row,) = json.loads(out)["rows"].values()
+    assert row == to_json(convention_figures(read_conventions(load_games(small_file))))
+    assert f"{row['adherence']:.1%}" in err and row["games"] == 12
+
+
+def test_a_player_of_conventions_follows_them_and_chance_does_not(capsys):
+    """Beside each other in one table."""
+    main(["conventions", "bot:convention", "bot:random", "--games", "12", "--json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert rows["bot:convention"]["adherence"] > 0.8 > 0.4 > rows["bot:random"]["adherence"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "expected agents or files of games, got none"),
+        (["bot:random", "bot:random"], "expected each source once, got bot:random, bot:random"),
+    ],
+)
+def test_what_cannot_be_shown(args, message, capsys):
+    with pytest.raises(SystemExit):
+        main(["conventions", *args])
+    assert message in capsys.readouterr().err
