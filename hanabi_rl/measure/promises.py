@@ -62,7 +62,7 @@ class Scene:
         if order in self.hinted:
             meant = meant & ~self.dead & ~self._hinted_beside(order) or meant
         if order in self.told.promised:
-            meant = meant & self.told.promised[order] & ~self.dead or meant
+            meant = meant & self.told.promised[order] or meant
         return meant
 
     def _hinted_beside(self, order: int) -> int:
@@ -78,8 +78,8 @@ class Scene:
         return next((order for order in self.hands[seat] if order not in self.hinted), None)
 
     def is_due(self, order: int) -> bool:
-        """Its owner takes it for one that fits now."""
-        return self.meant[order] & ~self.playable == 0
+        """Its owner takes it for one that fits now and that nobody else is to play."""
+        return self.meant[order] & ~self.playable == 0 and not self.is_trash(order)
 
     def is_trash(self, order: int) -> bool:
         """Its owner can tell that it is useless, or a copy of a hinted card."""

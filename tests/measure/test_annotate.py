@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support.games import one_game
+from support.games import TINY, one_game, random_games
 
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
@@ -124,8 +124,6 @@ def test_a_card_that_should_have_been_saved(chop: str, lost: bool) -> None:
     hands = f"R3 R2 G4 B4 W4 | {chop} B3 Y4 W3 R4"
     third, last = notes_of(hands, "Bob 4", "Alice 4", "Bob red", "discard 1")[2:]
     assert third == "stall hint" + ", but save left" * lost and last == "chop"
-    seen_twice = "G2 R2 G4 B4 W4 | G2 B3 Y4 W3 R4"
-    assert notes_of(seen_twice, "Bob 4", "Alice 4", "Bob red")[2] == "stall hint"
 
 
 def test_a_last_copy_is_saved_by_either_kind_of_hint() -> None:
@@ -176,7 +174,11 @@ def test_a_finesse_is_certain_or_none() -> None:
 def test_a_bluff() -> None:
     """Another card that fits lies where the blue 1 would, in the next player's hand."""
     hands = THREE.format(bob="R1", cathy="B2 Y4 G4 W4 R4")
-    assert notes_of(hands, "Cathy blue", "play 5") == ["bluff", "play by finesse"]
+    assert notes_of(hands, "Cathy blue", "play 5", "play 1") == [
+        "bluff",
+        "play by finesse",
+        "other play, but not promised",  # Cathy saw that it was no blue 1
+    ]
     second = "R3 R3 G4 B4 W4 | B2 Y4 G4 W4 R4 | Y3 G3 B3 W3 R1"  # Cathy is not next
     assert notes_of(second, "Bob blue") == ["stall hint, but misleads"]
 
@@ -188,6 +190,84 @@ def test_a_prompt() -> None:
     found = notes_of(hands, *start, "Cathy blue", "play 1", "play 1")
     assert (found[0], found[3]) == ("save hint", "play by hint")
     assert found[6:] == ["prompt", "play by hint", "play by hint"]
+
+
+def test_a_finesse_is_of_others_before_the_receiver() -> None:
+    """Bob, whose 2 is hinted, sees Cathy's blue 1, and not his own."""
+    hands = "R3 R3 G4 B4 W4 | Y3 B2 G3 W3 B1 | Y4 G4 W4 R4 B1"
+    found = notes_of(hands, "Bob 2", "Alice 4", "play 5")
+    assert (found[0], found[2]) == ("finesse", "play by finesse")
+
+
+def test_a_2_that_is_seen_elsewhere_needs_no_saving() -> None:
+    hands = "R3 R3 G4 B4 W4 | G2 B3 Y4 W3 R4 | Y3 G3 B3 W3 {}"
+    assert notes_of(hands.format("R4"), "Bob 2") == ["save hint"]
+    assert notes_of(hands.format("G2"), "Bob 2") == ["stall hint"]
+
+
+def test_a_2_on_the_chop_may_be_saved_or_played() -> None:
+    """Red 1 is played, so red 2 fits; nobody takes the green one for it."""
+    hands = "R1 R3 G4 B4 W4 | G2 B3 Y4 W3 R4"
+    found = notes_of(hands, "Bob 4", "Alice red", "play 1", "Alice 3", "Bob 2", "play 1")
+    assert found[2:] == [
+        "play by hint",
+        "stall hint",
+        "save hint",
+        "other play, but not promised",
+    ]
+
+
+def test_only_the_focus_misleads() -> None:
+    """The red 1, useless by then, is touched as well."""
+    hands = "R1 R3 G4 B4 W4 | B3 R1 Y4 W3 B1"
+    found = notes_of(hands, "Bob 4", "Alice red", "play 1", "Alice 4", "Bob 1")
+    assert found[4] == "play hint, but good touch"
+
+
+def test_whoever_has_a_card_to_play_is_not_expected_to_discard() -> None:
+    hands = "R3 R2 G4 B4 W4 | G5 B3 Y4 W3 B1"
+    found = notes_of(hands, "Bob blue", "Alice 4", "Bob 4", "discard 1")
+    assert found[2:] == ["other hint, but focus", "chop, but play left"]
+
+
+def test_a_copy_of_what_the_giver_knows_to_hold_is_no_good_touch() -> None:
+    hands = "R1 W3 G4 B4 W4 | Y3 R1 Y4 W3 B4"
+    assert notes_of(hands, "Bob 4", "Alice red", "Bob 1")[2] == "play hint, but good touch"
+    assert notes_of(hands, "Bob 4", "Alice white", "Bob 1")[2] == "play hint"
+
+
+def test_hinted_cards_are_useful_and_hinted_once() -> None:
+    hands = "R3 R2 G4 B4 W4 | B3 G1 Y4 W3 B1"
+    assert notes_of(hands, "Bob 1", "play 5", "Bob 4", "play 2")[3] == "play by hint"
+    twice = "R1 W3 G4 B4 W4 | Y3 R1 Y4 W3 B4"  # Bob sees Alice's, and is told that his is another
+    assert notes_of(twice, "Bob red", "Alice red", "Bob 1", "discard 2") == [
+        "play hint",
+        "play hint, but good touch",
+        "fix hint",
+        "known trash",
+    ]
+
+
+def test_the_early_game_does_not_come_back() -> None:
+    hands = "R3 R2 G4 B4 W4 | G3 G4 Y4 W3 B5"
+    found = notes_of(hands, "Bob 4", "Alice 4", "discard 1", "play 1", "Bob 5")
+    assert found[2:] == ["chop", "other play, but blind play", "other hint, but focus"]
+
+
+def test_at_the_end_anything_may_be_tried() -> None:
+    """When nothing is left to draw; of random games."""
+    tried = 0
+    for seed in range(8):
+        games = random_games(TINY, 1, seed)
+        table = Table(TINY, games.decks[0])
+        for note, action in zip(
+            annotate(TINY, games.decks[0], games.moves(0)), games.moves(0), strict=True
+        ):
+            if table.drawn == TINY.deck_size and note.kind == "other play":
+                assert note.breaks in ((), ("save left",))
+                tried += 1
+            table.apply(action)
+    assert tried
 
 
 def test_shares_are_of_counted_seats() -> None:
