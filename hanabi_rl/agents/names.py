@@ -4,7 +4,7 @@
     agent:NAME                   a trained agent that comes with the package
     ah2ac2:FILE, obl:FILE        published weights
     FOLDER                       a policy folder, a run's folder or a checkpoints/<step>
-    FILE.safetensors             a policy that `hanabi-rl export` wrote
+    FILE.safetensors             a policy's file: a run's, or one that `hanabi-rl export` wrote
 
 Every agent takes options, `AGENT?option=value&...`, which wrap it in the order given: `OPTIONS`.
 """
@@ -20,7 +20,14 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, bot_scores, make_bot
 from hanabi_rl.agents.folder import read_folder
-from hanabi_rl.agents.one_file import SUFFIX, load_shipped, read_card, read_file, shipped
+from hanabi_rl.agents.one_file import (
+    SUFFIX,
+    load_shipped,
+    read_card,
+    read_file,
+    read_rules,
+    shipped,
+)
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
 from hanabi_rl.env.game import Rules
@@ -223,9 +230,9 @@ def _in_folder(place: str) -> Policy:
     policy = read_file(folder) if folder.suffix == SUFFIX else read_folder(folder)
     if policy is None:
         raise ValueError(
-            "expected an agent: bot:NAME, agent:NAME, a policy folder (with a policy.json), a "
-            "run's folder (with a policy/), a checkpoints/<step>, a file that `hanabi-rl export` "
-            "wrote, ah2ac2:FILE or obl:FILE; got "
+            "expected an agent: bot:NAME, agent:NAME, a policy's file, a policy folder (with "
+            "a policy.safetensors), a run's folder (with a policy/), a checkpoints/<step>, "
+            "ah2ac2:FILE or obl:FILE; got "
             f"{place}{'' if folder.exists() else ', which does not exist'}"
         )
     return policy
@@ -276,7 +283,7 @@ def shipped_for(name: str, rules: Rules) -> bool:
     if parsed.source == BOT:
         return True
     path = shipped().get(parsed.place) if parsed.source == SHIPPED else None
-    return path is not None and load_shipped(parsed.plain).rules == rules
+    return path is not None and read_rules(path) == rules
 
 
 def trained_with(name: str) -> tuple[str, ...]:
@@ -288,8 +295,8 @@ def trained_with(name: str) -> tuple[str, ...]:
     if parsed.source:
         return ()
     place = Path(parsed.place)
-    if place.suffix == SUFFIX:
-        return tuple(read_card(place).get("met", ()))
+    if place.suffix == SUFFIX and (card := read_card(place)):  # a run writes none
+        return tuple(card.get("met", ()))
     for folder in (place, *place.resolve().parents[:2]):
         if (config := folder / "config.json").is_file():
             partners = read_json(config)["config"].get("partners", ())
@@ -319,7 +326,7 @@ def known_agents() -> dict[str, Any]:
         {"name": "ah2ac2:FILE", "about": "published weights, a .safetensors file"},
         {"name": "obl:FILE", "about": "published weights, a .safetensors file"},
         {"name": "FOLDER", "about": "a policy folder, a run or one checkpoints/<step>"},
-        {"name": "FILE.safetensors", "about": "a policy that `hanabi-rl export` wrote"},
+        {"name": "FILE.safetensors", "about": "a policy's file, a run's or an exported one"},
     ]
     return {
         "agents": agents,

@@ -1,12 +1,15 @@
-"""A trained policy as one small file: what agents that ship are, and what can be handed on.
+"""A trained policy on disk: one file, which a run keeps, an export writes and the package ships.
 
-A `.safetensors` file of the actor's parameters in half precision, with the policy's description and
-a model card in its header. Half precision changes a logit by less than one part in a thousand; the
-figures of the card are those of the rounded parameters.
+A `.safetensors` file of the actor's parameters whose header has the policy's description (what it
+plays and where it comes from), a model card and the SHA-256 of all of it. A run writes float32.
+What is handed on is in half precision, which changes a logit by less than one part in a thousand;
+the figures of its card are those of the rounded parameters.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,86 +19,104 @@ import jax
 import numpy as np
 from safetensors.numpy import save
 
-from hanabi_rl.agents.folder import describe, params_template, parse_description
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params, played
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import OBSERVATION_VERSION
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.storage import trees
-from hanabi_rl.storage.files import write_bytes
+from hanabi_rl.storage.files import to_json, write_bytes
+from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.tensors import read_metadata, read_tensors
 
 SUFFIX = ".safetensors"
 SHIPPED = Path(__file__).parent / "shipped"
 """Agents that come with the package: `agent:NAME` is the file NAME in this folder."""
+FORMAT_VERSION = 2  # of a description; 1 had one `step`, in three units
 
 
 def rounded(policy: NetworkPolicy) -> NetworkPolicy:
-    """`policy` as it will be read from a file: its float32 parameters rounded to float16."""
-    return policy.replace(
-        params=jax.tree.map(lambda x: x.astype(np.float16).astype(np.float32), policy.params)
-    )
+    """`policy` as it will be read from a file in half precision: its parameters rounded to float16,
+    as float32.
+
+    Raises:
+        ValueError: naming a parameter that is no finite number in half precision.
+    """
+    with np.errstate(over="ignore"):  # told apart below
+        params = jax.tree.map(lambda x: x.astype(np.float16).astype(np.float32), policy.params)
+    for name, leaf in trees.leaf_paths(params).items():
+        if not np.isfinite(leaf).all():
+            raise ValueError(f"expected parameters that half precision can hold, not {name}")
+    return policy.replace(params=params)
 
 
-def write_file(path: Path, policy: NetworkPolicy, card: Mapping[str, Any]) -> None:
-    """Writes `policy` to `path`.
+def write_file(
+    path: Path, policy: NetworkPolicy, card: Mapping[str, Any] | None = None, *, half: bool = False
+) -> None:
+    """Writes `policy` to `path`, atomically.
 
     Args:
         path: ends with `.safetensors`.
-        policy: whose parameters to write, float32 that fits into float16.
+        policy: whose parameters, float32, to write.
         card: what its reader should know (data, command, scores), JSON-ready.
+        half: write them as float16: what is read is `rounded(policy)`.
 
     Raises:
-        ValueError: another suffix, or a parameter that is no finite number in half precision.
+        ValueError: another suffix, or as `rounded`.
     """
     if path.suffix != SUFFIX:
         raise ValueError(f"expected a file named *{SUFFIX}, got {path}")
-    with np.errstate(over="ignore"):  # told apart below
-        leaves = {
-            name: np.asarray(leaf, np.float16)
-            for name, leaf in trees.leaf_paths(policy.params).items()
-        }
-    for name, leaf in leaves.items():
-        if not np.isfinite(leaf).all():
-            raise ValueError(
-                f"{path}: expected parameters that half precision can hold, not {name}"
-            )
-    header = {"policy": json.dumps(describe(policy)), "card": json.dumps(card)}
+    params = jax.device_get(trees.leaf_paths((rounded(policy) if half else policy).params))
+    leaves = {name: np.asarray(x, np.float16 if half else None) for name, x in params.items()}
+    header = {"policy": json.dumps(describe(policy)), "card": json.dumps(card or {})}
     header["sha256"] = _digest(leaves, header)
     write_bytes(path, save(leaves, metadata=header))
 
 
 def read_file(path: Path) -> NetworkPolicy:
-    """The policy in `path`, its parameters as float32.
+    """The policy in `path`, its parameters as float32. The file may be replaced at any moment: it
+    is opened once.
 
     Raises:
         ValueError: it is damaged, of another format, or no policy at all.
     """
-    header = _read_header(path)
-    try:
-        leaves = read_tensors(path)[0]
-    except ValueError as error:
-        raise trees.CorruptError(f"{path}: {error}") from error
+    leaves, header = _read(path)
     if header.get("sha256") != _digest(leaves, header):
         raise trees.CorruptError(f"{path}: not what was written: the file is damaged or was edited")
     rules, network, info = parse_description(_parse(header, "policy", path), where=path)
+    full = {
+        name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in leaves.items()
+    }
     template = params_template(rules, network)
-    full = {name: leaf.astype(np.float32) for name, leaf in leaves.items()}
-    trees.check_structure(trees.to_host(full)[1], template, where=str(path))
+    kinds = {name: {"dtype": str(x.dtype), "shape": x.shape} for name, x in full.items()}
+    trees.check_structure(kinds, template, where=str(path))
     return NetworkPolicy(params=trees.like(template, full), rules=rules, network=network, info=info)
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """The model card in `path`; no parameter is read.
+    """The model card in `path`, empty where a run wrote it; no parameter is read.
 
     Raises:
         ValueError: as `read_file`.
     """
-    return _parse(_read_header(path), "card", path)
+    return _parse(_read(path, tensors=False)[1], "card", path)
+
+
+def read_rules(path: Path) -> Rules:
+    """The game of the policy in `path`; no parameter is read.
+
+    Raises:
+        ValueError: as `read_file`.
+    """
+    header = _read(path, tensors=False)[1]
+    return parse_description(_parse(header, "policy", path), where=path)[0]
 
 
 def is_policy(path: Path) -> bool:
     """Whether `path` is a file that `write_file` wrote, damaged or not."""
     try:
-        _read_header(path)
+        _read(path, tensors=False)
     except ValueError:
         return False
     return True
@@ -119,17 +140,18 @@ def load_shipped(name: str) -> NetworkPolicy:
     return read_file(files[short])
 
 
-def _read_header(path: Path) -> dict[str, str]:
+def _read(path: Path, tensors: bool = True) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The parameters (none unless `tensors`) and the header."""
     try:
-        header = read_metadata(path)
+        leaves, header = read_tensors(path) if tensors else ({}, read_metadata(path))
     except ValueError as error:
         raise trees.CorruptError(f"{path}: expected a policy's file, got: {error}") from error
     if missing := {"policy", "card"} - set(header):
         raise ValueError(
-            f"{path}: expected a file that `hanabi-rl export` wrote, got one without "
+            f"{path}: expected a file that a run or `hanabi-rl export` wrote, got one without "
             f"{', '.join(sorted(missing))} in its header"
         )
-    return header
+    return leaves, header
 
 
 def _parse(header: Mapping[str, str], key: str, path: Path) -> dict[str, Any]:
@@ -144,3 +166,68 @@ def _parse(header: Mapping[str, str], key: str, path: Path) -> dict[str, Any]:
 
 def _digest(leaves: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
     return digest([header["policy"], header["card"]], dict(leaves))
+
+
+def describe(policy: NetworkPolicy) -> dict[str, Any]:
+    """What is stored of a policy beside its parameters."""
+    return to_json(
+        {"format_version": FORMAT_VERSION, **played(policy), **dataclasses.asdict(policy.info)}
+    )
+
+
+def parse_description(
+    description: Mapping[str, Any], *, where: Path
+) -> tuple[Rules, NetworkConfig | StructuredConfig, PolicyInfo]:
+    """What `describe` wrote.
+
+    Raises:
+        ValueError: naming `where`, the key, what was expected and got.
+    """
+
+    def expect(name: str, expected: Any, got: Any) -> None:
+        if got != expected:
+            raise ValueError(f"{where}: expected {name} {expected!r}, got {got!r}")
+
+    if not isinstance(description, Mapping):
+        raise ValueError(f"{where}: expected an object, got {type(description).__name__}")
+    if description.get("format_version") == 1:
+        description = _from_format_1(description)
+    expect("format_version", FORMAT_VERSION, description.get("format_version"))
+    try:
+        expect("observation_version", OBSERVATION_VERSION, description["observation_version"])
+        game, network = dict(description["game"]), dict(description["network"])
+        expect("game.name", "hanabi", game.pop("name"))
+        kind = network.pop("kind")
+        info = {field.name: description[field.name] for field in dataclasses.fields(PolicyInfo)}
+    except KeyError as error:
+        raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
+    except TypeError as error:
+        raise ValueError(f"{where}: expected a game and a network, got: {error}") from error
+    cls: type[NetworkConfig | StructuredConfig] = (
+        StructuredConfig if kind == "structured" else NetworkConfig
+    )
+    config = from_dict(cls, network, where=f"{where}: network")
+    expect("network.kind", config.kind, kind)
+    return (
+        from_dict(Rules, game, where=f"{where}: game"),
+        config,
+        from_dict(PolicyInfo, info, where=str(where)),
+    )
+
+
+def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description of format 1 as one of today: its `step` was minibatches of BC, else environment
+    steps."""
+    changed = dict(description)
+    steps = changed.pop("step", None)
+    if steps is not None:
+        unit: Unit = "minibatches" if changed.get("algorithm") == "bc" else "environment steps"
+        changed |= {"steps": steps, "unit": unit}
+    return changed | {"format_version": FORMAT_VERSION}
+
+
+@functools.lru_cache(maxsize=64)
+def params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
+    """The shapes and dtypes of the parameters of such a policy. Traced once, which takes half a
+    second, however many agents of one kind are read."""
+    return jax.eval_shape(lambda: init_params(rules, network, jax.random.key(0)))

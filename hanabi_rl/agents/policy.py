@@ -139,7 +139,7 @@ class PolicyInfo:
 
 
 class NetworkPolicy(flax.struct.PyTreeNode):
-    """A trained `Actor` as a `Policy`; `agents/folder.py` says what its folder on disk is."""
+    """A trained `Actor` as a `Policy`; `agents/one_file.py` says what it is on disk."""
 
     params: PyTree  # of the actor alone, float32 leaves
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -235,7 +235,7 @@ def _structured() -> Any:
 
 def played(policy: NetworkPolicy) -> dict[str, Any]:
     """What a trained policy plays and with which network: its identity but for the parameters, and
-    what its `policy.json` says beside where it came from."""
+    what its file says beside where it came from."""
     network = {"kind": policy.network.kind, **dataclasses.asdict(policy.network)}
     if not network.get("profile", True):
         del network["profile"]  # policies without one stay who they were

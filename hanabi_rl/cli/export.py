@@ -65,7 +65,7 @@ def export(
         "commit": _commit(Path(agent)),
         "measured": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} on {platform.machine()}",
     }
-    write_file(out, policy, to_json(card))
+    write_file(out, policy, to_json(card), half=True)
     print(f"Written: {out} ({out.stat().st_size:,} bytes)", file=sys.stderr)
 
 

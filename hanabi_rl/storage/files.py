@@ -99,44 +99,11 @@ def fsync_tree(folder: Path) -> None:
     fsync_path(folder.parent)
 
 
-def _set_aside(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.old")
-
-
-def committed_folder(folder: Path) -> Path:
-    """`folder`, or the older version of it that `replace_folder` had set aside when it was killed
-    between its two renames."""
-    old = _set_aside(folder)
-    return old if not folder.exists() and old.exists() else folder
-
-
 def finish_replacements(folder: Path) -> None:
-    """Removes from `folder` what a kill left of the atomic writes into it. Nobody else may be
-    writing there."""
-    for path in folder.glob(".*.old"):
-        replaced = folder / path.name.removeprefix(".").removesuffix(".old")
-        if replaced.exists():
-            shutil.rmtree(path)
-        else:
-            path.rename(replaced)
-    for path in folder.glob(".*.tmp"):
+    """Removes from `folder`, and from the folders in it, what a kill left of atomic writes. Nobody
+    else may be writing there."""
+    for path in list(folder.rglob(".*.tmp")):
         if path.is_dir():
             shutil.rmtree(path)
         else:
-            path.unlink()
-
-
-def replace_folder(new: Path, folder: Path) -> None:
-    """Puts the finished folder `new` in the place of `folder`; `committed_folder(folder)` is whole
-    at every instant.
-
-    POSIX cannot rename over a folder that has files in it, so the older one is first renamed aside.
-    """
-    fsync_tree(new)
-    old = _set_aside(folder)
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)  # what a kill left after its second rename
-        folder.rename(old)
-    new.rename(folder)
-    fsync_path(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
+            path.unlink(missing_ok=True)

@@ -11,14 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.old_folders import old_description, sign_old_folder, write_old_folder
 
 from hanabi_rl.agents.folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
-from hanabi_rl.storage import trees
+from hanabi_rl.storage import tensors
 from hanabi_rl.storage.checkpoint import Checkpointer
+from hanabi_rl.storage.files import finish_replacements
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError
 
 RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
@@ -57,22 +59,17 @@ def test_a_policy_folder_round_trips(run: Path) -> None:
     policy = load_policy(run / "policy", RULES)
     assert isinstance(policy, NetworkPolicy)
     assert (policy.rules, policy.network) == (RULES, NETWORK)
-    assert (policy.info.algorithm, policy.info.steps, policy.info.score, policy.info.greedy) == (
-        "bc",
-        7,
-        1.25,
-        True,
-    )
+    assert dataclasses.astuple(policy.info) == ("bc", 7, "environment steps", 1.25, True)
     assert_same_params(policy.params, make_policy(1).params)
-    assert sorted(path.name for path in (run / "policy").iterdir()) == [
-        "manifest.json",
-        "params",
-        "policy.json",
-    ]
+    assert [path.name for path in (run / "policy").iterdir()] == ["policy.safetensors"]
 
 
-def test_a_run_folder_and_a_string_name_its_policy(run: Path) -> None:
-    assert load_policy(str(run)).identity() == load_policy(run / "policy").identity()
+def test_a_run_a_string_and_a_file_name_its_policy(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run)
+    for name in (str(run), run / "policy", run / "policy" / "policy.safetensors", "."):
+        assert load_policy(name).identity() == make_policy(1).identity()
 
 
 def test_saving_again_replaces(damaged: Path) -> None:
@@ -81,33 +78,52 @@ def test_saving_again_replaces(damaged: Path) -> None:
     assert isinstance(policy, NetworkPolicy)
     assert (policy.info.steps, policy.info.score) == (8, None)
     assert_same_params(policy.params, make_policy(2).params)
-    assert [path.name for path in damaged.parent.iterdir()] == ["policy"]
+    assert [path.name for path in damaged.parent.rglob("*")] == ["policy", "policy.safetensors"]
 
 
-def test_a_policy_replaced_while_it_is_read_is_read_again(
+def test_a_policy_replaced_while_it_is_read_is_read_whole(
     damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run in progress saves a better policy after its policy.json was read, and before its
-    parameters are."""
-    newer = [make_policy(2), make_policy(3)]
-    read_leaves = trees.read_leaves
+    """A run in progress saves a better policy when its file was opened, and not yet read."""
+    safe_open, opened = tensors.safe_open, []
 
-    def replaced_meanwhile(*args: Any) -> Any:
-        if newer:
-            save_policy(damaged, newer.pop(0), algorithm="bc", steps=9, score=None)
-        return read_leaves(*args)
+    def replaced_meanwhile(*args: Any, **kwargs: Any) -> Any:
+        file = safe_open(*args, **kwargs)
+        opened.append(args)
+        save_policy(damaged, make_policy(2), algorithm="bc", steps=9, score=None)
+        return file
 
-    monkeypatch.setattr(trees, "read_leaves", replaced_meanwhile)
-    policy = load_policy(damaged.parent)
-    assert isinstance(policy, NetworkPolicy) and not newer
-    assert_same_params(policy.params, make_policy(3).params)
+    monkeypatch.setattr(tensors, "safe_open", replaced_meanwhile)
+    policies = [load_policy(damaged.parent) for _ in range(2)]
+    for policy, seed in zip(policies, (1, 2), strict=True):
+        assert policy.identity() == make_policy(seed).identity()
+    assert len(opened) == 2
 
 
-def test_a_kill_while_replacing_leaves_the_old_one(damaged: Path) -> None:
-    damaged.rename(damaged.with_name(".policy.old"))  # between the two renames of replace_folder
-    for name in (damaged, damaged.parent):
-        policy = load_policy(name)
-        assert isinstance(policy, NetworkPolicy) and policy.info.steps == 7
+@pytest.mark.parametrize("first", [True, False])
+def test_a_kill_while_saving_leaves_the_policy_before_or_none(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    """Before each of the renames; what is left beside is cleared when the run goes on."""
+    run, renames = damaged.parent, ["replace", "rename"] if first else ["replace"]
+    if first:
+        shutil.rmtree(damaged)
+
+    def killed(path: Path, to: Path) -> None:
+        raise KeyboardInterrupt
+
+    for rename in renames:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, rename, killed)
+            with pytest.raises(KeyboardInterrupt):
+                save_policy(damaged, make_policy(2), algorithm="bc", steps=8, score=None)
+        assert damaged.exists() is not first and list(run.rglob(".*.tmp"))
+        if not first:
+            assert load_policy(run).identity() == make_policy(1).identity()
+        finish_replacements(run)
+        assert not list(run.rglob(".*"))
+    save_policy(damaged, make_policy(2), algorithm="bc", steps=8, score=None)
+    assert load_policy(run).identity() == make_policy(2).identity()
 
 
 def test_the_identity_is_of_what_a_policy_plays_and_not_of_where_it_came_from(
@@ -167,8 +183,47 @@ def test_the_identity_is_the_hash_of_a_document_that_numpy_writes() -> None:
     assert policy.identity() == expected.hexdigest()
 
 
-def test_a_flipped_bit_in_the_parameters_names_the_leaf(damaged: Path) -> None:
-    files = [path for path in (damaged / "params").rglob("*") if path.is_file()]
+@pytest.fixture(scope="module")
+def old_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run's folder with a policy in Orbax; tests that damage it copy it first."""
+    folder = tmp_path_factory.mktemp("old")
+    write_old_folder(folder / "policy", make_policy(1), old_description(make_policy(1)))
+    return folder
+
+
+@pytest.fixture
+def old(old_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(old_run / "policy", tmp_path / "policy"))
+
+
+def test_a_folder_of_an_older_run_is_read(old_run: Path) -> None:
+    for name in (old_run, old_run / "policy"):
+        policy = load_policy(name, RULES)
+        assert isinstance(policy, NetworkPolicy)
+        assert (policy.rules, policy.network) == (RULES, NETWORK)
+        assert dataclasses.astuple(policy.info) == ("bc", 7, "minibatches", 1.25, True)
+        assert_same_params(policy.params, make_policy(1).params)
+        assert policy.identity() == make_policy(1).identity()
+
+
+def test_the_next_save_of_an_older_run_puts_a_file_in_its_place(old: Path) -> None:
+    file, beside = old / "policy.safetensors", old.with_name("beside")
+    save_policy(beside, make_policy(2), algorithm="bc", steps=8, score=None)
+    shutil.copy(beside / file.name, file)  # killed before the older one was removed
+    assert load_policy(old).identity() == make_policy(2).identity()
+    save_policy(old, make_policy(3), algorithm="bc", steps=9, score=None)
+    assert list(old.iterdir()) == [file]
+    assert load_policy(old).identity() == make_policy(3).identity()
+
+
+def test_an_older_run_killed_while_it_replaced_a_policy(old: Path) -> None:
+    old.rename(old.with_name(".policy.old"))
+    for name in (old, old.parent):
+        assert load_policy(name).identity() == make_policy(1).identity()
+
+
+def test_a_flipped_bit_in_an_older_run_names_the_leaf(old: Path) -> None:
+    files = [path for path in (old / "params").rglob("*") if path.is_file()]
     path = max(files, key=lambda path: path.stat().st_size)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 16
@@ -176,7 +231,7 @@ def test_a_flipped_bit_in_the_parameters_names_the_leaf(damaged: Path) -> None:
     with pytest.raises(
         CorruptError, match=r"params: leaf \S+: its SHA-256 is not the one it was saved with"
     ):
-        load_policy(damaged)
+        load_policy(old)
 
 
 def edit(path: Path, change: Any) -> None:
@@ -186,68 +241,41 @@ def edit(path: Path, change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "message"),
+    ("file", "change"),
     [
-        ("policy.json", lambda d: d.update(format_version=9), "expected format_version 2, got 9"),
-        (
-            "policy.json",
-            lambda d: d.update(observation_version=9),
-            "expected observation_version 1, got 9",
-        ),
-        ("policy.json", lambda d: d.pop("network"), "expected a key 'network'"),
-        ("policy.json", lambda d: d["game"].update(variant=2), "unknown field 'variant'"),
-        ("policy.json", lambda d: d.update(steps=8), "damaged or was edited"),
-        ("manifest.json", lambda d: d.update(sha256=""), "damaged or was edited"),
-        ("manifest.json", lambda d: d.pop("leaves"), r"manifest\.json"),
+        ("policy.json", lambda d: d.update(steps=8)),
+        ("manifest.json", lambda d: d.update(sha256="")),
+        ("manifest.json", lambda d: d["leaves"]["logits/bias"].update(shape=[9])),
+        ("manifest.json", lambda d: d.pop("leaves")),
     ],
 )
-def test_edited_documents_are_refused(damaged: Path, file: str, change: Any, message: str) -> None:
-    edit(damaged / file, change)
-    with pytest.raises(ValueError, match=message):
-        load_policy(damaged)
+def test_edited_documents_of_an_older_run_are_refused(old: Path, file: str, change: Any) -> None:
+    edit(old / file, change)
+    with pytest.raises(CorruptError, match=r"damaged or was edited|manifest\.json: KeyError"):
+        load_policy(old)
 
 
 @pytest.mark.parametrize(
     ("algorithm", "unit"), [("bc", "minibatches"), ("hdr_ippo", "environment steps")]
 )
-def test_a_folder_of_format_1_is_read(damaged: Path, algorithm: str, unit: str) -> None:
-    """As the release before wrote it: one `step`, a clone's in minibatches."""
-    about = {
-        "format_version": 1,
-        "game": {"name": "hanabi", **dataclasses.asdict(RULES)},
-        "observation_version": 1,
-        "network": {"kind": "lstm", **dataclasses.asdict(NETWORK)},
-        "algorithm": algorithm,
-        "step": 7,
-        "score": 1.25,
-        "greedy": True,
-    }
-    about = json.loads(json.dumps(about))
-    (damaged / "policy.json").write_text(json.dumps(about))
-    leaves = json.loads((damaged / "manifest.json").read_text())["leaves"]
-    text = json.dumps([leaves, about], sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    edit(damaged / "manifest.json", lambda d: d.update(sha256=digest))
-    policy = load_policy(damaged)
+def test_an_older_description_is_read(old: Path, algorithm: str, unit: str) -> None:
+    """Of format 1: one `step`, a clone's in minibatches."""
+    about = {"format_version": 1, "algorithm": algorithm, "step": 7, "steps": ..., "unit": ...}
+    (old / "policy.json").write_text(json.dumps(old_description(make_policy(1), **about)))
+    sign_old_folder(old, json.loads((old / "manifest.json").read_text())["leaves"])
+    policy = load_policy(old)
     assert isinstance(policy, NetworkPolicy)
     assert dataclasses.astuple(policy.info) == (algorithm, 7, unit, 1.25, True)
     assert policy.identity() == make_policy(1).identity()
-    edit(damaged / "policy.json", lambda d: d.update(step=8))
-    with pytest.raises(ValueError, match="damaged or was edited"):
-        load_policy(damaged)
 
 
-def test_a_network_that_does_not_fit_names_the_leaf(
-    damaged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # let the edit pass the digest
-    monkeypatch.setattr("hanabi_rl.storage.trees.manifest_digest", lambda *documents: "")
-    edit(damaged / "manifest.json", lambda d: d.update(sha256=""))
-    edit(damaged / "policy.json", lambda d: d["network"].update(decoder=[9]))
+def test_an_older_run_of_another_network_names_the_leaf(old: Path) -> None:
+    edit(old / "policy.json", lambda d: d["network"].update(decoder=[9]))
+    sign_old_folder(old, json.loads((old / "manifest.json").read_text())["leaves"])
     with pytest.raises(
         IncompatibleError, match=r"leaf decoder_0/bias: expected float32\[9\], stored float32\[8\]"
     ):
-        load_policy(damaged)
+        load_policy(old)
 
 
 def test_other_rules_and_missing_agents_are_refused(run: Path, tmp_path: Path) -> None:

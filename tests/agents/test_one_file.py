@@ -1,10 +1,11 @@
-"""Policies as one file: what is read is what was written, rounded; what is damaged is refused; and
-the agents that come with the package."""
+"""Policies as one file: what is read is what was written, and what is damaged is refused; and the
+agents that come with the package."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,18 +22,34 @@ from hanabi_rl.agents.one_file import (
     _digest,
     read_card,
     read_file,
+    read_rules,
     rounded,
     shipped,
     write_file,
 )
 from hanabi_rl.cli import main
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.storage.trees import CorruptError
+from hanabi_rl.storage.tensors import read_tensors
+from hanabi_rl.storage.trees import CorruptError, IncompatibleError
 
 
-def test_what_is_read_is_what_was_written_rounded(tmp_path: Path) -> None:
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    """In float32, every bit of it: numbers that half precision has not."""
     policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
-    write_file(path, policy, {"about": "a test"})
+    odd = np.array([1 / 3, 1e-30, 1e30, np.inf, np.nan, -0.0], np.float32)
+    params = jax.tree.map(lambda leaf: jnp.resize(odd, leaf.shape), policy.params)
+    write_file(path, policy.replace(params=params))
+    back = read_file(path)
+    assert (back.rules, back.network, back.info) == (policy.rules, policy.network, policy.info)
+    for leaf, kept in zip(jax.tree.leaves(params), jax.tree.leaves(back.params), strict=True):
+        assert kept.dtype == np.float32
+        np.testing.assert_array_equal(np.asarray(kept).view(np.uint32), leaf.view(np.uint32))
+    assert read_card(path) == {} and read_rules(path) == TINY
+
+
+def test_half_precision(tmp_path: Path) -> None:
+    policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
+    write_file(path, policy, {"about": "a test"}, half=True)
     back = read_file(path)
     assert back.identity() == rounded(policy).identity() != policy.identity()
     assert (back.rules, back.network, back.info) == (policy.rules, policy.network, policy.info)
@@ -64,7 +81,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path, share: float) -> None:
 def test_other_files_and_parameters_are_refused(tmp_path: Path) -> None:
     policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
     save_file({"x": np.zeros(3)}, path)
-    with pytest.raises(ValueError, match="`hanabi-rl export` wrote, got one without card, policy"):
+    with pytest.raises(
+        ValueError, match="a run or `hanabi-rl export` wrote, got one without card, pol"
+    ):
         load_policy(str(path))
     with pytest.raises(ValueError, match="expected a policy's file, got"):
         load_policy(str(tmp_path / "none.safetensors"))
@@ -72,7 +91,48 @@ def test_other_files_and_parameters_are_refused(tmp_path: Path) -> None:
         write_file(tmp_path / "a.bin", policy, {})
     large = policy.replace(params=jax.tree.map(lambda x: jnp.full_like(x, 1e6), policy.params))
     with pytest.raises(ValueError, match="that half precision can hold"):
-        write_file(path, large, {})
+        write_file(path, large, half=True)
+
+
+def rewrite(path: Path, change: Any) -> None:
+    """Another description of the same parameters, by somebody who took care of the digest."""
+    leaves, header = read_tensors(path)
+    about = json.loads(header["policy"])
+    change(about)
+    header["policy"] = json.dumps(about)
+    save_file(leaves, path, header | {"sha256": _digest(leaves, header)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(format_version=9), "expected format_version 2, got 9"),
+        (lambda d: d.update(observation_version=9), "expected observation_version 1, got 9"),
+        (lambda d: d.pop("network"), "expected a key 'network'"),
+        (lambda d: d.update(game=3), "expected a game and a network"),
+        (lambda d: d["game"].update(variant=2), "game: unknown field 'variant'"),
+        (lambda d: d["network"].update(kind="gru"), "expected network.kind 'lstm', got 'gru'"),
+        (
+            lambda d: d["network"].update(decoder=[9]),
+            r"leaf decoder_0/bias: expected float32\[9\], stored float32\[8\]",
+        ),
+    ],
+)
+def test_a_policy_of_another_kind(tmp_path: Path, change: Any, message: str) -> None:
+    path = tmp_path / "a.safetensors"
+    write_file(path, network_policy(TINY, 0))
+    rewrite(path, change)
+    with pytest.raises(ValueError, match=rf"a\.safetensors: {message}"):
+        read_file(path)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32])
+def test_parameters_of_another_dtype(tmp_path: Path, dtype: Any) -> None:
+    path, policy = tmp_path / "a.safetensors", network_policy(TINY, 0)
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), policy.params)
+    write_file(path, policy.replace(params=wide))
+    with pytest.raises(IncompatibleError, match=rf"expected float32.*, stored {dtype.__name__}"):
+        read_file(path)
 
 
 @pytest.mark.parametrize("said", ["[1]", "{", "[" * 100_000, '{"format_version": 2}'])

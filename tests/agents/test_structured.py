@@ -37,6 +37,7 @@ from hanabi_rl.env.observe import observe, observe_seat
 from hanabi_rl.env.rules import finished, legal_for_mover
 from hanabi_rl.env.state import State
 from hanabi_rl.nn.structured import Level, StructuredActor, StructuredConfig
+from hanabi_rl.storage.tensors import read_metadata
 
 GAMES = [SMALL, *(pytest.param(Rules(p), marks=pytest.mark.slow) for p in (2, 3, 4, 5))]
 
@@ -227,7 +228,8 @@ def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
     save_policy(tmp_path / "policy", saved, algorithm="bc", steps=1, score=None)
     policy = load_policy(tmp_path / "policy")
     assert policy.identity() == saved.identity()
-    assert json.loads((tmp_path / "policy" / "policy.json").read_text())["network"] == {
+    header = read_metadata(tmp_path / "policy" / "policy.safetensors")
+    assert json.loads(header["policy"])["network"] == {
         "kind": "structured",
         "level": "learnt",
         "trunk": [16],

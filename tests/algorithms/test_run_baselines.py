@@ -24,6 +24,7 @@ from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.show.plots import plot_ppo
+from hanabi_rl.storage.tensors import read_metadata
 
 ENVS, STEPS, UPDATES = 16, 12, 4
 FIELDS = {
@@ -171,8 +172,8 @@ def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
     assert read_state(folder, UPDATES) == read_state(br_bc[0], UPDATES)
     for name in ("policy", "policy-latest"):
         assert load_policy(folder / name).identity() == load_policy(br_bc[0] / name).identity()
-        about = [(run_dir / name / "policy.json").read_text() for run_dir in (folder, br_bc[0])]
-        assert about[0] == about[1]
+        files = [run_dir / name / "policy.safetensors" for run_dir in (folder, br_bc[0])]
+        assert read_metadata(files[0]) == read_metadata(files[1])
     same = [key for key in summary if key not in ("wall_s", "links")]
     assert {key: summary[key] for key in same} == {key: br_bc[1][key] for key in same}
     assert np.isfinite(summary["crossplay_with_bc_mean"])

@@ -24,6 +24,7 @@ from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.records import from_dict
+from hanabi_rl.storage.tensors import read_metadata
 
 ENVS, STEPS, UPDATES = 16, 12, 5
 CONTRACT = {
@@ -211,8 +212,8 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     assert read_state(folder, UPDATES) == read_state(run[0], UPDATES)
     for name in ("policy", "policy-latest", "bc-policy"):
         assert load_policy(folder / name).identity() == load_policy(run[0] / name).identity()
-        about = [(run_dir / name / "policy.json").read_text() for run_dir in (folder, run[0])]
-        assert about[0] == about[1]
+        files = [run_dir / name / "policy.safetensors" for run_dir in (folder, run[0])]
+        assert read_metadata(files[0]) == read_metadata(files[1])
     timed = ("wall_s", "steps_per_s", "run_dir")
     assert without(read_lines(folder), timed) == without(read_lines(run[0]), timed)
     assert without([summary], timed) == without([run[1]], timed)

@@ -11,7 +11,7 @@ import pytest
 from support.games import LENIENT
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.names import load_policy, trained_with
 from hanabi_rl.cli import main
 from hanabi_rl.env.game import Rules
@@ -19,6 +19,7 @@ from hanabi_rl.measure import gauntlet
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.gauntlet import Beside, Partner, Result, strangers
 from hanabi_rl.show.gauntlet import gauntlet_figures, gauntlet_table, partner_table
+from hanabi_rl.storage.checkpoint import Checkpointer
 
 
 def beside(name: str, family: str, met: bool, seed: int) -> Beside:
@@ -87,11 +88,13 @@ def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
 def test_the_command_plays_what_pairs_play(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folders = [str(tmp_path / name) for name in ("agent", "partner")]
-    for seed, folder in enumerate(folders):
-        policy = network_policy(LENIENT, seed)
-        save_policy(Path(folder), policy, algorithm="x", steps=0, score=None)
-    agent, partner_folder = folders
+    """An agent of a run, and what its training wrote of another in Orbax."""
+    policies = [network_policy(LENIENT, seed) for seed in range(2)]
+    agent, partner_folder = str(tmp_path / "agent"), str(tmp_path / "checkpoints" / "5")
+    save_policy(Path(agent), policies[0], algorithm="x", steps=0, score=None)
+    document = checkpoint_policy(policies[1], params_path="actor")
+    with Checkpointer(tmp_path / "checkpoints", policy=document) as checkpoints:
+        checkpoints.save(5, {"actor": policies[1].params})
     monkeypatch.setattr(gauntlet, "FAMILIES", {"chance": ("bot:random",)})
     picture = tmp_path / "out" / "g.png"
     arguments = ["--games", "8", "--series", "1", "--seed", "3", "--plot", str(picture), "--json"]
@@ -130,6 +133,6 @@ def test_whom_a_run_was_trained_with_is_in_its_config(tmp_path: Path) -> None:
     config: dict[str, Any] = {"config": {"partners": ["bot:rules?seed=1..2", "bot:simple"]}}
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     expected = ("bot:rules?seed=1", "bot:rules?seed=2", "bot:simple")
-    for name in ("run", "run/policy", "run/checkpoints/5"):
+    for name in ("run", "run/policy", "run/policy/policy.safetensors", "run/checkpoints/5"):
         assert trained_with(str(tmp_path / name)) == expected
     assert trained_with("bot:smart") == trained_with(str(tmp_path)) == ()

@@ -165,9 +165,8 @@ def test_a_read_only_folder(finished: Run, tally: Callable) -> None:
 def test_leftovers_of_a_kill_are_cleared_when_the_folder_is_opened(finished: Run) -> None:
     folder, policy = finished.folder, contents(finished.folder / "policy")
     (folder / ".policy.123.tmp").mkdir()
-    (folder / ".summary.json.123.tmp").write_text("{")
-    (folder / "policy").rename(folder / ".policy.old")  # between the two renames of a replacement
-    shutil.copytree(folder / ".policy.old", folder / ".policy-accuracy.old")
+    for name in (".summary.json", "policy/.policy.safetensors"):
+        (folder / f"{name}.123.tmp").write_text("{")
     config = dataclasses.replace(
         from_dict(BCConfig, read_config(folder)), run_dir=str(folder), resume=True
     )

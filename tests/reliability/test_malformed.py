@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from support.games import random_games
+from support.old_folders import old_description, write_old_folder
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
@@ -162,25 +163,21 @@ def test_mutated_files_of_games_are_read_or_refused(
     read()
 
 
-def test_mutated_policy_folders_are_read_or_refused(
+def test_mutated_policies_are_read_or_refused(
     injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    files, folder = tally("malformed files"), tmp_path / "policy"
+    """A run's file, and the documents of an older run's folder."""
+    files, folder, old = tally("malformed files"), tmp_path / "policy", tmp_path / "old"
     small = Rules(num_colors=2, num_ranks=2, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(), decoder=(4,), critic=(4,))
     params = init_params(
         Actor(network, small.num_moves), jax.random.key(0), network, small.obs_size, small.num_moves
     )
-    save_policy(
-        folder,
-        NetworkPolicy(params=params, rules=small, network=network),
-        algorithm="bc",
-        steps=0,
-        score=None,
-    )
-    originals = {
-        path: path.read_bytes() for path in (folder / "policy.json", folder / "manifest.json")
-    }
+    policy = NetworkPolicy(params=params, rules=small, network=network)
+    save_policy(folder, policy, algorithm="bc", steps=0, score=None)
+    write_old_folder(old, policy, old_description(policy))
+    places = (folder / "policy.safetensors", old / "policy.json", old / "manifest.json")
+    originals = {path: path.read_bytes() for path in places}
 
     @seed(10)
     @settings(
@@ -189,10 +186,11 @@ def test_mutated_policy_folders_are_read_or_refused(
     )  # fmt: skip
     @given(st.data())
     def read(data: Any) -> None:
-        path = data.draw(st.sampled_from(sorted(originals)))
-        content = mutate(data.draw, originals[path], 200)
+        path = data.draw(st.sampled_from(places))
+        header = 8 + struct.unpack("<Q", originals[path][:8])[0] if path.parent == folder else 200
+        content = mutate(data.draw, originals[path], header)
         path.write_bytes(content)
-        peak, error = peak_of(lambda: load_policy(folder))
+        peak, error = peak_of(lambda: load_policy(path.parent))
         path.write_bytes(originals[path])
         harm = None
         if error is not None and not isinstance(error, ValueError):

@@ -37,45 +37,11 @@ def test_read_json_names_the_file(tmp_path: Path) -> None:
         files.read_json(tmp_path / "x.json")
 
 
-def make_folder(path: Path, content: str) -> Path:
-    path.mkdir()
-    (path / "file").write_text(content)
-    return path
-
-
-def content(folder: Path) -> str:
-    return (files.committed_folder(folder) / "file").read_text()
-
-
-def test_replace_folder_replaces_the_whole_folder(tmp_path: Path) -> None:
-    target = tmp_path / "policy"
-    for version in ("one", "two", "three"):
-        files.replace_folder(make_folder(tmp_path / "new", version), target)
-        assert content(target) == version
-        assert [entry.name for entry in tmp_path.iterdir()] == ["policy"]
-
-
-@pytest.mark.parametrize("killed_after", [0, 1, 2])
-def test_a_kill_between_the_renames_leaves_one_whole_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_after: int
-) -> None:
-    target = make_folder(tmp_path / "policy", "old")
-    real_rename, calls = Path.rename, []
-
-    def rename(path: Path, to: Path) -> Path:
-        if len(calls) == killed_after:
-            raise KeyboardInterrupt
-        calls.append(path)
-        return real_rename(path, to)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", rename)
-        if killed_after < 2:
-            with pytest.raises(KeyboardInterrupt):
-                files.replace_folder(make_folder(tmp_path / "new", "new"), target)
-        else:
-            files.replace_folder(make_folder(tmp_path / "new", "new"), target)
-    assert content(target) == ("old" if killed_after < 2 else "new")
-    # and the next save works
-    files.replace_folder(make_folder(tmp_path / "newer", "newer"), target)
-    assert content(target) == "newer"
+def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "policies"):
+        (place / ".100.7.tmp").mkdir(parents=True)
+        for name in (".100.7.tmp/.policy.safetensors.7.tmp", ".a.json.7.tmp", "a.json", "b.tmp"):
+            (place / name).write_text("{")
+    files.finish_replacements(tmp_path)
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    assert left == ["a.json", "b.tmp", "policies", "policies/a.json", "policies/b.tmp"]

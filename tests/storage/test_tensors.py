@@ -46,15 +46,14 @@ def test_a_dtype_that_numpy_lacks_is_one_line(
             main(command)
         lines = [line for line in capsys.readouterr().err.splitlines() if "obl: these" not in line]
         assert stop.value.code == 2 and len(lines) == 1 and str(path) in lines[0], lines
-        # a policy's file is told by its metadata, before any tensor is read
-        assert dtype in lines[0] or command == ["evaluate", str(path)]
+        assert dtype in lines[0]
 
 
 def test_an_exported_agent_with_such_a_tensor(tmp_path: Path) -> None:
     whole, spoilt = tmp_path / "whole.safetensors", tmp_path / "spoilt.safetensors"
     write_file(whole, network_policy(TINY, 0), {"about": "a test"})
     write_dtype(spoilt, "logits/bias", "F8_E4M3", read_metadata(whole))
-    with pytest.raises(ValueError, match=r"spoilt.safetensors: tensor 'logits/bias' .* F8_E4M3"):
+    with pytest.raises(ValueError, match=r"spoilt.safetensors: .* 'logits/bias' is of dtype F8_"):
         load_policy(spoilt)
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import jax
 from support.processes import xla_flags
 
+from hanabi_rl.storage.tensors import read_metadata
+
 PRESETS = Path(__file__).parents[1] / "reliability" / "presets"
 PATIENCE_S = 300.0  # for a machine under load; no test depends on how long anything takes
 
@@ -82,15 +84,14 @@ class Run:
         policies, and summary."""
         last = self.folder / "checkpoints" / str(self.steps()[-1])
         items = ("manifest/metadata", "loader/metadata", "evaluation/metadata")
-        policies = sorted(self.folder.glob("policy*/*.json"))
+        policies = sorted(self.folder.glob("policy*/*.safetensors"))
         lines = [
             json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()
         ]
         return {
             "checkpoint": {item: json.loads((last / item).read_text()) for item in items},
             "policies": {
-                str(path.relative_to(self.folder)): json.loads(path.read_text())
-                for path in policies
+                str(path.relative_to(self.folder)): read_metadata(path) for path in policies
             },
             "metrics": [_untimed(line) for line in lines],
             "summary": _untimed(json.loads((self.folder / "summary.json").read_text())),
