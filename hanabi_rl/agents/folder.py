@@ -61,9 +61,10 @@ def save_policy(
     if new:
         place.rename(folder)
         fsync_path(folder.parent)
-    for name in (_DESCRIPTION, _MANIFEST):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / _PARAMS, ignore_errors=True)
+    if (folder / _DESCRIPTION).exists():
+        shutil.rmtree(folder / _PARAMS, ignore_errors=True)
+        for name in (_MANIFEST, _DESCRIPTION):
+            (folder / name).unlink(missing_ok=True)
 
 
 def checkpoint_policy(

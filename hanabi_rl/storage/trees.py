@@ -44,14 +44,6 @@ def this_process() -> ocp.options.MultiprocessingOptions:
     return ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})
 
 
-def tree_checkpointer() -> ocp.Checkpointer:
-    """Orbax's reader and writer of one tree of arrays."""
-    alone = this_process()
-    return ocp.Checkpointer(
-        ocp.PyTreeCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone
-    )
-
-
 def leaf_paths(tree: PyTree) -> dict[str, Any]:
     """The leaves of `tree` by path, e.g. `actor/lstm_0/input/kernel`, in the tree's own order.
 
@@ -144,7 +136,9 @@ def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[
             those saved.
     """
     leaves: dict[str, Any] = {}
-    with tree_checkpointer() as checkpointer:
+    alone = this_process()
+    reader = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
+    with ocp.Checkpointer(reader, multiprocessing_options=alone) as checkpointer:
         for path in paths:
             entry = manifest[path]
             empty = 0 in entry["shape"]
