@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from hanabi_rl.agents.identity import distinct_identities
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.bc import check_level
@@ -147,12 +148,16 @@ def _claim(challenge: Challenge, folder: Path) -> None:
 
 
 def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:
-    """Whom the methods play with, by name. Raises ValueError for what is no such agent."""
+    """Whom the methods play with, by name. Raises ValueError for what is no such agent, and where
+    two of them are one."""
     if challenge.proxies:
-        return {name: load_policy(name, rules) for name in challenge.proxies}
-    seats = demonstrators(rules, challenge.partner)
-    names = challenge.partner.split("+")
-    return dict(zip(names, seats, strict=False))  # seats in excess of names repeat them
+        found = [(name, load_policy(name, rules)) for name in challenge.proxies]
+    else:
+        seats, names = demonstrators(rules, challenge.partner), challenge.partner.split("+")
+        # seats in excess of names repeat them, and A+A is one
+        found = list(dict(zip(names, seats, strict=False)).items())
+    distinct_identities([policy for _, policy in found], [name for name, _ in found], "--proxies: ")
+    return dict(found)
 
 
 def _check_table(
@@ -165,12 +170,6 @@ def _check_table(
             f"--decks: expected a game for each of the {least} line-ups at least, got "
             f"{challenge.decks}"
         )
-    twice = len(challenge.proxies) > len(proxies)  # one name
-    for place, proxy in enumerate(proxies):
-        twice |= any(same(proxy, other) for other in proxies[:place])
-    if twice:
-        names = challenge.proxies or challenge.partner.split("+")
-        raise ValueError(f"--proxies: expected agents that differ, got {' '.join(names)}")
     for name, policy in given.items():
         if all(same(policy, proxy) for proxy in proxies):
             raise ValueError(f"--agents: expected others than the proxy itself, got {name}")

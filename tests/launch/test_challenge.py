@@ -204,8 +204,8 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
         ({"proxies": ("bot:x",)}, "bot:x"),
         ({"agents": ("bot:x",)}, "bot:x"),
         ({"agents": ("bot:simple",)}, "--agents: expected others than the proxy itself, got bot:s"),
-        ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected agents that differ"),
-        ({"partner": "simple+bot:simple"}, "--proxies: expected agents that differ"),
+        ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected policies that differ"),
+        ({"partner": "simple+bot:simple"}, "--proxies: expected policies that differ"),
         (
             {"players": 3, "partner": "simple+piers", "decks": 17},
             "each of the 18 line-ups at least",
