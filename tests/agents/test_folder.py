@@ -100,6 +100,14 @@ def test_a_policy_replaced_while_it_is_read_is_read_whole(
     assert len(opened) == 2
 
 
+def test_saving_takes_nothing_else_from_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "params").mkdir()
+    (tmp_path / "manifest.json").write_text("{}")
+    save_policy(tmp_path, make_policy(1), algorithm="bc", steps=8, score=None)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"params", "manifest.json", "policy.safetensors"}
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_kill_while_saving_leaves_the_policy_before_or_none(
     damaged: Path, monkeypatch: pytest.MonkeyPatch, first: bool
