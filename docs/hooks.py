@@ -1,0 +1,126 @@
+"""Pages of the site that are made when it is built, never by hand: the Python reference from
+docstrings, commands from their `--help`, presets, agents and measures from their registries, and
+tutorials from notebooks. mkdocs calls `on_files`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+import hanabi_rl
+from hanabi_rl.algorithms.registry import NAMES
+from hanabi_rl.cli import main
+from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.measure.registry import MEASURES, measures_of
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Adds the generated pages."""
+    pages = {
+        "api": _api(),
+        "commands": "\n".join(_commands()),
+        "presets": "\n".join(_presets()),
+        "agents": _agents(),
+        "measures": "\n".join(_measures()),
+    }
+    made = {f"reference/{name}.md": content for name, content in pages.items()}
+    for path in sorted((Path(config.docs_dir) / "tutorials").glob("*.ipynb")):
+        made[f"tutorials/{path.stem}.md"] = _tutorial(path)
+    for place, content in made.items():
+        files.append(File.generated(config, place, content=content))
+    return files
+
+
+def _tutorial(path: Path) -> str:
+    """A notebook to read; tests run it."""
+    blocks = []
+    for cell in json.loads(path.read_text())["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            language = "bash" if text.startswith("!") else "python"
+            text = f"```{language}\n{text.replace('!', '') if language == 'bash' else text}\n```"
+        blocks.append(text.replace(".ipynb)", ".md)"))
+    download = f"Notebook: `docs/tutorials/{path.name}`"
+    return "\n\n".join([*blocks, f"*{download}.*"])
+
+
+def _api() -> str:
+    names = "\n\n".join(f"::: hanabi_rl.{name}" for name in sorted(hanabi_rl.__all__))
+    return (
+        "# Python\n\n`from hanabi_rl import ...`; each name loads on first use. Everything else of "
+        f"the package may move.\n\n{names}\n"
+    )
+
+
+def _printed(*arguments: str) -> str:
+    """What a command of `hanabi-rl` prints."""
+    screen = io.StringIO()
+    with contextlib.redirect_stdout(screen), contextlib.suppress(SystemExit):
+        main(list(arguments))
+    return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).strip()
+
+
+def _commands() -> Iterator[str]:
+    """The help of every command, those of a group after it."""
+    os.environ["COLUMNS"] = "100"
+    yield "# Commands\n\nWhat `hanabi-rl COMMAND --help` prints."
+    for name in _subcommands(_printed("--help")):
+        if name in ("train", "sweep"):  # the fields of every algorithm's config: see presets
+            continue
+        text = _printed(name, "--help")
+        yield f"\n## {name}\n\n```text\n{text}\n```"
+        for command in _subcommands(text):
+            text = _printed(name, command, "--help")
+            yield f"\n### {name} {command}\n\n```text\n{text}\n```"
+
+
+def _subcommands(text: str) -> list[str]:
+    """Those that a help's first line lists: `usage: hanabi-rl [-h] {train,sweep}`."""
+    found = re.match(r"usage: [a-z -]+\[-h\] \{([a-z,-]+)\}", text)
+    return found[1].split(",") if found else []
+
+
+def _presets() -> Iterator[str]:
+    """Every preset with the comment that its file begins with."""
+    yield (
+        "# Presets\n\n`python train/ALGORITHM.py --preset NAME`, or `hanabi-rl train ALGORITHM "
+        "--preset NAME`: files that list what differs from the defaults. Every field is a flag; "
+        "`--help` lists them."
+    )
+    for algorithm in NAMES:
+        yield f"\n## {algorithm}\n\n| preset | |\n|---|---|"
+        for path in sorted((configs_folder() / algorithm).glob("*.toml")):
+            yield f"| `{path.stem}` | {_first_comment(path)} |"
+
+
+def _first_comment(path: Path) -> str:
+    lines = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return " ".join(lines).replace("|", "\\|")
+
+
+def _agents() -> str:
+    return (
+        "# Agents and bots\n\nWhat can be named wherever an agent is asked for, as `hanabi-rl "
+        f"agents` prints it.\n\n```text\n{_printed('agents')}\n```\n"
+    )
+
+
+def _measures() -> Iterator[str]:
+    yield "# Measures\n\nOf recorded games; each with its 95% interval over games (over decks)."
+    for group in dict.fromkeys(measure.group for measure in MEASURES.values()):
+        yield f"\n## {group}\n\n| key | | unit | source |\n|---|---|---|---|"
+        for measure in measures_of(group):
+            label = measure.label.strip().replace("|", "\\|")
+            yield f"| `{measure.name}` | {label} | {measure.unit} | {measure.source} |"
