@@ -20,6 +20,7 @@ from hanabi_rl.cli.export import export
 from hanabi_rl.cli.gauntlet import gauntlet
 from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
+from hanabi_rl.cli.live import live
 from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.partners import PARTNER_COMMANDS
 from hanabi_rl.cli.play import play
@@ -95,6 +96,7 @@ def _app() -> SubcommandApp:
     app.command(name="metrics")(checked(metrics))
     app.command(name="unit-tests")(checked(unit_tests))
     app.command(name="play")(checked(play))
+    app.command(name="live")(checked(live))
     app.command(name="agents")(checked(list_agents))
     app.command(name="export")(checked(export))
     app.command(name="replay")(checked(replay_command))

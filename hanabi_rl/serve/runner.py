@@ -18,12 +18,12 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy import Policy, PyTree
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.episodes import group_identical
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer, Shown
-from hanabi_rl.serve.ticks import Moves, Run, Seats, Tick, advance, compiled, empty, step
+from hanabi_rl.serve.ticks import Moves, Run, Seats, Tick, advance, compiled, empty, put, step
 
 WIDTH = 16
 """Games of a tick, and seats of a step. One width is one program to compile; this one takes three
@@ -41,6 +41,7 @@ class _Slot:
     team: Team
     turn: int = -1  # so many of the game's moves were made; -1: it is not dealt
     answer: Answer | None = None  # at that turn
+    given: PyTree = None  # the partner's memory before the deal; None: of no game
 
     @property
     def is_behind(self) -> bool:
@@ -91,22 +92,43 @@ class Runner:
         for group in range(len(self._policies)):
             self._step(group, table, self._padded([]))
 
-    def think(self, games: Sequence[Game], teams: Sequence[Team] | None = None) -> list[Answer]:
+    def think(
+        self,
+        games: Sequence[Game],
+        teams: Sequence[Team] | None = None,
+        given: Sequence[PyTree] | None = None,
+    ) -> list[Answer]:
         """See `Partners.think`; `teams` are indices into the policies. At most `slots` games are
-        advanced together. Raises ValueError for a team that does not fill the seats."""
+        advanced together. `given`: what the one partner in each game remembers before its deal (see
+        `agents/policy.py`, `next_game`; leaves without a batch axis), None for a game with
+        strangers; it counts where the runner does not know the game. Raises ValueError for a team
+        that does not fill the seats."""
         everybody = tuple(range(len(self._group)))
-        asked = list(zip(games, teams or [everybody] * len(games), strict=True))
-        for game, team in asked:
-            self._check(game, team)
+        asked = list(
+            zip(
+                games,
+                teams or [everybody] * len(games),
+                given or [None] * len(games),
+                strict=True,
+            )
+        )
+        for game, team, memory in asked:
+            self._check(game, team, memory)
         answers: dict[int, Answer] = {}
         while len(answers) < len(asked):
             together: dict[int, int] = {}  # a game that is asked for twice has its turn twice
-            for i, (game, _) in enumerate(asked):
+            for i, (game, _, _) in enumerate(asked):
                 if i not in answers and len(together) < self.size:
                     together.setdefault(game.game_id, i)
             found = self._think([asked[i] for i in together.values()])
             answers |= dict(zip(together.values(), found, strict=True))
         return [answers[i] for i in range(len(asked))]
+
+    def memory(self, game_id: int) -> PyTree:
+        """What the one partner of a game remembers after what it was asked last: NumPy leaves
+        without a batch axis. Raises KeyError where the game is not in a slot."""
+        group, place = self._place_of(self._places[game_id])
+        return jax.tree.map(lambda leaf: np.array(leaf[place]), self._memories[group])
 
     def forget(self) -> None:
         """Every slot is free again: as after a kill, or an error that left a tick half made."""
@@ -123,20 +145,22 @@ class Runner:
             empty, self._policies, rules=self.rules, size=self.size
         )
 
-    def _check(self, game: Game, team: Team) -> None:
+    def _check(self, game: Game, team: Team, given: PyTree) -> None:
         players = self.rules.num_players
+        if given is not None and len(team) != 1:
+            raise ValueError(f"expected one partner who remembers, got {len(team)}")
         if len(team) != players - len(game.people):
             raise ValueError(
                 f"expected {len(team)} seats for the partners, got {players - len(game.people)}: "
                 f"{players} players, persons at {sorted(game.people)}"
             )
 
-    def _think(self, asked: Sequence[tuple[Game, Team]]) -> list[Answer]:
+    def _think(self, asked: Sequence[tuple[Game, Team, PyTree]]) -> list[Answer]:
         """Of different games, `slots` at most."""
-        for game, _ in asked:
+        for game, _, _ in asked:
             if game.game_id in self._places:
                 self._places.move_to_end(game.game_id)  # before a slot is given up for another
-        slots = [self._slot(game, team) for game, team in asked]
+        slots = [self._slot(game, team, given) for game, team, given in asked]
         # one team after the other: a tick of one policy's games is one step of it
         slots_by_team = sorted(slots, key=lambda slot: self._slots[slot].team)
         while behind := [slot for slot in slots_by_team if self._slots[slot].is_behind]:
@@ -146,23 +170,29 @@ class Runner:
         assert all(answer is not None for answer in answers)
         return [answer for answer in answers if answer is not None]
 
-    def _slot(self, game: Game, team: Team) -> int:
+    def _slot(self, game: Game, team: Team, given: PyTree) -> int:
         """The game's slot: its own, else a free one, else the one used longest ago."""
         place = self._places.get(game.game_id)
         if place is None:
             free = len(self._places) < self.size
             place = len(self._places) if free else self._places.popitem(last=False)[1]
             self._places[game.game_id] = place
-            self._slots[place] = _Slot(game, team)
+            self._slots[place] = _Slot(game, team, given=given)
         elif self._slots[place].goes_on_as(game, team):
             self._slots[place].game = game
         else:
-            self._slots[place] = _Slot(game, team)
+            self._slots[place] = _Slot(game, team, given=given)
         return place
 
     def _tick(self, places: Sequence[int]) -> None:
         """Each of these slots one step on: its deal, or its next move."""
         slots = [self._slots[place] for place in places]
+        for place, slot in zip(places, slots, strict=True):
+            if slot.turn < 0 and slot.given is not None:
+                group, where = self._place_of(place)
+                self._memories[group] = self._run(
+                    put, self._memories[group], np.int32(where), slot.given
+                )
         steps = self._seats(places, slots)
         table = self._advance(self._moves(places, slots))
         answers = [self._step(group, table, seats) for group, seats in steps]
@@ -198,7 +228,7 @@ class Runner:
         """What each policy has to look at, by its number; as many steps as it takes."""
         players, rows = self.rules.num_players, collections.defaultdict(list)
         for row, (place, slot) in enumerate(zip(places, slots, strict=True)):
-            game, begins = slot.game, slot.turn < 0
+            game, begins = slot.game, slot.turn < 0 and slot.given is None
             others = (seat for seat in range(players) if seat not in game.people)
             for policy, seat in zip(slot.team, others, strict=True):
                 which = row, seat, place * players + seat, begins, game.game_id % 2**32
@@ -208,6 +238,12 @@ class Runner:
             for group, of_group in rows.items()
             for first in range(0, len(of_group), self._width)
         ]
+
+    def _place_of(self, slot: int) -> tuple[int, int]:
+        """Whose memory, and where in it, the one partner of a slot's game has."""
+        held = self._slots[slot]
+        (seat,) = set(range(self.rules.num_players)) - held.game.people
+        return self._group[held.team[0]], slot * self.rules.num_players + seat
 
     def _padded(self, rows: Sequence[tuple[int, int, int, bool, int]]) -> Seats:
         unused = (0, 0, self._beyond, False, 0)

@@ -80,6 +80,12 @@ def _with_rows(tree: Any, index: Any, rows: Any) -> Any:
     return jax.tree.map(lambda leaf, new: leaf.at[index].set(new, mode="drop"), tree, rows)
 
 
+@functools.partial(jax.jit, donate_argnums=0)
+def put(memory: Any, place: Any, row: Any) -> Any:
+    """`memory` [S * P, ...] with another row (leaves without that axis) at `place`."""
+    return jax.tree.map(lambda leaf, new: leaf.at[place].set(new), memory, row)
+
+
 @functools.partial(jax.jit, static_argnames="rules", donate_argnums=0)
 def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Tick]:
     """Deals or moves in W of the S games, and shows every seat what there is to be seen."""

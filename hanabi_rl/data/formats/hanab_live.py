@@ -101,7 +101,7 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
     deck = [_read_card(card, index) for index, card in enumerate(record["deck"])]
     if len(deck) != rules.deck_size:
         raise ValueError(f"expected a deck of {rules.deck_size} cards, got {len(deck)}")
-    new_order = _rotated_orders(rules, start)
+    new_order = rotated_orders(rules, start)
     table = Table(rules, [deck[old] for old in np.argsort(new_order)])
     actions = []
     for index, entry in enumerate(record["actions"]):
@@ -284,9 +284,9 @@ def _our_action(table: Table, kind: int, target: int, value: int | None) -> int:
     )
 
 
-def _rotated_orders(rules: Rules, start: int) -> list[int]:
+def rotated_orders(rules: Rules, start: int) -> list[int]:
     """New deck index of each old one once seat `start` is seat 0: the site deals whole hands from
-    its own seat 0 on."""
+    its own seat 0 on. int[deck_size]."""
     size, players = rules.hand_size, rules.num_players
     dealt = size * players
     return [

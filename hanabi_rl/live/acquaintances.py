@@ -1,0 +1,68 @@
+"""What an agent learnt of the people it met, from game to game: `Acquaintances`.
+
+One file for each company: the agent's memory before another game with the same partners in the
+same order around the table (`agents/policy.py`, `next_game`). It holds counts, no game; whose they
+are is said by hashes of names in the file's own name, so that who asks to be forgotten is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors.numpy import save
+
+from hanabi_rl.storage.files import write_bytes
+from hanabi_rl.storage.tensors import read_tensors
+
+
+@dataclasses.dataclass(frozen=True)
+class Acquaintances:
+    """The folder `path`, made when something is learnt; of the agent with this identity."""
+
+    path: Path
+    identity: str
+
+    def read(self, partners: Sequence[str], like: Any) -> Any:
+        """The memory before another game with these partners, in order around the table; None where
+        they are strangers, or what is kept is no memory like the tree `like`."""
+        file = self._file(partners)
+        if not file.exists():
+            return None
+        try:
+            found, _ = read_tensors(file)
+        except ValueError:
+            return None
+        leaves, tree = jax.tree.flatten(like)
+        kept = [found.get(str(place)) for place in range(len(leaves))]
+        for leaf, array in zip(leaves, kept, strict=True):
+            if array is None or (array.shape, array.dtype) != (leaf.shape, leaf.dtype):
+                return None
+        return jax.tree.unflatten(tree, kept)
+
+    def write(self, partners: Sequence[str], memory: Any) -> None:
+        """Keeps it, in the place of what was."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        leaves = {str(i): np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(memory))}
+        if leaves:  # else this agent learns nothing of anybody
+            write_bytes(self._file(partners), save(leaves))
+
+    def forget(self, player: str) -> int:
+        """Deletes what has to do with a player; how many files that were."""
+        found = list(self.path.glob(f"*-{_hashed(player)}*.safetensors"))
+        for file in found:
+            file.unlink()
+        return len(found)
+
+    def _file(self, partners: Sequence[str]) -> Path:
+        names = "".join(f"-{_hashed(partner)}" for partner in partners)
+        return self.path / f"{self.identity[:16]}{names}.safetensors"
+
+
+def _hashed(player: str) -> str:
+    return hashlib.sha256(player.encode()).hexdigest()[:16]

@@ -1,0 +1,300 @@
+"""A bot account as a state machine: messages in, effects out. No socket, no clock, no thinking.
+
+Whoever runs it hands in every frame, what the agent answered, and the time now and then; it says
+what is to be sent, asked, kept and logged (`effects.py`). `connection.py` does so over a network,
+tests do without one.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Ticket
+from hanabi_rl.live.lobby import Lobby
+from hanabi_rl.live.protocol import (
+    FrameError,
+    cannot_play,
+    read_frame,
+    table_of,
+)
+from hanabi_rl.live.requests import Desk
+from hanabi_rl.live.seat import Seat, new_serials, table_chat
+from hanabi_rl.live.seen import OutOfStepError
+from hanabi_rl.serve.partners import Answer
+
+ALONE_S = 300.0
+"""We leave a room in which nobody else has been for so long."""
+
+
+class Bot:
+    """The account `username`, behaving as `settings` say."""
+
+    def __init__(self, username: str, settings: Settings) -> None:
+        self.username, self.settings = username, settings
+        self.seats: dict[int, Seat] = {}
+        self._lobby = Lobby()
+        self._desk = Desk(settings, self._lobby, self.seats)
+        self._serials = new_serials()
+        self._closing = False
+        self.last_error = ""
+        """What the server said last in an `error`."""
+
+    def close(self) -> list[Effect]:
+        """Takes no new seat, and leaves rooms whose game has not begun."""
+        self._closing = self._desk.closed = True
+        rooms = [seat for seat in self.seats.values() if not seat.is_playing]
+        return [Send("tableLeave", {"tableID": seat.table}) for seat in rooms]
+
+    @property
+    def is_closing(self) -> bool:
+        """`close` was called."""
+        return self._closing
+
+    @property
+    def is_closed(self) -> bool:
+        """`close` was called, and no seat is left."""
+        return self._closing and not self.seats
+
+    def connected(self) -> None:
+        """A new connection: whatever the last one had asked for will not come. Rooms before a game
+        are lost with it; of games that go on `welcome` tells."""
+        self._desk.disconnected()
+        self.last_error = ""
+        for table in [t for t, seat in self.seats.items() if not seat.is_playing]:
+            del self.seats[table]
+        for seat in self.seats.values():
+            seat.disconnected()
+
+    def receive(self, frame: str | bytes, now: float) -> list[Effect]:
+        """One frame of the server. What is not understood is left alone."""
+        try:
+            command, fields = read_frame(frame)
+            read = _READ.get(command)
+            return [] if read is None else self._swept(read(self, fields, now))
+        except (FrameError, OutOfStepError) as error:
+            return [Note(f"left alone: {error}")]
+
+    def thought(self, ticket: Ticket, answer: Answer, now: float) -> list[Effect]:
+        """What the agent answered to a `Think`; its pause is over."""
+        seat = self.seats.get(ticket.table)
+        return [] if seat is None else seat.thought(ticket, answer, now)
+
+    def is_current(self, ticket: Ticket) -> bool:
+        """Whether what was decided then may still be sent."""
+        seat = self.seats.get(ticket.table)
+        return seat is not None and seat.is_current(ticket)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed: to be called every second or so."""
+        self._desk.tick(now)
+        effects: list[Effect] = []
+        for seat in list(self.seats.values()):
+            effects += seat.tick(now)
+            since = seat.alone_since
+            if seat.phase == "room" and since is not None and now - since > ALONE_S:
+                seat.alone_since = now  # once, until it has an effect
+                effects.append(Send("tableLeave", {"tableID": seat.table}))
+        return self._swept(effects)
+
+    def _swept(self, effects: list[Effect]) -> list[Effect]:
+        """Without the seats that were left; games of people who would rather not are not kept."""
+        for table in [table for table, seat in self.seats.items() if seat.is_gone]:
+            del self.seats[table]
+        return [self._allowed(e) if isinstance(e, Ended) else e for e in effects]
+
+    def _allowed(self, ended: Ended) -> Ended:
+        agreed = self._desk.unkept.isdisjoint(ended.partners)
+        return Ended(
+            ended.game if agreed and self.settings.keep else None,
+            ended.seen if agreed and self.settings.remember else None,
+            ended.partners,
+        )
+
+    def _seat(self, fields: Any) -> Seat | None:
+        table = table_of(fields)
+        return None if table is None else self.seats.get(table)
+
+    def _welcome(self, fields: Any, now: float) -> list[Effect]:
+        if not isinstance(fields, Mapping):
+            raise FrameError("welcome: expected an object")
+        self.username = str(fields.get("username") or self.username)
+        self._desk.me = fields.get("userID")
+        self._desk.closed = self._closing or bool(
+            fields.get("shuttingDown") or fields.get("maintenanceMode")
+        )
+        tables = fields.get("playingAtTables")
+        again = [t for t in tables if type(t) is int] if isinstance(tables, list) else []
+        effects: list[Effect] = []
+        for table in [table for table in self.seats if table not in again]:
+            effects += self.seats[table].vanishes(now)  # it ended while we were away
+        for table in again:
+            self.seats.setdefault(table, self._new_seat(table))
+            effects.append(Send("tableReattend", {"tableID": table}))
+        return effects
+
+    def _new_seat(self, table: int) -> Seat:
+        return Seat(table, self.settings, self._serials)
+
+    def _tables(self, fields: Any, now: float) -> list[Effect]:
+        self._lobby.listed(fields)
+        return []
+
+    def _table(self, fields: Any, now: float) -> list[Effect]:
+        self._lobby.told(fields)
+        table = fields.get("id") if isinstance(fields, Mapping) else None
+        seat, line = self.seats.get(table), self._lobby.get(table)
+        if seat is None or line is None or seat.phase != "room" or line.running:
+            return []
+        return self._room(seat, list(line.players), line.options, now)
+
+    def _table_gone(self, fields: Any, now: float) -> list[Effect]:
+        table = table_of(fields)
+        if table is None:
+            return []
+        self._lobby.gone(table)
+        seat = self.seats.get(table)
+        if seat is not None and seat.phase == "room":
+            del self.seats[table]
+            return []
+        return [] if seat is None else seat.vanishes(now)
+
+    def _joined(self, fields: Any, now: float) -> list[Effect]:
+        table = table_of(fields)
+        if table is None or table in self.seats:
+            return []
+        self.seats[table] = self._new_seat(table)
+        host = self._desk.welcomed_at(table)
+        hello = f"Hello! I am a program and play {self.settings.agent}. PM me /help."
+        if host is not None and (self.settings.keep or self.settings.remember):
+            hello = f"{hello} {self._desk.consent()}"
+        return [] if host is None else [table_chat(table, hello)]
+
+    def _left(self, fields: Any, now: float) -> list[Effect]:
+        table = table_of(fields)
+        if table is not None and table in self.seats:
+            del self.seats[table]
+        return []
+
+    def _game(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        if seat is None or seat.phase != "room":
+            return []
+        seat.owner = fields.get("owner")
+        players = fields.get("players")
+        names = [
+            str(player.get("name"))
+            for player in (players if isinstance(players, list) else [])
+            if isinstance(player, Mapping)
+        ]
+        return self._room(seat, names, fields.get("options"), now)
+
+    def _room(self, seat: Seat, names: list[str], options: Any, now: float) -> list[Effect]:
+        """Who is in the room before a game, and what would be played. We leave where we could not
+        play, whoever came or went."""
+        seat.names = names
+        seat.options = options if isinstance(options, Mapping) else {}
+        alone = all(name == self.username for name in names)
+        seat.alone_since = (seat.alone_since or now) if alone else None
+        able = [n for n in self.settings.players if n >= len(names)]
+        size = min(able) if able else len(names)
+        refused = cannot_play(options, size, self.settings.players)
+        if refused is None or seat.leaving:
+            return []
+        seat.leaving = True
+        say = table_chat(seat.table, f"I am sorry, {refused}, so I leave.")
+        return [say, Send("tableLeave", {"tableID": seat.table})]
+
+    def _table_start(self, fields: Any, now: float) -> list[Effect]:
+        table = table_of(fields)
+        if table is None:
+            return []
+        if fields.get("replay"):
+            return [Send("tableUnattend", {"tableID": table})]
+        seat = self.seats.setdefault(table, self._new_seat(table))
+        return seat.starts(now)
+
+    def _init(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        if seat is None:
+            return []
+        if fields.get("replay") or fields.get("sharedReplay") or fields.get("spectating"):
+            return seat.vanishes(now)
+        return seat.told_of(fields, now)
+
+    def _list(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.listed(fields.get("list"), now)
+
+    def _action(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.happens(fields.get("action"), now)
+
+    def _clock(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        if seat is not None:
+            seat.clocked(fields)
+        return []
+
+    def _pause(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.pauses(bool(fields.get("active")), now)
+
+    def _finished(self, fields: Any, now: float) -> list[Effect]:
+        table, seat = table_of(fields), self._seat(fields)
+        if seat is not None:
+            return seat.finished(fields, now)
+        return [] if table is None else [Send("tableUnattend", {"tableID": table})]
+
+    def _identities(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.shows(fields.get("cardIdentities"))
+
+    def _warning(self, fields: Any, now: float) -> list[Effect]:
+        text = str(fields.get("warning", "") if isinstance(fields, Mapping) else "")[:200]
+        effects = self._desk.refused(text, now)
+        for seat in self.seats.values():
+            effects += seat.warned(now)
+        return effects
+
+    def _error(self, fields: Any, now: float) -> list[Effect]:
+        self.last_error = str(fields.get("error", "") if isinstance(fields, Mapping) else "")[:200]
+        return [Note(f"the server says: {self.last_error}")]
+
+    def _chat(self, fields: Any, now: float) -> list[Effect]:
+        private = isinstance(fields, Mapping) and fields.get("recipient") == self.username
+        if not private or fields.get("who") in ("", None, self.username):
+            return []
+        return self._desk.asked(str(fields["who"]), html.unescape(str(fields.get("msg", ""))), now)
+
+    def _shutdown(self, fields: Any, now: float) -> list[Effect]:
+        for name in ("shuttingDown", "maintenanceMode"):
+            if isinstance(fields, Mapping) and name in fields:
+                self._desk.closed = self._closing or bool(fields[name])
+        return []
+
+
+_READ: dict[str, Any] = {
+    "welcome": Bot._welcome,
+    "tableList": Bot._tables,
+    "table": Bot._table,
+    "tableGone": Bot._table_gone,
+    "joined": Bot._joined,
+    "left": Bot._left,
+    "boot": Bot._left,
+    "game": Bot._game,
+    "tableStart": Bot._table_start,
+    "init": Bot._init,
+    "gameActionList": Bot._list,
+    "gameAction": Bot._action,
+    "clock": Bot._clock,
+    "pause": Bot._pause,
+    "finishOngoingGame": Bot._finished,
+    "cardIdentities": Bot._identities,
+    "warning": Bot._warning,
+    "error": Bot._error,
+    "chat": Bot._chat,
+    "shutdown": Bot._shutdown,
+    "maintenance": Bot._shutdown,
+}

@@ -1,0 +1,67 @@
+"""What the server says of its tables: `Lobby`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TableLine:
+    """One table of the list."""
+
+    table: int
+    running: bool
+    players: tuple[str, ...]
+    max_players: int
+    options: Mapping[str, Any]
+
+    @property
+    def is_open(self) -> bool:
+        """The game has not begun, and a seat is free."""
+        return not self.running and len(self.players) < self.max_players
+
+
+class Lobby:
+    """The tables, as they were told of last."""
+
+    def __init__(self) -> None:
+        self._tables: dict[int, TableLine] = {}
+
+    def listed(self, tables: Any) -> None:
+        """`tableList`: all that there are."""
+        self._tables.clear()
+        for table in tables if isinstance(tables, list) else []:
+            self.told(table)
+
+    def told(self, fields: Any) -> None:
+        """`table`: a new one, or one that changed."""
+        if not isinstance(fields, Mapping) or type(fields.get("id")) is not int:
+            return
+        options = fields.get("options")
+        options = dict(options) if isinstance(options, Mapping) else {}
+        if isinstance(fields.get("variant"), str):
+            options.setdefault("variantName", fields["variant"])
+        players, most = fields.get("players"), fields.get("maxPlayers")
+        self._tables[fields["id"]] = TableLine(
+            table=fields["id"],
+            running=bool(fields.get("running") or fields.get("sharedReplay")),
+            players=tuple(map(str, players)) if isinstance(players, list) else (),
+            max_players=most if type(most) is int else 5,
+            options=options,
+        )
+
+    def gone(self, table: int) -> None:
+        """`tableGone`."""
+        self._tables.pop(table, None)
+
+    def get(self, table: int) -> TableLine | None:
+        """The table with this number, where there is one."""
+        return self._tables.get(table)
+
+    def of(self, player: str) -> TableLine | None:
+        """The newest table that this player sits at, one whose game has not begun if there is
+        one."""
+        found = [line for line in self._tables.values() if player in line.players]
+        return max(found, key=lambda line: (not line.running, line.table), default=None)

@@ -1,0 +1,90 @@
+"""The words of hanab.live's socket: frames, their limits, and the tables that we can play at.
+
+A frame is a command, one space and a JSON value, in both directions. What is wrong with one is the
+server's doing or a newer server's: it is never more than a reason to leave the frame alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from hanabi_rl.data.formats.hanab_live import FOREIGN_OPTIONS, VARIANT
+
+MAX_FRAME = 8192
+"""Bytes of a frame to the server."""
+MAX_CHAT = 300
+"""Characters of a chat message; the server cuts the rest."""
+SERVER_RATE = (200, 2.0)
+"""Messages in so many seconds; who sends more is banned by address."""
+COOKIE = "hanabi.sid"
+VERSION = "bot"
+"""What a client that is no build of the site's says its version is."""
+REFUSED_OPTIONS = (*FOREIGN_OPTIONS, "cardCycle")
+KNOWN_FLAGS = ("timed", "speedrun")
+"""Options that are on or off and leave the game as it is."""
+
+Fields = Mapping[str, Any]
+
+
+class FrameError(ValueError):
+    """What came is no frame of this protocol."""
+
+
+def read_frame(frame: str | bytes) -> tuple[str, Any]:
+    """(command, value). Raises FrameError."""
+    if isinstance(frame, bytes):
+        raise FrameError("expected text, got bytes")
+    command, space, content = frame.partition(" ")
+    if not command or not space:
+        raise FrameError("expected a command, a space and JSON")
+    try:
+        return command, json.loads(content)
+    except (ValueError, RecursionError):
+        raise FrameError(f"{command}: expected JSON") from None
+
+
+def write_frame(command: str, fields: Fields) -> str:
+    """The frame of a command. Raises ValueError for one that the server would not take."""
+    frame = f"{command} {json.dumps(fields, ensure_ascii=False, separators=(',', ':'))}"
+    if (size := len(frame.encode())) > MAX_FRAME:
+        raise ValueError(f"{command}: expected a frame of at most {MAX_FRAME} bytes, got {size}")
+    return frame
+
+
+def whole(fields: Any, name: str) -> int:
+    """The whole number under `name`. Raises FrameError."""
+    value = fields.get(name) if isinstance(fields, Mapping) else None
+    if type(value) is not int:
+        raise FrameError(f"expected a whole number under {name!r}")
+    return value
+
+
+def table_of(fields: Any) -> int | None:
+    """The table that a message speaks of: `tableID`, or `TableID` in two messages whose field has
+    no other name on the server."""
+    if not isinstance(fields, Mapping):
+        return None
+    value = fields.get("tableID", fields.get("TableID"))
+    return value if type(value) is int else None
+
+
+def cannot_play(options: Any, players: int, able: Collection[int]) -> str | None:
+    """Why we cannot play `players` at a table of these options, in a few polite words; None where
+    we can. `able`: the numbers of players that the agent plays with."""
+    if not isinstance(options, Mapping):
+        return "this table does not say what its options are"
+    variant = options.get("variantName", VARIANT)
+    if variant != VARIANT:
+        return f"I only know the game without a variant, and this table plays {str(variant)[:60]}"
+    for name in REFUSED_OPTIONS:
+        if options.get(name):
+            return f"I cannot play with the option {name}"
+    for name, value in options.items():
+        if value is True and name not in KNOWN_FLAGS:
+            return f"I do not know the option {str(name)[:40]}"
+    if players not in able:
+        numbers = " or ".join(map(str, sorted(able)))
+        return f"my agent plays with {numbers} players in all, not {players}"
+    return None

@@ -1,0 +1,198 @@
+"""What people ask a bot for by private message: `Desk`.
+
+Only what begins with a slash is a request; whatever else is said to it, the lobby's chat above all,
+a bot leaves alone: two of them that answer each other never stop. Nobody gets more than a few
+answers a minute.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Callable
+
+from hanabi_rl.live.effects import Effect, Forget, Send, Settings
+from hanabi_rl.live.lobby import Lobby
+from hanabi_rl.live.protocol import MAX_CHAT, cannot_play
+from hanabi_rl.live.seat import Seat
+
+ANSWERS, ANSWERS_S = 8, 60.0
+"""Answers to one person in so many seconds; to all together, four times as many."""
+MAX_NAME = 45
+_NO_NAME = re.compile(r"[^A-Za-z0-9 \-_,.?]")  # what the server takes, without `!seed` and the like
+
+
+class Desk:
+    """Answers requests; `seats` are ours, by table."""
+
+    def __init__(self, settings: Settings, lobby: Lobby, seats: dict[int, Seat]) -> None:
+        self._settings, self._lobby, self._seats = settings, lobby, seats
+        self.closed = False
+        """The server is about to stop, or is in maintenance."""
+        self.me: int | None = None
+        """Our number on the server, by which it names owners."""
+        self.unkept: set[str] = set()
+        """Who asked that games with them are not kept, since this program started."""
+        self._awaited: collections.OrderedDict[int, tuple[str, float]] = collections.OrderedDict()
+        self._answered: collections.deque[tuple[float, str]] = collections.deque()
+
+    def asked(self, who: str, text: str, now: float) -> list[Effect]:
+        """A private message of `who`."""
+        if not text.startswith("/"):
+            return []
+        word, _, rest = text[1:].strip().partition(" ")
+        answer = _REQUESTS.get(word.lower())
+        if answer is None:
+            return self._say(who, "I do not know that one: /help lists what I do.", now)
+        return answer(self, who, rest.strip(), now)
+
+    def welcomed_at(self, table: int) -> str | None:
+        """Who asked us to this table, where somebody did."""
+        return self._awaited.pop(table, ("", 0.0))[0] or None
+
+    def refused(self, warning: str, now: float) -> list[Effect]:
+        """Some command was refused: the oldest that waits for a seat, where there is one."""
+        if not self._awaited:
+            return []
+        _, (who, _) = self._awaited.popitem(last=False)
+        return self._say(who, f"The server did not let me in: {warning}", now)
+
+    def tick(self, now: float) -> None:
+        """Time has passed: who waits no more."""
+        while self._awaited and next(iter(self._awaited.values()))[1] < now - ANSWERS_S:
+            self._awaited.popitem(last=False)
+
+    def disconnected(self) -> None:
+        """Nothing that was asked of the server will be answered."""
+        self._awaited.clear()
+
+    def _join(self, who: str, password: str, now: float) -> list[Effect]:
+        line = self._lobby.of(who)
+        if self.closed:
+            return self._say(who, "The server is about to stop, so I take no new seat.", now)
+        if line is None or line.running:
+            return self._say(who, "I do not see you at a table whose game has not begun.", now)
+        if line.table in self._seats:
+            return self._say(who, "I sit at your table already.", now)
+        if not line.is_open:
+            return self._say(who, "Your table is full.", now)
+        if len(self._seats) >= self._settings.tables:
+            return self._say(who, "I am busy at another table now, please ask me later.", now)
+        # others may still come: refused only where no number that can be is one we can play
+        most = range(len(line.players) + 1, line.max_players + 1)
+        able = [n for n in most if n in self._settings.players]
+        refused = cannot_play(
+            line.options, able[0] if able else len(line.players) + 1, self._settings.players
+        )
+        if refused is not None:
+            return self._say(who, f"I am sorry, {refused}.", now)
+        self._awaited[line.table] = (who, now)
+        fields = {"tableID": line.table} | ({"password": password} if password else {})
+        return [Send("tableJoin", fields)]
+
+    def _leave(self, who: str, _: str, now: float) -> list[Effect]:
+        seat = self._shared(who)
+        if seat is None:
+            return self._say(who, "I sit at no table with you.", now)
+        if seat.is_playing:
+            return self._say(who, "The game has begun: I play it to its end.", now)
+        return [Send("tableLeave", {"tableID": seat.table})]
+
+    def _start(self, who: str, _: str, now: float) -> list[Effect]:
+        seat = self._shared(who)
+        if seat is None or seat.is_playing:
+            return self._say(who, "I sit in no room with you whose game could begin.", now)
+        if seat.owner is None or seat.owner != self.me:
+            return self._say(who, "Only who made the table can start its game.", now)
+        refused = cannot_play(seat.options, len(seat.names), self._settings.players)
+        if refused is not None:
+            return self._say(who, f"I am sorry, {refused}.", now)
+        return [Send("tableStart", {"tableID": seat.table})]
+
+    def _create(self, who: str, name: str, now: float) -> list[Effect]:
+        if self.closed:
+            return self._say(who, "The server is about to stop, so I make no new table.", now)
+        if len(self._seats) >= self._settings.tables:
+            return self._say(who, "I am busy at another table now, please ask me later.", now)
+        name = _NO_NAME.sub("", name).strip()[:MAX_NAME] or f"with {_NO_NAME.sub('', who)}"[:45]
+        fields = {
+            "name": name,
+            "options": {"variantName": "No Variant"},
+            "maxPlayers": max(self._settings.players),
+        }
+        told = self._say(who, f"I make the table: {name}", now)
+        return [Send("tableCreate", fields), *told]
+
+    def _describe(self, who: str, _: str, now: float) -> list[Effect]:
+        settings = self._settings
+        numbers = ", ".join(map(str, sorted(settings.players)))
+        kept = "kept" if settings.keep and who not in self.unkept else "not kept"
+        text = (
+            f"Agent {settings.agent}; games of {numbers} players, no variant; {settings.pause_s:g} "
+            f"s a move; at {len(self._seats)} of {settings.tables} tables; notes "
+            f"{'on' if settings.notes else 'off'}; your games: {kept}; what I learn of you: "
+            f"{'remembered' if settings.remember and who not in self.unkept else 'forgotten'}"
+        )
+        return self._say(who, text, now)
+
+    def _keep(self, who: str, rest: str, now: float) -> list[Effect]:
+        if rest.lower() in ("no", "off"):
+            self.unkept.add(who)
+            said = self._say(who, "Games that you sit in are not kept, the one going on too.", now)
+            return [Forget(who), *said]
+        if rest.lower() in ("yes", "on"):
+            self.unkept.discard(who)
+        return self._describe(who, rest, now)
+
+    def _forget(self, who: str, _: str, now: float) -> list[Effect]:
+        return [Forget(who), *self._say(who, "What I had learnt of you is deleted.", now)]
+
+    def _help(self, who: str, _: str, now: float) -> list[Effect]:
+        lines = [
+            f"I am a program: {self._settings.agent} of hanabi-rl. /join [password]: I come to "
+            "your table. /leave: I leave it before its game. /create [name]: I make a table; "
+            "/start starts it. /settings: how I play.",
+            self.consent(),
+        ]
+        return [effect for line in lines for effect in self._say(who, line, now)]
+
+    def consent(self) -> str:
+        """What is kept of people, in one message."""
+        if not self._settings.keep and not self._settings.remember:
+            return "I keep nothing of our games."
+        kept = []
+        if self._settings.keep:
+            kept.append(
+                "I keep the cards and moves of our games for research, by the replay's number; no "
+                "names, no chat."
+            )
+        if self._settings.remember:
+            kept.append("I remember how you play (numbers, no games). /forget deletes that.")
+        return " ".join([*kept, "/keep no: nothing of the games that you sit in is kept."])
+
+    def _shared(self, who: str) -> Seat | None:
+        """The newest seat of ours at a table of `who`."""
+        found = [seat for seat in self._seats.values() if who in seat.names]
+        return max(found, key=lambda seat: (not seat.is_playing, seat.table), default=None)
+
+    def _say(self, who: str, text: str, now: float) -> list[Effect]:
+        """A private message; none where they, or all together, got many of late."""
+        while self._answered and self._answered[0][0] < now - ANSWERS_S:
+            self._answered.popleft()
+        theirs = sum(name == who for _, name in self._answered)
+        if theirs >= ANSWERS or len(self._answered) >= 4 * ANSWERS:
+            return []
+        self._answered.append((now, who))
+        return [Send("chatPM", {"msg": text[:MAX_CHAT], "recipient": who})]
+
+
+_REQUESTS: dict[str, Callable[[Desk, str, str, float], list[Effect]]] = {
+    "join": Desk._join,
+    "leave": Desk._leave,
+    "start": Desk._start,
+    "create": Desk._create,
+    "settings": Desk._describe,
+    "keep": Desk._keep,
+    "forget": Desk._forget,
+    "help": Desk._help,
+}

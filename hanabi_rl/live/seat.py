@@ -1,0 +1,321 @@
+"""Our seat at one table, from the room before the game to its end: `Seat`.
+
+    ROOM --tableStart--> LOADING --gameActionList--> PLAYING --finishOngoingGame--> GONE
+                            ^                           |
+                            +------ resynchronise ------+
+
+While a game is loading what happens in it is left alone: the list that was asked for contains it.
+A decision has a ticket, which is void as soon as anything happens at the table; so a move for a
+turn that has passed is never sent. What the server may do at any time (refuse a move, say what does
+not follow, say nothing) ends in asking for the list again, later each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from hanabi_rl.env.actions import decode_action
+from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Think, Ticket
+from hanabi_rl.live.protocol import MAX_CHAT, cannot_play, whole
+from hanabi_rl.live.seen import OutOfStepError, SeenGame
+from hanabi_rl.serve.partners import Answer
+
+Phase = Literal["room", "loading", "playing", "gone"]
+
+UNHEARD_S = 10.0
+"""After so long without an answer it is asked again."""
+LAST_WAIT_S = 60.0
+NOTED = 0.05
+"""Plays and discards at least so likely are noted on the card."""
+
+
+class Seat:
+    """Our seat at table `table`. `serials` numbers decisions."""
+
+    def __init__(self, table: int, settings: Settings, serials: Iterator[int]) -> None:
+        self.table = table
+        self.phase: Phase = "room"
+        self.names: list[str] = []
+        """Of everybody at the table, us included, in the order of the site's seats."""
+        self.options: Mapping[str, Any] = {}
+        self.owner: int | None = None
+        self.alone_since: float | None = None
+        self.leaving = False
+        """We have said that we cannot play here."""
+        self._settings, self._serials = settings, serials
+        self._me = -1
+        self._seen: SeenGame | None = None
+        self._ticket: Ticket | None = None
+        self._number = 0  # of the game, for those who think
+        self._due: float | None = None  # ask again, if nothing came until then
+        self._failures = 0
+        self._acted: tuple[int, int] | None = None  # turn and action that await an answer
+        self._unheard = 0
+        self._refused: set[tuple[int, int]] = set()
+        self._paused = False
+        self._clock_s: float | None = None
+        self._replay: int | None = None
+        self._deck: Any = None
+        self._ending = False
+
+    def is_current(self, ticket: Ticket) -> bool:
+        """Nothing has happened at the table since this decision was asked for."""
+        return ticket == self._ticket
+
+    def starts(self, now: float) -> list[Effect]:
+        """The game begins, or we are back in it."""
+        self._ticket, self._acted, self._seen, self.phase = None, None, None, "loading"
+        self._due, self.alone_since = now + self._wait(), None
+        return [self._send("getGameInfo1")]
+
+    def disconnected(self) -> None:
+        """What was asked for will not come, and what was decided is void."""
+        self._ticket, self._acted, self._due, self.phase = None, None, None, "loading"
+
+    def told_of(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
+        """`init`: what kind of game it is. We are present before we ask what has happened, so that
+        nothing is lost between the two."""
+        self.names = [str(name) for name in fields.get("playerNames") or []]
+        self.options = options = fields.get("options") or {}
+        self._me = whole(fields, "ourPlayerIndex")
+        start = options.get("startingPlayer") or 0
+        refused = cannot_play(options, len(self.names), self._settings.players)
+        if refused is not None:
+            self.phase, self._due = "gone", None
+            say = f"I am sorry, {refused}: I vote to end this game."
+            return [
+                self._send("loaded"),
+                self._chat(say),
+                self._send("tableVoteForTermination"),
+                Note(f"table {self.table}: a game that the agent cannot play began"),
+            ]
+        self._seen = SeenGame(len(self.names), self._me, start if type(start) is int else -1)
+        self._number = next(self._serials)
+        self.phase = "loading"
+        return [self._send("loaded"), *self._ask_for_the_list(now)]
+
+    def listed(self, actions: Any, now: float) -> list[Effect]:
+        """`gameActionList`: everything so far."""
+        if self._seen is None or self.phase not in ("loading", "playing"):
+            return []
+        old, start = self._seen, (self.options.get("startingPlayer") or 0)
+        self._seen = SeenGame(len(self.names), self._me, start)
+        self.phase = "playing"
+        self._due = self._due if self._ending else None
+        try:
+            for action in actions if isinstance(actions, list) else []:
+                self._seen.apply(action)
+            # what was sent before the list was asked for is in it, or was refused
+            self._failures, self._acted = 0, None
+            return self._decide(now)
+        except OutOfStepError as error:
+            self._seen = old
+            return self._resynchronise(now, str(error))
+
+    def happens(self, action: Any, now: float) -> list[Effect]:
+        """`gameAction`: one thing more."""
+        if self._seen is None or self.phase != "playing":
+            return []
+        self._ticket, before = None, self._seen.turn
+        try:
+            self._seen.apply(action)
+            if self._seen.turn != before:
+                self._acted, self._unheard = None, 0
+                self._due = self._due if self._ending else None
+                self._refused.clear()
+            return self._decide(now)
+        except OutOfStepError as error:
+            return self._resynchronise(now, str(error))
+
+    def warned(self, now: float) -> list[Effect]:
+        """Some command of ours was refused; perhaps our move here, which the list will say."""
+        if self._acted is None or self.phase != "playing":
+            return []
+        self._refused.add(self._acted)
+        return self._resynchronise(now, "a move may have been refused")
+
+    def clocked(self, fields: Mapping[str, Any]) -> None:
+        """`clock`: how long everybody has."""
+        times = fields.get("times")
+        if isinstance(times, list) and 0 <= self._me < len(times):
+            mine = times[self._me]
+            self._clock_s = mine / 1000 if isinstance(mine, int | float) else None
+
+    def pauses(self, paused: bool, now: float) -> list[Effect]:
+        """`pause`: nobody moves meanwhile."""
+        self._paused, self._ticket = paused, None
+        return self._decide(now) if self.phase == "playing" else []
+
+    def thought(self, ticket: Ticket, answer: Answer, now: float) -> list[Effect]:
+        """The agent's answer: our move, if it is still wanted."""
+        if not self.is_current(ticket) or self._seen is None:
+            return []
+        action = self._best(answer)
+        if action is None:
+            self._ticket, self._due = None, now + LAST_WAIT_S
+            self._refused.clear()
+            return [Note(f"table {self.table}: the server refuses every move")]
+        self._acted, self._due = (self._seen.turn, action), now + UNHEARD_S
+        move = {"tableID": self.table, **self._seen.site_action(action)}
+        notes = self._notes(answer) if self._settings.notes else []
+        return [*notes, Send("action", move, ticket)]
+
+    def finished(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
+        """`finishOngoingGame`: the game is a replay now."""
+        replay = fields.get("databaseID")
+        self._replay = replay if type(replay) is int and replay > 0 else None
+        return self.vanishes(now)
+
+    def vanishes(self, now: float) -> list[Effect]:
+        """The table is gone from the list; what is left to be told comes soon or never."""
+        self._ticket, self._ending, self._due = None, True, now + UNHEARD_S
+        return self._leave_if_known()
+
+    def shows(self, identities: Any) -> list[Effect]:
+        """`cardIdentities`: the whole deck, after the end."""
+        self._deck = identities
+        return self._leave_if_known()
+
+    def _leave_if_known(self) -> list[Effect]:
+        """Leaves the replay once all of it is known."""
+        known = self._ending and self._deck is not None and self._replay is not None
+        return self._leave() if known else []
+
+    def _leave(self) -> list[Effect]:
+        self.phase, self._due = "gone", None
+        return [self._send("tableUnattend"), *self._ended()]
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed."""
+        if self._due is None or now < self._due:
+            return []
+        if self._ending:
+            return self._leave()
+        if self._seen is None:  # no `init` came
+            return self.starts(now)
+        if self._acted is not None:
+            self._unheard += 1
+            if self._unheard % 2 == 0:  # it was sent twice
+                self._refused.add(self._acted)
+        self._ticket = None
+        return self._ask_for_the_list(now)
+
+    @property
+    def is_gone(self) -> bool:
+        """We have left."""
+        return self.phase == "gone"
+
+    @property
+    def is_playing(self) -> bool:
+        """A game has begun here."""
+        return self.phase in ("loading", "playing")
+
+    def _ended(self) -> list[Effect]:
+        """What is known of the game that is over; nothing where nobody moved."""
+        if self._seen is None or self._seen.turn == 0:
+            return []
+        partners = self.partners()
+        try:
+            seen = self._seen.game(self._number)
+            if self._deck is None:
+                raise OutOfStepError("its deck was not shown")
+            bots = [i for i, name in enumerate(self.names) if i == self._me or is_bot(name)]
+            number = self._number if self._replay is None else self._replay
+            return [Ended(self._seen.whole_game(number, self._deck, bots), seen, partners)]
+        except OutOfStepError as error:
+            return [Note(f"table {self.table}: the game is not kept: {error}")]
+
+    def partners(self) -> tuple[str, ...]:
+        """Who sits after us, in order around the table."""
+        after = [(self._me + k) % len(self.names) for k in range(1, len(self.names))]
+        return tuple(self.names[seat] for seat in after)
+
+    def _decide(self, now: float) -> list[Effect]:
+        """Asks the agent, where it is our turn and it was not asked."""
+        seen, waits = self._seen, self._ticket is not None or self._acted is not None
+        if seen is None or waits or self._paused or self._ending or not seen.my_turn:
+            return []
+        self._ticket = Ticket(self.table, next(self._serials))
+        pause = self._pause_s()
+        self._due = now + pause + LAST_WAIT_S
+        return [Think(self._ticket, seen.game(self._number), pause, self.partners())]
+
+    def _pause_s(self) -> float:
+        if self.options.get("speedrun"):
+            return 0.0
+        if self.options.get("timed") and self._clock_s is not None:
+            return max(0.0, min(self._settings.pause_s, self._clock_s / 20))
+        return self._settings.pause_s
+
+    def _best(self, answer: Answer) -> int | None:
+        """The agent's move, or the likeliest that the server did not refuse."""
+        assert self._seen is not None
+        turn = self._seen.turn
+        if (turn, answer.action) not in self._refused:
+            return answer.action
+        for action in np.argsort(-answer.probabilities, kind="stable"):
+            if answer.probabilities[action] > 0 and (turn, int(action)) not in self._refused:
+                return int(action)
+        return None
+
+    def _notes(self, answer: Answer) -> list[Effect]:
+        """What the agent weighs, on its own cards: spectators alone read it."""
+        assert self._seen is not None
+        weighed: dict[int, list[str]] = {}
+        for action, chance in enumerate(answer.probabilities):
+            move = decode_action(self._seen.rules, action)
+            if chance >= NOTED and move.slot >= 0:
+                weighed.setdefault(move.slot, []).append(f"{move.kind} {chance:.0%}")
+        orders = self._seen.own_orders()
+        return [
+            Send(
+                "note",
+                {
+                    "tableID": self.table,
+                    "order": orders[slot],
+                    "note": f"turn {self._seen.turn + 1}: {', '.join(texts)}",
+                },
+                self._ticket,
+            )
+            for slot, texts in weighed.items()
+        ]
+
+    def _resynchronise(self, now: float, why: str) -> list[Effect]:
+        self._ticket, self._failures = None, self._failures + 1
+        note = Note(f"table {self.table}: {why}; asking for the game again")
+        if self._failures == 1:
+            return [note, *self._ask_for_the_list(now)]
+        self.phase, self._due = "loading", now + self._wait()
+        return [note]
+
+    def _ask_for_the_list(self, now: float) -> list[Effect]:
+        self.phase, self._due = "loading", now + UNHEARD_S
+        return [self._send("getGameInfo2")]
+
+    def _wait(self) -> float:
+        return min(LAST_WAIT_S, UNHEARD_S * 2.0 ** min(self._failures, 6))
+
+    def _send(self, command: str) -> Send:
+        return Send(command, {"tableID": self.table})
+
+    def _chat(self, text: str) -> Send:
+        return table_chat(self.table, text)
+
+
+def table_chat(table: int, text: str) -> Send:
+    """What everybody at a table reads."""
+    return Send("chat", {"msg": text[:MAX_CHAT], "room": f"table{table}"})
+
+
+def is_bot(name: str) -> bool:
+    """Whether an account says by its name that it is a program's."""
+    return name.lower().startswith("bot-")
+
+
+def new_serials() -> Iterator[int]:
+    """Numbers of decisions and of games in one process."""
+    return itertools.count(1)

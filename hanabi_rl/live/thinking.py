@@ -1,0 +1,119 @@
+"""Who thinks for a bot, and what is kept of its games: `Thinking`.
+
+One runner for each number of players (`serve/runner.py`), asked with what came together while the
+last answers were made. What an agent learnt of partners, where it learns anything and `--remember`
+is given, is handed to it again when it meets the same ones around the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from hanabi_rl.agents.policy import Policy, next_game
+from hanabi_rl.live.acquaintances import Acquaintances
+from hanabi_rl.live.effects import Ended, Think
+from hanabi_rl.serve.folder import GameFolder
+from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.runner import Runner
+from hanabi_rl.serve.ticks import Run, compiled
+from hanabi_rl.serve.together import Together
+
+
+class Thinking:
+    """`policies` by the number of players; games of each in `slots` slots. `folder` keeps games,
+    `acquaintances` what the agent learnt of people (None: nothing does)."""
+
+    def __init__(
+        self,
+        policies: Mapping[int, Policy],
+        slots: int,
+        folder: GameFolder | None,
+        acquaintances: Acquaintances | None,
+        run: Run = compiled,
+    ) -> None:
+        self._policies, self._folder, self._acquaintances = policies, folder, acquaintances
+        self._runners = {
+            players: Runner([policy], policy.rules, slots, run=run)
+            for players, policy in policies.items()
+        }
+        self._asked = Together[Think | Ended, Answer | None](self._think_together)
+
+    async def think(self, asked: Think) -> Answer:
+        """See `connection.Agents`."""
+        answer = await self._asked.ask(asked)
+        assert answer is not None
+        return answer
+
+    async def ended(self, ended: Ended) -> None:
+        """See `connection.Agents`."""
+        if ended.game is not None and self._folder is not None:
+            self._folder.finish(ended.game)
+        if ended.seen is not None and self._acquaintances is not None:
+            await self._asked.ask(ended)
+
+    def forget(self, player: str) -> None:
+        """See `connection.Agents`."""
+        if self._acquaintances is not None:
+            self._acquaintances.forget(player)
+
+    async def _think_together(
+        self, asked: list[Think | Ended]
+    ) -> Sequence[Answer | Exception | None]:
+        return await asyncio.to_thread(self._each, asked)
+
+    def _each(self, asked: Sequence[Think | Ended]) -> list[Answer | Exception | None]:
+        """What is wrong with one is told to it alone; those of one number of players go together,
+        and what was played before a game ended is thought of before it is learnt from."""
+        found: list[Answer | Exception | None] = [None] * len(asked)
+        for players, runner in self._runners.items():
+            here = [
+                i
+                for i, one in enumerate(asked)
+                if isinstance(one, Think) and one.game.rules.num_players == players
+            ]
+            for i, answer in zip(
+                here, self._answers(runner, [asked[i] for i in here]), strict=True
+            ):
+                found[i] = answer
+        for i, one in enumerate(asked):
+            if isinstance(one, Ended):
+                try:
+                    self._learn(one)
+                except Exception as error:
+                    found[i] = error
+        return found
+
+    def _answers(self, runner: Runner, asked: Sequence[Any]) -> list[Answer | Exception]:
+        if not asked:
+            return []
+        try:
+            given = [self._known(one.game.rules.num_players, one.partners) for one in asked]
+            return list(runner.think([one.game for one in asked], given=given))
+        except Exception as error:
+            runner.forget()  # it may have stopped in the middle of a tick
+            if len(asked) == 1:
+                return [error]
+            return [self._answers(runner, [one])[0] for one in asked]
+
+    def _known(self, players: int, partners: Sequence[str]) -> Any:
+        """The agent's memory before a game with these partners; None: they are strangers."""
+        if self._acquaintances is None:
+            return None
+        stranger = self._policies[players].init_carry(1)
+        known = self._acquaintances.read(partners, stranger)
+        return None if known is None else jax.tree.map(lambda leaf: leaf[0], known)
+
+    def _learn(self, ended: Ended) -> None:
+        game, acquaintances = ended.seen, self._acquaintances
+        if game is None or acquaintances is None:
+            return
+        players = game.rules.num_players
+        runner, policy = self._runners[players], self._policies[players]
+        runner.think([game], given=[self._known(players, ended.partners)])
+        memory = jax.tree.map(lambda leaf: np.asarray(leaf)[None], runner.memory(game.game_id))
+        acquaintances.write(ended.partners, next_game(policy, memory, np.ones(1, bool)))

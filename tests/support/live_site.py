@@ -1,0 +1,591 @@
+"""A server of hanab.live's kind, of our own, for tests: it speaks the documented protocol with a
+`Table` as referee, counts what clients do, and misbehaves on request. No socket and no clock:
+frames in, frames out. It shares no code with the bot."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import random
+from typing import Any
+
+from hanabi_rl.env.actions import Move, decode_action, encode_action
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table, full_deck
+
+LIMIT, WINDOW_S, MAX_FRAME = 200, 2.0, 8192
+NORMAL, STRIKEOUT, TIMEOUT, TERMINATED, VOTED = 1, 2, 3, 4, 10
+IN_ORDER = ("gameAction", "gameActionList", "init", "tableStart", "welcome", "warning")
+
+
+@dataclasses.dataclass
+class Faults:
+    """Chances, per frame or move."""
+
+    drop: float = 0.0  # a connection, at a frame from it
+    refuse: float = 0.0  # a legal move
+    chatter: float = 0.0  # lobby chat, unknown messages and broken frames, at a frame to a client
+    late: float = 0.0  # a frame of another command overtakes this one, where the order is free
+    swallow: float = 0.0  # an action without an answer
+    terminate: float = 0.0  # the game, at a move
+
+
+class Client:
+    """One connection, at the server's end."""
+
+    def __init__(self, site: Site, name: str) -> None:
+        self.site, self.name, self.open = site, name, True
+        self.out: collections.deque[str] = collections.deque()
+        self._times: collections.deque[float] = collections.deque()
+
+    def send(self, command: str, fields: Any) -> None:
+        faults, chance = self.site.faults, self.site.random
+        while chance.random() < faults.chatter:
+            self.out.append(self._noise())
+        self.out.append(f"{command} {json.dumps(fields)}")
+        if len(self.out) > 1 and chance.random() < faults.late:
+            one, other = self.out[-2].partition(" ")[0], command
+            if one not in IN_ORDER or other not in IN_ORDER:
+                self.out[-1], self.out[-2] = self.out[-2], self.out[-1]
+
+    def _noise(self) -> str:
+        chat = {"msg": "/join me &amp; all", "who": "Chatty", "room": "lobby", "recipient": ""}
+        return self.site.random.choice(
+            [
+                f"chat {json.dumps(chat)}",
+                f"chat {json.dumps(chat | {'room': '', 'recipient': 'someone-else'})}",
+                'userInactive {"userID": 7, "inactive": true}',
+                'somethingNew {"tableID": 1, "list": [null]}',
+                "table [1, 2]",
+                "tableGone {}",
+                'gameAction {"tableID": 999999, "action": {"type": "turn"}}',
+                'gameAction {"tableID": 999999}',
+                "brokenJSON {",
+                "noJSON",
+                'user {"userID": 9, "name": "Chatty"}',
+            ]
+        )
+
+    def receive(self, frame: str, now: float) -> None:
+        """A frame of the client."""
+        site = self.site
+        self._times.append(now)
+        while self._times[0] <= now - WINDOW_S:
+            self._times.popleft()
+        site.counts["messages"] += 1
+        site.most[self.name] = max(site.most[self.name], len(self._times))
+        if len(self._times) > LIMIT or len(frame.encode()) > MAX_FRAME:
+            site.counts["banned"] += 1
+            site.close(self, f"{self.name} is banned")
+            return
+        command, space, content = frame.partition(" ")
+        handle = getattr(site, f"on_{command}", None)
+        if not space or handle is None:
+            site.counts[f"unknown {command}"] += 1
+            return
+        handle(self, json.loads(content), now)
+        if self.open and site.random.random() < site.faults.drop:
+            site.counts["drops"] += 1
+            site.close(self)
+
+
+@dataclasses.dataclass
+class SiteTable:
+    """A room, or a game."""
+
+    number: int
+    name: str
+    players: list[str]
+    owner: str
+    options: dict[str, Any]
+    max_players: int
+    password: str = ""
+    table: Table | None = None
+    deck: list[int] = dataclasses.field(default_factory=list)  # by the site's order
+    orders: list[int] = dataclasses.field(default_factory=list)  # the table's order -> the site's
+    actions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    present: set[str] = dataclasses.field(default_factory=set)
+    votes: set[str] = dataclasses.field(default_factory=set)
+    end: int | None = None
+    clock_ms: list[float] = dataclasses.field(default_factory=list)
+    turn_began: float = 0.0
+    paused: bool = False
+
+    @property
+    def start(self) -> int:
+        return self.options.get("startingPlayer", 0)
+
+    @property
+    def mover(self) -> int:
+        """The site's seat to move; -1 after the end."""
+        if self.table is None or self.end is not None:
+            return -1
+        return (self.table.player + self.start) % len(self.players)
+
+    def line(self) -> dict[str, Any]:
+        return {
+            "id": self.number,
+            "name": self.name,
+            "passwordProtected": bool(self.password),
+            "numPlayers": len(self.players),
+            "running": self.table is not None,
+            "variant": self.options["variantName"],
+            "options": self.options,
+            "players": self.players,
+            "maxPlayers": self.max_players,
+            "sharedReplay": self.end is not None,
+        }
+
+
+class Site:
+    """The whole server. `counts` and `most` (messages in any two seconds, by client) are what it
+    saw clients do; `games` are those that ended."""
+
+    def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
+        self.random, self.faults = random.Random(seed), faults or Faults()
+        self.clients: dict[str, Client] = {}
+        self.tables: dict[int, SiteTable] = {}
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.most: collections.Counter[str] = collections.Counter()
+        self.games: dict[int, SiteTable] = {}
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.chats: list[tuple[str, str, str]] = []  # who, room or recipient, text
+        self._next = 1
+
+    def connect(self, name: str) -> Client:
+        """A new connection of an account; an older one is closed."""
+        if name in self.clients:
+            self.close(self.clients[name], "you have logged on from somewhere else")
+        client = self.clients[name] = Client(self, name)
+        playing = [
+            t.number for t in self.tables.values() if t.table and not t.end and name in t.players
+        ]
+        client.send(
+            "welcome",
+            {
+                "userID": self.user_id(name),
+                "username": name,
+                "totalGames": 0,
+                "settings": {},
+                "friends": [],
+                "playingAtTables": playing,
+                "shuttingDown": False,
+                "maintenanceMode": False,
+            },
+        )
+        client.send("userList", [{"userID": self.user_id(n), "name": n} for n in self.clients])
+        client.send("tableList", [t.line() for t in self.tables.values()])
+        client.send("chatList", {"list": [], "unread": 0})
+        client.send(
+            "chat", {"msg": "Welcome &amp; enjoy", "who": "", "room": "lobby", "server": True}
+        )
+        client.send("gameHistory", [])
+        return client
+
+    @staticmethod
+    def user_id(name: str) -> int:
+        return sum(name.encode()) + 1000
+
+    def close(self, client: Client, error: str = "") -> None:
+        """The connection ends: a room loses the player, a game goes on without."""
+        if not client.open:
+            return
+        if error:
+            client.send("error", {"error": error})
+        client.open = False
+        if self.clients.get(client.name) is client:
+            del self.clients[client.name]
+        for table in list(self.tables.values()):
+            if client.name in table.players and table.table is None:
+                self._unseat(table, client.name)
+            table.present.discard(client.name)
+
+    def restart(self) -> None:
+        """Everybody is dropped; games survive, rooms do not."""
+        self.counts["restarts"] += 1
+        for client in list(self.clients.values()):
+            self.close(client)
+        self.tables = {n: t for n, t in self.tables.items() if t.table is not None}
+
+    def everybody(self, command: str, fields: Any) -> None:
+        for client in self.clients.values():
+            client.send(command, fields)
+
+    def _warn(self, client: Client, text: str) -> None:
+        client.send("warning", {"warning": text})
+
+    # Rooms.
+
+    def on_tableCreate(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        options = {"variantName": "No Variant", "timed": False, "speedrun": False}
+        options |= {k: v for k, v in fields.get("options", {}).items() if v is not None}
+        table = SiteTable(
+            self._next,
+            fields["name"],
+            [client.name],
+            client.name,
+            options,
+            fields.get("maxPlayers", 5),
+            fields.get("password", ""),
+        )
+        self._next += 1
+        self.tables[table.number] = table
+        client.send("joined", {"tableID": table.number})
+        self._changed(table)
+
+    def on_tableJoin(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self.tables.get(fields["tableID"])
+        elsewhere = any(client.name in t.players for t in self.tables.values() if t.end is None)
+        if table is None or table.table is not None or len(table.players) >= table.max_players:
+            self._warn(client, "You cannot join that table.")
+        elif table.password != fields.get("password", ""):
+            self._warn(client, "That is not the correct password for this game.")
+        elif elsewhere and not client.name.startswith("Bot-"):
+            self._warn(client, "You cannot join more than one table at a time.")
+        else:
+            table.players.append(client.name)
+            client.send("joined", {"tableID": table.number})
+            self._changed(table)
+
+    def on_tableLeave(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self.tables.get(fields["tableID"])
+        if table is None or table.table is not None or client.name not in table.players:
+            self._warn(client, "You cannot leave that table.")
+            return
+        self._unseat(table, client.name)
+        client.send("left", {"TableID": table.number})
+
+    def _unseat(self, table: SiteTable, name: str) -> None:
+        table.players.remove(name)
+        if not table.players or name == table.owner:
+            del self.tables[table.number]
+            for other in table.players:
+                if other in self.clients:
+                    self.clients[other].send("left", {"TableID": table.number})
+            self.everybody("tableGone", {"tableID": table.number})
+        else:
+            self._changed(table)
+
+    def on_tableSetVariant(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self.tables[fields["tableID"]]
+        table.options |= fields["options"]
+        self._changed(table)
+
+    def _changed(self, table: SiteTable) -> None:
+        self.everybody("table", table.line())
+        for index, name in enumerate(table.players):
+            if name in self.clients and table.table is None:
+                players = [
+                    {"index": i, "name": other, "you": i == index, "present": True, "stats": {}}
+                    for i, other in enumerate(table.players)
+                ]
+                room = {
+                    "tableID": table.number,
+                    "name": table.name,
+                    "owner": self.user_id(table.owner),
+                    "players": players,
+                    "options": table.options,
+                    "passwordProtected": bool(table.password),
+                    "maxPlayers": table.max_players,
+                }
+                self.clients[name].send("game", room)
+
+    def on_tableStart(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self.tables.get(fields["tableID"])
+        if table is None or table.owner != client.name or len(table.players) < 2 or table.table:
+            self._warn(client, "You cannot start that game.")
+            return
+        self.random.shuffle(table.players)
+        rules = Rules(num_players=len(table.players))
+        table.deck = full_deck(rules)
+        self.random.shuffle(table.deck)
+        size, players = rules.hand_size, rules.num_players
+        table.orders = [
+            ((order // size + table.start) % players) * size + order % size
+            if order < size * players
+            else order
+            for order in range(rules.deck_size)
+        ]
+        table.table = Table(rules, [table.deck[order] for order in table.orders])
+        base = 1000.0 * table.options.get("timeBase", 0) if table.options["timed"] else 0.0
+        table.clock_ms, table.turn_began = [base] * players, now
+        for site_order in range(size * players):
+            self._tell(table, self._draw(table, site_order // size, site_order))
+        self.everybody("table", table.line())
+        for name in table.players:
+            if name in self.clients:
+                self.clients[name].send("tableStart", {"tableID": table.number, "replay": False})
+
+    # Games.
+
+    def on_getGameInfo1(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self._mine(client, fields)
+        if table is not None:
+            init = {
+                "tableID": table.number,
+                "playerNames": table.players,
+                "ourPlayerIndex": table.players.index(client.name),
+                "spectating": False,
+                "shadowing": False,
+                "replay": False,
+                "databaseID": -1,
+                "seed": "",
+                "options": table.options,
+                "sharedReplay": False,
+                "paused": table.paused,
+            }
+            client.send("init", init)
+
+    def on_getGameInfo2(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self._mine(client, fields)
+        if table is not None:
+            told = [self._scrubbed(table, action, client.name) for action in table.actions]
+            client.send("gameActionList", {"tableID": table.number, "list": told})
+            here = [name in table.present for name in table.players]
+            client.send("connected", {"tableID": table.number, "list": here})
+            client.send("clock", self._clock(table, now))
+            client.send("noteListPlayer", {"tableID": table.number, "notes": []})
+            client.send("voteChange", {"tableID": table.number, "vote": False})
+            client.send("spectators", {"tableID": table.number, "spectators": []})
+            client.send("chatList", {"list": [], "unread": 0})
+
+    def on_loaded(self, client: Client, fields: dict[str, Any], now: float) -> None:
+        table = self._mine(client, fields)
+        if table is not None:
+            table.present.add(client.name)
+
+    def on_tableReattend(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        if self._mine(client, fields) is not None:
+            client.send("tableStart", {"tableID": fields["tableID"], "replay": False})
+
+    def on_tableUnattend(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self.tables.get(fields["tableID"])
+        self.counts["unattends"] += 1
+        if table is not None:
+            table.present.discard(client.name)
+            if table.end is not None and client.name in table.players:
+                self.counts["replays left"] += 1
+
+    def on_note(self, client: Client, fields: dict[str, Any], now: float) -> None:
+        self.notes.append((client.name, fields))
+
+    def on_pause(self, client: Client, fields: dict[str, Any], now: float) -> None:
+        table = self._mine(client, fields)
+        if table is not None:
+            table.paused = fields["setting"] == "pause"
+            index = table.players.index(client.name)
+            pause = {"tableID": table.number, "active": table.paused, "playerIndex": index}
+            self._players(table, "pause", pause)
+
+    def on_action(self, client: Client, fields: dict[str, Any], now: float) -> None:
+        table = self.tables.get(fields["tableID"])
+        self.counts["actions"] += 1
+        if table is None or table.table is None or table.end is not None:
+            self.counts["actions after the end"] += 1
+            self._warn(client, "That game is over.")
+            return
+        if table.mover < 0 or table.players[table.mover] != client.name:
+            self.counts["stale actions"] += 1
+            self._warn(client, "It is not your turn.")
+            return
+        if table.paused:
+            self.counts["actions in a pause"] += 1
+            self._warn(client, "The game is paused.")
+            return
+        action = self._referee(table, fields)
+        if action is None or table.table.illegal_reason(action):
+            self.counts["illegal actions"] += 1
+            self._warn(client, "That is not a legal action.")
+        elif self.random.random() < self.faults.refuse:
+            self.counts["refusals"] += 1
+            self._warn(client, "You cannot do that, for no good reason.")
+        elif self.random.random() < self.faults.swallow:
+            self.counts["swallowed"] += 1
+        else:
+            self._move(table, action, now)
+
+    def on_tableVoteForTermination(self, client: Client, fields: Any, now: float) -> None:  # noqa: N802
+        table = self._mine(client, fields)
+        if table is not None:
+            table.votes.add(client.name)
+            players = len(table.players)
+            if len(table.votes) >= (2 if players == 2 else (players + 1) // 2):
+                self._end(table, VOTED, now)
+
+    def on_tableTerminate(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self._mine(client, fields)
+        if table is not None:
+            self._end(table, TERMINATED, now)
+
+    def _mine(self, client: Client, fields: dict[str, Any]) -> SiteTable | None:
+        table = self.tables.get(fields["tableID"])
+        if table is None or table.table is None or client.name not in table.players:
+            self._warn(client, f"You are not playing at table {fields['tableID']}.")
+            return None
+        return table if table.end is None else None
+
+    def _referee(self, table: SiteTable, fields: dict[str, Any]) -> int | None:
+        """The site's action as the referee's."""
+        referee = table.table
+        assert referee is not None
+        kind, target, value = fields["type"], fields["target"], fields.get("value", -1)
+        if kind in (0, 1):
+            hand = [table.orders[order] for order in referee.hands[referee.player]]
+            if target not in hand:
+                return None
+            return encode_action(
+                referee.rules, Move("play" if kind == 0 else "discard", slot=hand.index(target))
+            )
+        offset = (target - table.mover) % len(table.players)
+        value = value if kind == 2 else value - 1
+        if kind not in (2, 3) or offset == 0 or not 0 <= value < 5:
+            return None
+        return encode_action(
+            referee.rules, Move("color" if kind == 2 else "rank", offset=offset, value=value)
+        )
+
+    def _move(self, table: SiteTable, action: int, now: float) -> None:
+        referee, mover = table.table, table.mover
+        assert referee is not None
+        before, seat = referee.life_tokens, referee.player
+        hands = [list(hand) for hand in referee.hands]
+        move = decode_action(referee.rules, action)
+        touched = referee.touched(move) if move.kind in ("color", "rank") else []
+        drawn = referee.drawn
+        table.clock_ms[mover] -= 1000 * (now - table.turn_began)
+        if table.options["timed"]:
+            table.clock_ms[mover] += 1000 * table.options.get("timePerTurn", 0)
+        taken, table.turn_began = now - table.turn_began, now
+        referee.apply(action)
+        if move.kind in ("play", "discard"):
+            order = table.orders[hands[seat][move.slot]]
+            failed = referee.life_tokens < before
+            card = {"playerIndex": mover, "order": order} | self._face(table, order)
+            if failed:
+                num = referee.rules.max_life_tokens - referee.life_tokens
+                strike = {"type": "strike", "num": num, "turn": referee.turn - 1, "order": order}
+                self._tell(table, strike)
+            if move.kind == "play" and not failed:
+                self._tell(table, {"type": "play"} | card)
+            else:
+                self._tell(table, {"type": "discard"} | card | {"failed": failed})
+            if referee.drawn > drawn:
+                self._tell(table, self._draw(table, mover, table.orders[drawn]))
+        else:
+            target = (mover + move.offset) % len(table.players)
+            orders = [table.orders[hands[(seat + move.offset) % len(hands)][s]] for s in touched]
+            rank = move.kind == "rank"
+            clue = {"type": int(rank), "value": move.value + rank}
+            self._tell(
+                table,
+                {
+                    "type": "clue",
+                    "clue": clue,
+                    "giver": mover,
+                    "target": target,
+                    "list": orders,
+                    "turn": referee.turn - 1,
+                },
+            )
+        self._tell(
+            table,
+            {
+                "type": "status",
+                "clues": referee.info_tokens,
+                "score": referee.points,
+                "maxScore": referee.rules.max_score,
+            },
+        )
+        if referee.over or not referee.can_score():
+            self._end(table, STRIKEOUT if referee.life_tokens == 0 else NORMAL, now)
+        else:
+            self._turn(table)
+            self._players(table, "clock", self._clock(table, now) | {"timeTaken": taken * 1000})
+            if self.random.random() < self.faults.terminate:
+                self._end(table, TERMINATED, now)
+
+    def tick(self, now: float) -> None:
+        """Clocks that have run out end games."""
+        for table in list(self.tables.values()):
+            runs = table.mover >= 0 and table.options["timed"] and not table.paused
+            if runs and table.clock_ms[table.mover] < 1000 * (now - table.turn_began):
+                self._end(table, TIMEOUT, now)
+
+    def _end(self, table: SiteTable, condition: int, now: float) -> None:
+        if table.end is not None:
+            return
+        over = {"type": "gameOver", "endCondition": condition, "playerIndex": 0, "votes": None}
+        self._tell(table, over)
+        table.end = condition
+        self._turn(table)
+        times = [int(ms) for ms in table.clock_ms]
+        self._tell(table, {"type": "playerTimes", "playerTimes": times, "duration": 1})
+        self.counts[f"ended {condition}"] += 1
+        self.games[5000 + table.number] = table
+        ended = {"tableID": table.number, "databaseID": 5000 + table.number}
+        ended |= {"sharedReplayLeader": table.players[0]}
+        deck = [{"suitIndex": c // 5, "rank": c % 5 + 1} for c in table.deck]
+        messages = [
+            ("cardIdentities", {"tableID": table.number, "cardIdentities": deck}),
+            ("finishOngoingGame", ended),
+        ]
+        if self.faults.late:
+            self.random.shuffle(messages)
+        self.everybody("tableGone", {"tableID": table.number})
+        for command, fields in messages:
+            self._players(table, command, fields)
+        self.everybody("table", table.line())
+
+    def _turn(self, table: SiteTable) -> None:
+        assert table.table is not None
+        turn = {"type": "turn", "num": table.table.turn, "currentPlayerIndex": table.mover}
+        self._tell(table, turn)
+
+    def _face(self, table: SiteTable, order: int) -> dict[str, int]:
+        return {"suitIndex": table.deck[order] // 5, "rank": table.deck[order] % 5 + 1}
+
+    def _draw(self, table: SiteTable, seat: int, order: int) -> dict[str, Any]:
+        return {"type": "draw", "playerIndex": seat, "order": order} | self._face(table, order)
+
+    def _scrubbed(self, table: SiteTable, action: dict[str, Any], name: str) -> dict[str, Any]:
+        if action["type"] == "draw" and table.players[action["playerIndex"]] == name:
+            return action | {"suitIndex": -1, "rank": -1}
+        return action
+
+    def _tell(self, table: SiteTable, action: dict[str, Any]) -> None:
+        table.actions.append(action)
+        for name in table.players:
+            if name in table.present:
+                told = self._scrubbed(table, action, name)
+                self.clients[name].send("gameAction", {"tableID": table.number, "action": told})
+
+    def _players(self, table: SiteTable, command: str, fields: Any) -> None:
+        for name in table.players:
+            if name in table.present:
+                self.clients[name].send(command, fields)
+
+    def _clock(self, table: SiteTable, now: float) -> dict[str, Any]:
+        return {
+            "tableID": table.number,
+            "times": [int(ms) for ms in table.clock_ms],
+            "activePlayerIndex": table.mover,
+            "timeTaken": int(1000 * (now - table.turn_began)),
+        }
+
+    # Chat.
+
+    def on_chat(self, client: Client, fields: dict[str, Any], now: float) -> None:
+        self.chats.append((client.name, fields["room"], fields["msg"]))
+        self.counts["long chats"] += len(fields["msg"]) > 300
+
+    def on_chatPM(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        self.chats.append((client.name, fields["recipient"], fields["msg"]))
+        self.counts["long chats"] += len(fields["msg"]) > 300
+        text = fields["msg"].replace("&", "&amp;").replace("<", "&lt;").replace('"', "&#34;")
+        said = {"msg": text, "who": client.name, "room": "", "recipient": fields["recipient"]}
+        if fields["recipient"] not in self.clients:
+            self._warn(client, "That user is not currently online.")
+            return
+        for name in {client.name, fields["recipient"]}:
+            self.clients[name].send("chat", said)

@@ -1,0 +1,263 @@
+"""Bots and scripted people at a `Site`, without sockets: time is a number, frames travel in order
+in each direction and are delivered in any order across connections."""
+
+from __future__ import annotations
+
+import collections
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from support.live_site import Client, Site
+
+from hanabi_rl.live.bot import Bot
+from hanabi_rl.live.effects import Ended, Forget, Note, Send, Think
+from hanabi_rl.live.pace import Pacer
+from hanabi_rl.live.protocol import write_frame
+from hanabi_rl.serve.partners import Answer
+
+Choose = Callable[[Think], Answer]
+
+
+class Peer:
+    """A connection's client end: what is on its way to the site."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.out: collections.deque[str] = collections.deque()
+        self.client: Client | None = None
+        self.again_at = 0.0
+
+    def connect(self) -> None:
+        self.out.clear()
+        self.client = self.world.site.connect(self.name)
+
+    def heard(self, frame: str) -> None:
+        raise NotImplementedError
+
+    def tick(self) -> None:
+        """Once in a while."""
+
+
+class BotPeer(Peer):
+    """A `Bot` and what `connection.py` does for it."""
+
+    def __init__(self, world: World, bot: Bot, choose: Choose) -> None:
+        super().__init__(world, bot.username)
+        self.bot, self.choose, self.pacer = bot, choose, Pacer()
+        self.queue: collections.deque[Send] = collections.deque()
+        self.thinking: list[tuple[float, Think]] = []
+        self.ended: list[Ended] = []
+        self.forgotten: list[str] = []
+        self.noted: list[str] = []
+
+    def connect(self) -> None:
+        self.queue.clear()
+        self.thinking.clear()
+        self.bot.connected()
+        super().connect()
+
+    def heard(self, frame: str) -> None:
+        self.do(self.bot.receive(frame, self.world.now))
+
+    def do(self, effects: list[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.queue.append(effect)
+            elif isinstance(effect, Think):
+                self.thinking.append((self.world.now + effect.pause_s, effect))
+            elif isinstance(effect, Ended):
+                self.ended.append(effect)
+            elif isinstance(effect, Forget):
+                self.forgotten.append(effect.player)
+            elif isinstance(effect, Note):
+                self.noted.append(effect.text)
+
+    def tick(self) -> None:
+        now = self.world.now
+        for due in [each for each in self.thinking if each[0] <= now]:
+            self.thinking.remove(due)
+            self.do(self.bot.thought(due[1].ticket, self.choose(due[1]), now))
+        self.do(self.bot.tick(now))
+        while self.queue and self.pacer.wait_s(now) <= 0:
+            send = self.queue.popleft()
+            if send.ticket is None or self.bot.is_current(send.ticket):
+                self.out.append(write_frame(send.command, send.fields))
+                self.pacer.sent(now)
+
+
+class Person(Peer):
+    """Somebody with a browser, who plays well because they cheat: they see the whole deck. They
+    make a table when they have none, ask the bots to it, and start the game."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        bots: list[str],
+        games: int,
+        seats: int,
+        options: dict[str, Any] | None = None,
+        guests: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(world, name)
+        self.bots, self.games, self.seats = bots, games, seats
+        self.options, self.guests = options or {}, guests
+        self.asked_at = -100.0
+        self.moved: dict[int, tuple[int, float]] = {}  # table -> (turn, when)
+        self.lines: list[str] = []
+
+    def say(self, command: str, **fields: Any) -> None:
+        self.out.append(f"{command} {json.dumps(fields)}")
+
+    def heard(self, frame: str) -> None:
+        self.lines.append(frame)
+        command, _, content = frame.partition(" ")
+        if command in ("tableStart", "init", "finishOngoingGame", "welcome"):
+            fields = json.loads(content)
+            if command == "tableStart":
+                self.say("getGameInfo1", tableID=fields["tableID"])
+            elif command == "init":
+                self.say("loaded", tableID=fields["tableID"])
+                self.say("getGameInfo2", tableID=fields["tableID"])
+            elif command == "welcome":
+                for table in fields["playingAtTables"]:
+                    self.say("tableReattend", tableID=table)
+            else:
+                self.say("tableUnattend", tableID=fields["tableID"])
+
+    def tick(self) -> None:
+        site, now = self.world.site, self.world.now
+        mine = [t for t in site.tables.values() if self.name in t.players and t.end is None]
+        for table in mine:
+            mine_to_move = table.mover >= 0 and table.players[table.mover] == self.name
+            if mine_to_move and self.name in table.present and not table.paused:
+                self.move(table, now)
+        rooms = [table for table in mine if table.table is None]
+        if not self.bots or now - self.asked_at < 3.0:
+            return
+        played = sum(table.owner == self.name for table in site.games.values())
+        if not mine and played < self.games:
+            self.asked_at = now
+            options = {"variantName": "No Variant"} | self.options
+            self.say("tableCreate", name=f"{self.name}'s", options=options, maxPlayers=self.seats)
+        elif rooms:
+            self.asked_at = now
+            room = rooms[0]
+            missing = [bot for bot in self.bots if bot not in room.players and bot in site.clients]
+            if len(room.players) >= self.seats:
+                self.say("tableStart", tableID=room.number)
+            elif missing:
+                self.say("chatPM", msg="/join", recipient=missing[0])
+            for guest in self.guests:
+                if guest not in room.players:
+                    self.world.peers[guest].say("tableJoin", tableID=room.number)
+
+    def move(self, table: Any, now: float) -> None:
+        turn, when = self.moved.get(table.number, (-1, 0.0))
+        if turn == table.table.turn and now - when < 5.0:
+            return
+        self.moved[table.number] = (table.table.turn, now)
+        self.say("action", tableID=table.number, **cheat(table, self.world.random))
+
+
+def cheat(table: Any, chance: random.Random) -> dict[str, int]:
+    """A move of who sees the deck: play what can be played, else hint, else throw away."""
+    referee = table.table
+    hand = referee.hands[referee.player]
+    for order in hand:
+        suit, rank = divmod(referee.deck[order], 5)
+        if referee.fireworks[suit] == rank:
+            return {"type": 0, "target": table.orders[order]}
+    if referee.info_tokens and (referee.info_tokens == 8 or chance.random() < 0.5):
+        players = len(table.players)
+        target = (table.mover + chance.randrange(1, players)) % players
+        theirs = referee.hands[(referee.player + target - table.mover) % players]
+        suit, rank = divmod(referee.deck[chance.choice(theirs)], 5)
+        if chance.random() < 0.5:
+            return {"type": 2, "target": target, "value": suit}
+        return {"type": 3, "target": target, "value": rank + 1}
+    useless = [o for o in hand if referee.fireworks[referee.deck[o] // 5] > referee.deck[o] % 5]
+    order = useless[0] if useless else chance.choice(hand)
+    return {"type": 1, "target": table.orders[order]}
+
+
+class World:
+    """Everybody, and the time."""
+
+    def __init__(self, site: Site, seed: int = 0) -> None:
+        self.site, self.random, self.now = site, random.Random(seed), 0.0
+        self.peers: dict[str, Peer] = {}
+        self.on_delivery: Callable[[Peer, str], None] = lambda peer, frame: None
+
+    def add(self, peer: Peer) -> None:
+        self.peers[peer.name] = peer
+        peer.connect()
+
+    def run(self, until: Callable[[], bool], seconds: float = 3600.0, step: float = 0.25) -> None:
+        """Until it is so; AssertionError where it takes longer."""
+        end = self.now + seconds
+        while not until():
+            assert self.now < end, f"not so after {seconds} s: {self.site.counts}"
+            self.deliver()
+            self.now += step
+            self.site.tick(self.now)
+            for peer in self.peers.values():
+                if peer.client is None or not peer.client.open:
+                    if not peer.client or not peer.client.out:
+                        if peer.again_at <= 0:
+                            peer.again_at = self.now + 2.0
+                        elif self.now >= peer.again_at:
+                            peer.again_at = 0.0
+                            peer.connect()
+                else:
+                    peer.tick()
+
+    def deliver(self) -> None:
+        """All frames on their way, in any order across connections and directions."""
+        while True:
+            ways: list[tuple[Peer, bool]] = []
+            for peer in self.peers.values():
+                if peer.client is not None and peer.client.out:
+                    ways.append((peer, True))
+                if peer.client is not None and peer.client.open and peer.out:
+                    ways.append((peer, False))
+            if not ways:
+                return
+            for peer, inward in self.random.sample(ways, len(ways)):
+                client = peer.client
+                if client is None:
+                    continue
+                if inward and client.out:
+                    frame = client.out.popleft()
+                    self.on_delivery(peer, frame)
+                    peer.heard(frame)
+                elif not inward and peer.out and client.open:
+                    client.receive(peer.out.popleft(), self.now)
+
+
+def cautious(seed: int = 0) -> Choose:
+    """An agent without a network: plays what by its hints can only be playable, hints at random,
+    throws its oldest card away. It looks at what an agent may see, and at nothing else."""
+    chance = random.Random(seed)
+
+    def choose(think: Think) -> Answer:
+        table = think.game.table()
+        rules, seat = table.rules, table.player
+        assert seat not in think.game.people and think.game.to_move == seat
+        legal = [a for a in range(rules.noop) if table.illegal_reason(a) is None]
+        weights = np.zeros(rules.num_moves, np.float32)
+        weights[legal] = 1.0 / len(legal)
+        size = rules.hand_size
+        for slot, order in enumerate(table.hands[seat]):
+            told = table.knowledge[order]
+            if all(table.fireworks[c] == r for c in told.colors for r in told.ranks):
+                return Answer(size + slot, weights)
+        hints = [a for a in legal if a >= 2 * size]
+        if hints and (chance.random() < 0.6 or 0 not in legal):
+            return Answer(chance.choice(hints), weights)
+        return Answer(0 if 0 in legal else legal[-1], weights)
+
+    return choose
