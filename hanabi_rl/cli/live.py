@@ -51,7 +51,7 @@ def live(
         players: the numbers of players it sits down with; by default all that the agent plays with.
         tables: so many at a time; the server lets only accounts named Bot-... have several.
         pause: seconds before a move, at least; none in speedruns, less where its clock runs out.
-        keep: games keeps the cards and moves of games in --out; none keeps nothing.
+        keep: games keeps the cards and moves of games in --out; none keeps no game.
         out: the folder that games are kept in, as train/bc.py --data reads them.
         remember: keep what the agent learns of each company it plays with, in OUT/players.
         notes: write what the agent weighs on its own cards, where spectators read it.
@@ -74,10 +74,11 @@ def live(
         )
     with progress(f"loading {agent}"):
         policies = agent_by_players(agent, players)
-    people = None
-    if remember:
-        identities = {policy.identity() for policy in policies.values()}
-        people = Acquaintances(out / "players", min(identities))
+    if remember and not any(learns(policy) for policy in policies.values()):
+        raise ValueError(
+            f"--remember: expected an agent that learns who its partners are (a network with a "
+            f"profile, as agent:anyone-2p has), got {agent}"
+        )
     settings = Settings(
         agent=agent,
         players=frozenset(policies),
@@ -89,6 +90,7 @@ def live(
     )
     with progress("getting ready"):
         folder = GameFolder(out) if settings.keep else None
+        people = Acquaintances(out / "players") if remember else None
         thinking = Thinking(policies, 2 * tables, folder, people)
     _log_to_stderr()
     bot = Bot(account.username, settings)
@@ -115,6 +117,11 @@ def agent_by_players(agent: str, players: tuple[int, ...]) -> Mapping[int, Polic
     if not found:
         raise errors[0]
     return found
+
+
+def learns(policy: Policy) -> bool:
+    """Whether a policy keeps something of its partners from game to game."""
+    return str(getattr(policy, "reads", None)).endswith("+profile")
 
 
 async def _until_closed(connection: Connection) -> None:

@@ -23,15 +23,15 @@ from hanabi_rl.storage.tensors import read_tensors
 
 @dataclasses.dataclass(frozen=True)
 class Acquaintances:
-    """The folder `path`, made when something is learnt; of the agent with this identity."""
+    """The folder `path`, made when something is learnt."""
 
     path: Path
-    identity: str
 
-    def read(self, partners: Sequence[str], like: Any) -> Any:
-        """The memory before another game with these partners, in order around the table; None where
-        they are strangers, or what is kept is no memory like the tree `like`."""
-        file = self._file(partners)
+    def read(self, identity: str, partners: Sequence[str], like: Any) -> Any:
+        """The memory of the agent of this identity before another game with these partners, in
+        order around the table; None where they are strangers, or what is kept is no memory like the
+        tree `like`."""
+        file = self._file(identity, partners)
         if not file.exists():
             return None
         try:
@@ -45,12 +45,11 @@ class Acquaintances:
                 return None
         return jax.tree.unflatten(tree, kept)
 
-    def write(self, partners: Sequence[str], memory: Any) -> None:
+    def write(self, identity: str, partners: Sequence[str], memory: Any) -> None:
         """Keeps it, in the place of what was."""
         self.path.mkdir(parents=True, exist_ok=True)
         leaves = {str(i): np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(memory))}
-        if leaves:  # else this agent learns nothing of anybody
-            write_bytes(self._file(partners), save(leaves))
+        write_bytes(self._file(identity, partners), save(leaves))
 
     def forget(self, player: str) -> int:
         """Deletes what has to do with a player; how many files that were."""
@@ -59,9 +58,9 @@ class Acquaintances:
             file.unlink()
         return len(found)
 
-    def _file(self, partners: Sequence[str]) -> Path:
+    def _file(self, identity: str, partners: Sequence[str]) -> Path:
         names = "".join(f"-{_hashed(partner)}" for partner in partners)
-        return self.path / f"{self.identity[:16]}{names}.safetensors"
+        return self.path / f"{identity[:16]}{names}.safetensors"
 
 
 def _hashed(player: str) -> str:

@@ -37,25 +37,21 @@ class Bot:
         self._lobby = Lobby()
         self._desk = Desk(settings, self._lobby, self.seats)
         self._serials = new_serials()
-        self._closing = False
+        self.closing = False
+        """`close` was called."""
         self.last_error = ""
         """What the server said last in an `error`."""
 
     def close(self) -> list[Effect]:
         """Takes no new seat, and leaves rooms whose game has not begun."""
-        self._closing = self._desk.closed = True
+        self.closing = self._desk.closed = True
         rooms = [seat for seat in self.seats.values() if not seat.is_playing]
         return [Send("tableLeave", {"tableID": seat.table}) for seat in rooms]
 
     @property
-    def is_closing(self) -> bool:
-        """`close` was called."""
-        return self._closing
-
-    @property
     def is_closed(self) -> bool:
         """`close` was called, and no seat is left."""
-        return self._closing and not self.seats
+        return self.closing and not self.seats
 
     def connected(self) -> None:
         """A new connection: whatever the last one had asked for will not come. Rooms before a game
@@ -121,7 +117,7 @@ class Bot:
             raise FrameError("welcome: expected an object")
         self.username = str(fields.get("username") or self.username)
         self._desk.me = fields.get("userID")
-        self._desk.closed = self._closing or bool(
+        self._desk.closed = self.closing or bool(
             fields.get("shuttingDown") or fields.get("maintenanceMode")
         )
         tables = fields.get("playingAtTables")
@@ -144,6 +140,8 @@ class Bot:
     def _table(self, fields: Any, now: float) -> list[Effect]:
         self._lobby.told(fields)
         table = fields.get("id") if isinstance(fields, Mapping) else None
+        if type(table) is not int:
+            return []
         seat, line = self.seats.get(table), self._lobby.get(table)
         if seat is None or line is None or seat.phase != "room" or line.running:
             return []
@@ -271,7 +269,7 @@ class Bot:
     def _shutdown(self, fields: Any, now: float) -> list[Effect]:
         for name in ("shuttingDown", "maintenanceMode"):
             if isinstance(fields, Mapping) and name in fields:
-                self._desk.closed = self._closing or bool(fields[name])
+                self._desk.closed = self.closing or bool(fields[name])
         return []
 
 

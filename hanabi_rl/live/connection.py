@@ -72,7 +72,7 @@ class Connection:
     def close(self) -> bool:
         """Takes no new seat, and ends once the games going on have. False where it was called
         before, or there is nothing to wait for."""
-        again = self._bot.is_closing
+        again = self._bot.closing
         self._do(self._bot.close())
         return not again and bool(self._bot.seats)
 

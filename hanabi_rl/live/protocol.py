@@ -42,7 +42,7 @@ def read_frame(frame: str | bytes) -> tuple[str, Any]:
     try:
         return command, json.loads(content)
     except (ValueError, RecursionError):
-        raise FrameError(f"{command}: expected JSON") from None
+        raise FrameError(f"{command[:40]}: expected JSON") from None
 
 
 def write_frame(command: str, fields: Fields) -> str:

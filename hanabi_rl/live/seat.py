@@ -54,6 +54,8 @@ class Seat:
         self._due: float | None = None  # ask again, if nothing came until then
         self._failures = 0
         self._acted: tuple[int, int] | None = None  # turn and action that await an answer
+        self._lists = 0  # asked for, and not here yet
+        self._lists_before = 0  # those of them that were asked for before that action was sent
         self._unheard = 0
         self._refused: set[tuple[int, int]] = set()
         self._paused = False
@@ -75,6 +77,7 @@ class Seat:
     def disconnected(self) -> None:
         """What was asked for will not come, and what was decided is void."""
         self._ticket, self._acted, self._due, self.phase = None, None, None, "loading"
+        self._lists = self._lists_before = 0
 
     def told_of(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         """`init`: what kind of game it is. We are present before we ask what has happened, so that
@@ -104,13 +107,18 @@ class Seat:
             return []
         old, start = self._seen, (self.options.get("startingPlayer") or 0)
         self._seen = SeenGame(len(self.names), self._me, start)
-        self.phase = "playing"
+        self.phase, self._ticket, self._lists = "playing", None, max(0, self._lists - 1)
         self._due = self._due if self._ending else None
+        if self._lists_before:  # it does not say what became of our move
+            self._lists_before, self._due = self._lists_before - 1, now + UNHEARD_S
+        else:  # what was sent before it was asked for is in it, or was refused
+            self._acted = None
         try:
             for action in actions if isinstance(actions, list) else []:
                 self._seen.apply(action)
-            # what was sent before the list was asked for is in it, or was refused
-            self._failures, self._acted = 0, None
+            self._failures = 0
+            if self._acted is not None and self._acted[0] != self._seen.turn:
+                self._acted = None
             return self._decide(now)
         except OutOfStepError as error:
             self._seen = old
@@ -160,6 +168,7 @@ class Seat:
             self._refused.clear()
             return [Note(f"table {self.table}: the server refuses every move")]
         self._acted, self._due = (self._seen.turn, action), now + UNHEARD_S
+        self._lists_before = self._lists
         move = {"tableID": self.table, **self._seen.site_action(action)}
         notes = self._notes(answer) if self._settings.notes else []
         return [*notes, Send("action", move, ticket)]
@@ -293,7 +302,7 @@ class Seat:
         return [note]
 
     def _ask_for_the_list(self, now: float) -> list[Effect]:
-        self.phase, self._due = "loading", now + UNHEARD_S
+        self.phase, self._due, self._lists = "loading", now + UNHEARD_S, self._lists + 1
         return [self._send("getGameInfo2")]
 
     def _wait(self) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.policy import Policy, next_game
@@ -104,8 +105,8 @@ class Thinking:
         """The agent's memory before a game with these partners; None: they are strangers."""
         if self._acquaintances is None:
             return None
-        stranger = self._policies[players].init_carry(1)
-        known = self._acquaintances.read(partners, stranger)
+        policy = self._policies[players]
+        known = self._acquaintances.read(policy.identity(), partners, policy.init_carry(1))
         return None if known is None else jax.tree.map(lambda leaf: leaf[0], known)
 
     def _learn(self, ended: Ended) -> None:
@@ -116,4 +117,5 @@ class Thinking:
         runner, policy = self._runners[players], self._policies[players]
         runner.think([game], given=[self._known(players, ended.partners)])
         memory = jax.tree.map(lambda leaf: np.asarray(leaf)[None], runner.memory(game.game_id))
-        acquaintances.write(ended.partners, next_game(policy, memory, np.ones(1, bool)))
+        after = next_game(policy, memory, jnp.ones(1, bool))
+        acquaintances.write(policy.identity(), ended.partners, after)

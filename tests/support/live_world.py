@@ -105,7 +105,7 @@ class Person(Peer):
         super().__init__(world, name)
         self.bots, self.games, self.seats = bots, games, seats
         self.options, self.guests = options or {}, guests
-        self.asked_at = -100.0
+        self.asked_at, self.patience = -100.0, 3.0
         self.moved: dict[int, tuple[int, float]] = {}  # table -> (turn, when)
         self.lines: list[str] = []
 
@@ -136,7 +136,7 @@ class Person(Peer):
             if mine_to_move and self.name in table.present and not table.paused:
                 self.move(table, now)
         rooms = [table for table in mine if table.table is None]
-        if not self.bots or now - self.asked_at < 3.0:
+        if not self.bots or now - self.asked_at < self.patience:
             return
         played = sum(table.owner == self.name for table in site.games.values())
         if not mine and played < self.games:
