@@ -13,6 +13,7 @@ from typing import Any
 
 from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Ticket
 from hanabi_rl.live.lobby import Lobby
+from hanabi_rl.live.made_up import OutOfStepError
 from hanabi_rl.live.protocol import (
     FrameError,
     cannot_play,
@@ -21,7 +22,6 @@ from hanabi_rl.live.protocol import (
 )
 from hanabi_rl.live.requests import Desk
 from hanabi_rl.live.seat import Seat, new_serials, table_chat
-from hanabi_rl.live.seen import OutOfStepError
 from hanabi_rl.serve.partners import Answer
 
 ALONE_S = 300.0

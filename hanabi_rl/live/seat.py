@@ -16,12 +16,11 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-import numpy as np
-
-from hanabi_rl.env.actions import decode_action
+from hanabi_rl.live import choice
 from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Think, Ticket
+from hanabi_rl.live.made_up import OutOfStepError
 from hanabi_rl.live.protocol import MAX_CHAT, cannot_play, whole
-from hanabi_rl.live.seen import OutOfStepError, SeenGame
+from hanabi_rl.live.seen import SeenGame
 from hanabi_rl.serve.partners import Answer
 
 Phase = Literal["room", "loading", "playing", "gone"]
@@ -29,8 +28,6 @@ Phase = Literal["room", "loading", "playing", "gone"]
 UNHEARD_S = 10.0
 """After so long without an answer it is asked again."""
 LAST_WAIT_S = 60.0
-NOTED = 0.05
-"""Plays and discards at least so likely are noted on the card."""
 
 
 class Seat:
@@ -49,6 +46,7 @@ class Seat:
         self._settings, self._serials = settings, serials
         self._me = -1
         self._seen: SeenGame | None = None
+        self._follows = False  # nothing is missing in it
         self._ticket: Ticket | None = None
         self._number = 0  # of the game, for those who think
         self._due: float | None = None  # ask again, if nothing came until then
@@ -77,6 +75,7 @@ class Seat:
     def disconnected(self) -> None:
         """What was asked for will not come, and what was decided is void."""
         self._ticket, self._acted, self._due, self.phase = None, None, None, "loading"
+        self._follows = False
         self._lists = self._lists_before = 0
 
     def told_of(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
@@ -97,7 +96,7 @@ class Seat:
                 Note(f"table {self.table}: a game that the agent cannot play began"),
             ]
         self._seen = SeenGame(len(self.names), self._me, start if type(start) is int else -1)
-        self._number = next(self._serials)
+        self._number, self._follows = next(self._serials), False
         self.phase = "loading"
         return [self._send("loaded"), *self._ask_for_the_list(now)]
 
@@ -116,28 +115,31 @@ class Seat:
         try:
             for action in actions if isinstance(actions, list) else []:
                 self._seen.apply(action)
-            self._failures = 0
+            self._failures, self._follows = 0, True
             if self._acted is not None and self._acted[0] != self._seen.turn:
                 self._acted = None
             return self._decide(now)
         except OutOfStepError as error:
-            self._seen = old
+            self._seen, self._follows = old, False
             return self._resynchronise(now, str(error))
 
     def happens(self, action: Any, now: float) -> list[Effect]:
         """`gameAction`: one thing more."""
-        if self._seen is None or self.phase != "playing":
+        if self._seen is None or not self._follows:
             return []
         self._ticket, before = None, self._seen.turn
         try:
             self._seen.apply(action)
+            if self.phase == "loading":  # the list will tell it again, unless this was the end
+                return self._leave_if_known()
             if self._seen.turn != before:
                 self._acted, self._unheard = None, 0
                 self._due = self._due if self._ending else None
                 self._refused.clear()
-            return self._decide(now)
+            return self._leave_if_known() or self._decide(now)
         except OutOfStepError as error:
-            return self._resynchronise(now, str(error))
+            self._follows = False
+            return [] if self.phase == "loading" else self._resynchronise(now, str(error))
 
     def warned(self, now: float) -> list[Effect]:
         """Some command of ours was refused; perhaps our move here, which the list will say."""
@@ -162,15 +164,18 @@ class Seat:
         """The agent's answer: our move, if it is still wanted."""
         if not self.is_current(ticket) or self._seen is None:
             return []
-        action = self._best(answer)
+        turn = self._seen.turn
+        refused = {action for at, action in self._refused if at == turn}
+        action = choice.best(answer, refused)
         if action is None:
             self._ticket, self._due = None, now + LAST_WAIT_S
             self._refused.clear()
             return [Note(f"table {self.table}: the server refuses every move")]
-        self._acted, self._due = (self._seen.turn, action), now + UNHEARD_S
+        self._acted, self._due = (turn, action), now + UNHEARD_S
         self._lists_before = self._lists
         move = {"tableID": self.table, **self._seen.site_action(action)}
-        notes = self._notes(answer) if self._settings.notes else []
+        written = choice.notes(self._seen, answer) if self._settings.notes else []
+        notes = [Send("note", {"tableID": self.table, **note}, ticket) for note in written]
         return [*notes, Send("action", move, ticket)]
 
     def finished(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
@@ -192,7 +197,8 @@ class Seat:
     def _leave_if_known(self) -> list[Effect]:
         """Leaves the replay once all of it is known."""
         known = self._ending and self._deck is not None and self._replay is not None
-        return self._leave() if known else []
+        told = self._seen is not None and self._follows and self._seen.ended is not None
+        return self._leave() if known and told else []
 
     def _leave(self) -> list[Effect]:
         self.phase, self._due = "gone", None
@@ -230,8 +236,8 @@ class Seat:
         partners = self.partners()
         try:
             seen = self._seen.game(self._number)
-            if self._deck is None:
-                raise OutOfStepError("its deck was not shown")
+            if self._deck is None or self._seen.ended is None or not self._follows:
+                raise OutOfStepError("its end or its deck was not told")
             bots = [i for i, name in enumerate(self.names) if i == self._me or is_bot(name)]
             number = self._number if self._replay is None else self._replay
             return [Ended(self._seen.whole_game(number, self._deck, bots), seen, partners)]
@@ -249,49 +255,9 @@ class Seat:
         if seen is None or waits or self._paused or self._ending or not seen.my_turn:
             return []
         self._ticket = Ticket(self.table, next(self._serials))
-        pause = self._pause_s()
+        pause = choice.pause_s(self._settings.pause_s, self.options, self._clock_s)
         self._due = now + pause + LAST_WAIT_S
         return [Think(self._ticket, seen.game(self._number), pause, self.partners())]
-
-    def _pause_s(self) -> float:
-        if self.options.get("speedrun"):
-            return 0.0
-        if self.options.get("timed") and self._clock_s is not None:
-            return max(0.0, min(self._settings.pause_s, self._clock_s / 20))
-        return self._settings.pause_s
-
-    def _best(self, answer: Answer) -> int | None:
-        """The agent's move, or the likeliest that the server did not refuse."""
-        assert self._seen is not None
-        turn = self._seen.turn
-        if (turn, answer.action) not in self._refused:
-            return answer.action
-        for action in np.argsort(-answer.probabilities, kind="stable"):
-            if answer.probabilities[action] > 0 and (turn, int(action)) not in self._refused:
-                return int(action)
-        return None
-
-    def _notes(self, answer: Answer) -> list[Effect]:
-        """What the agent weighs, on its own cards: spectators alone read it."""
-        assert self._seen is not None
-        weighed: dict[int, list[str]] = {}
-        for action, chance in enumerate(answer.probabilities):
-            move = decode_action(self._seen.rules, action)
-            if chance >= NOTED and move.slot >= 0:
-                weighed.setdefault(move.slot, []).append(f"{move.kind} {chance:.0%}")
-        orders = self._seen.own_orders()
-        return [
-            Send(
-                "note",
-                {
-                    "tableID": self.table,
-                    "order": orders[slot],
-                    "note": f"turn {self._seen.turn + 1}: {', '.join(texts)}",
-                },
-                self._ticket,
-            )
-            for slot, texts in weighed.items()
-        ]
 
     def _resynchronise(self, now: float, why: str) -> list[Effect]:
         self._ticket, self._failures = None, self._failures + 1

@@ -9,7 +9,6 @@ must be asked for again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,15 +18,12 @@ from hanabi_rl.data.formats.hanab_live import COLOR_HINT, DISCARD, PLAY, RANK_HI
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.live.made_up import OutOfStepError, fitting_deck
 from hanabi_rl.live.protocol import FrameError, whole
 from hanabi_rl.serve.lifecycle import Game
 
 NORMAL_END = 1
 _COLOR, _RANK = 0, 1  # types of a clue that was given
-
-
-class OutOfStepError(ValueError):
-    """What was told does not follow from what was told before."""
 
 
 class SeenGame:
@@ -275,42 +271,6 @@ _READ: dict[str, Any] = {
     "turn": SeenGame._turn,
     "gameOver": SeenGame._game_over,
 }
-
-
-def fitting_deck(rules: Rules, could_be: Sequence[set[int]], before: Sequence[int]) -> list[int]:
-    """A deck (card ids, top first) whose card at each order is one of `could_be`, as much like the
-    deck `before` as is easy. Raises OutOfStepError where no deck is."""
-    left = Counter(full_deck(rules))
-    deck = list(before)
-    # fewest choices first: cards that are known take theirs before anything is made up
-    orders = sorted(range(rules.deck_size), key=lambda order: len(could_be[order]))
-    hard = [order for order in orders if len(could_be[order]) < rules.num_cards]
-
-    def place(index: int) -> bool:
-        if index == len(hard):
-            return True
-        order = hard[index]
-        for card in sorted(could_be[order], key=lambda card: card != before[order]):
-            if left[card]:
-                left[card] -= 1
-                deck[order] = card
-                if place(index + 1):
-                    return True
-                left[card] += 1
-        return False
-
-    if not place(0):
-        raise OutOfStepError("no deck has the cards that were told")
-    rest = orders[len(hard) :]
-    lacking = []
-    for order in rest:
-        if left[before[order]]:
-            left[before[order]] -= 1
-        else:
-            lacking.append(order)
-    for order, card in zip(lacking, left.elements(), strict=True):
-        deck[order] = card
-    return deck
 
 
 def _read_deck(rules: Rules, identities: Any) -> list[int]:

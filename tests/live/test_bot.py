@@ -90,6 +90,7 @@ def texts(effects):
 
 
 HERE = {"tableID": TABLE}
+OVER = {"type": "gameOver", "endCondition": 4, "playerIndex": 0, "votes": None}
 
 
 def test_from_the_start_of_a_game_to_the_first_move():
@@ -112,28 +113,26 @@ def test_from_the_start_of_a_game_to_the_first_move():
     assert [effect.game.moves for effect in effects] == [(15, 6, 1), (15, 6, 1, 10, 7)]
 
 
-def test_a_decision_is_void_once_anything_happens():
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda t: t.happen([{"type": "gameOver", "endCondition": 4, "playerIndex": 0}]),
+        lambda t: t.say("tableGone", tableID=TABLE),
+        lambda t: t.say("finishOngoingGame", tableID=TABLE, databaseID=7),
+        lambda t: t.say("pause", tableID=TABLE, active=True, playerIndex=0),
+        lambda t: t.bot.connected(),
+        lambda t: t.say("tableStart", tableID=TABLE, replay=False),
+        lambda t: t.say("gameActionList", tableID=TABLE, list=DEAL),
+        lambda t: t.say("boot", TableID=TABLE),
+    ],
+)
+def test_a_decision_is_void_once_anything_happens(event):
     talk = Talk()
-    effects = talk.play()
-    (asked,) = effects
+    (asked,) = talk.play()
     assert talk.bot.is_current(asked.ticket)
-    for event in (
-        lambda: talk.say(
-            "gameAction", tableID=TABLE, action={"type": "gameOver", "endCondition": 4}
-        ),
-        lambda: talk.say("tableGone", tableID=TABLE),
-        lambda: talk.say("finishOngoingGame", tableID=TABLE, databaseID=7),
-        lambda: talk.say("pause", tableID=TABLE, active=True, playerIndex=0),
-        lambda: talk.bot.connected(),
-        lambda: talk.say("tableStart", tableID=TABLE, replay=False),
-        lambda: talk.say("gameActionList", tableID=TABLE, list=DEAL),
-        lambda: talk.say("boot", TableID=TABLE),
-    ):
-        talk = Talk()
-        (asked,) = talk.play()
-        event()
-        assert not talk.bot.is_current(asked.ticket)
-        assert talk.think([asked]) == []
+    event(talk)
+    assert not talk.bot.is_current(asked.ticket)
+    assert talk.think([asked]) == []
 
 
 def test_one_decision_a_turn():
@@ -261,14 +260,13 @@ def test_messages_that_never_come_are_asked_for_again():
 
 
 def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
-    end = {"type": "gameOver", "endCondition": 4, "playerIndex": 0}
     identities = {"tableID": TABLE, "cardIdentities": deck()}
     ended = {"tableID": TABLE, "databaseID": 9001, "sharedReplayLeader": "Zoe"}
     messages = [("cardIdentities", identities), ("finishOngoingGame", ended)]
     for order in (messages, messages[::-1]):
         talk = Talk()
         talk.play()
-        talk.happen([end])
+        talk.happen([OVER])
         assert talk.say("tableGone", tableID=TABLE) == []
         assert talk.say(order[0][0], **order[0][1]) == []
         leaves, over = talk.say(order[1][0], **order[1][1])
@@ -289,7 +287,7 @@ def test_a_table_that_vanishes_in_the_middle_is_left_and_not_kept():
     effects = talk.after(2)
     assert sent(effects) == [("tableUnattend", HERE)]
     assert not any(isinstance(effect, Ended) for effect in effects)
-    assert "deck was not shown" in effects[1].text and talk.bot.seats == {}
+    assert "its deck was not told" in effects[1].text and talk.bot.seats == {}
 
 
 def test_other_programs_at_the_table_are_no_people():
@@ -300,9 +298,26 @@ def test_other_programs_at_the_table_are_no_people():
     talk.say("tableStart", tableID=TABLE, replay=False)
     talk.say("init", **(INIT | {"playerNames": names}))
     talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert finish(talk).game.people == frozenset()
+
+
+def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
+    """What happens is followed all the same: no list comes of a game that is over."""
+    talk = Talk()
+    talk.think(talk.play([*DEAL, *HINT]))
+    assert sent(talk.say("warning", warning="no")) == [("getGameInfo2", HERE)]
+    assert talk.happen([*PLAY, *DISCARD]) == []
+    assert finish(talk).game.moves == (15, 6, 1)
+    # ... unless something was missed: then it is not kept
+    talk = Talk()
+    talk.play([*DEAL, *HINT])
+    talk.happen(DISCARD[:1])
+    talk.happen([OVER])
     talk.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
-    _, over = talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
-    assert over.game.people == frozenset()
+    talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
+    effects = talk.after(11)
+    assert sent(effects) == [("tableUnattend", HERE)]
+    assert "its end or its deck was not told" in effects[1].text
 
 
 def test_back_after_a_lost_connection():
@@ -419,7 +434,7 @@ def test_who_was_not_let_in_is_told_why():
     talk.table()
     talk.pm("/join wrong")
     effects = talk.say("warning", warning="That is not the correct password.")
-    ((command, fields),) = sent(effects)
+    ((_, fields),) = sent(effects)
     assert fields == {
         "recipient": "Zoe",
         "msg": "The server did not let me in: That is not the correct password.",
@@ -531,6 +546,7 @@ def test_help_and_settings_say_what_is_kept():
 
 
 def finish(talk):
+    talk.happen([OVER])
     talk.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     effects = talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
     (over,) = [effect for effect in effects if isinstance(effect, Ended)]

@@ -15,7 +15,8 @@ from support.live_transcript import (
 )
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.live.seen import OutOfStepError, SeenGame, fitting_deck
+from hanabi_rl.live.made_up import OutOfStepError, fitting_deck
+from hanabi_rl.live.seen import SeenGame
 
 
 def seen(actions):
