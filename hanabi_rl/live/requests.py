@@ -74,9 +74,11 @@ class Desk:
             return self._say(who, "I do not see you at a table whose game has not begun.", now)
         if line.table in self._seats:
             return self._say(who, "I sit at your table already.", now)
+        if line.table in self._awaited:
+            return self._say(who, "I am on my way to your table.", now)
         if not line.is_open:
             return self._say(who, "Your table is full.", now)
-        if len(self._seats) >= self._settings.tables:
+        if len(self._seats) + len(self._awaited) >= self._settings.tables:
             return self._say(who, "I am busy at another table now, please ask me later.", now)
         # others may still come: refused only where no number that can be is one we can play
         most = range(len(line.players) + 1, line.max_players + 1)

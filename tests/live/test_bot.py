@@ -419,6 +419,7 @@ def test_join():
     assert texts(talk.pm("/join")) == ["Your table is full."]
     talk.table()
     assert sent(talk.pm("/JOIN se&amp;cret ")) == [("tableJoin", HERE | {"password": "se&cret"})]
+    assert texts(talk.pm("/join")) == ["I am on my way to your table."]
     hello = talk.say("joined", tableID=TABLE)
     ((command, fields),) = sent(hello)
     assert command == "chat" and fields["room"] == f"table{TABLE}" and len(fields["msg"]) <= 300

@@ -29,7 +29,7 @@ class Loopback:
         self.sessions: dict[str, str] = {}
         self.logins: list[dict[str, str]] = []
         self.cookies: list[str] = []
-        self.restart_at: list[float] = []
+        self.restart_at: list[int] = []  # moves
         self._began = time.monotonic()
 
     @property
@@ -53,7 +53,7 @@ class Loopback:
         while True:
             self.world.now = self.now
             self.site.tick(self.now)
-            while self.restart_at and self.now >= self.restart_at[0]:
+            while self.restart_at and self.site.counts["actions"] >= self.restart_at[0]:
                 self.restart_at.pop(0)
                 self.site.restart()
             for peer in self.world.peers.values():

@@ -239,6 +239,8 @@ class Site:
         elsewhere = any(client.name in t.players for t in self.tables.values() if t.end is None)
         if table is None or table.table is not None or len(table.players) >= table.max_players:
             self._warn(client, "You cannot join that table.")
+        elif client.name in table.players:
+            self._warn(client, "You are at that table already.")
         elif table.password != fields.get("password", ""):
             self._warn(client, "That is not the correct password for this game.")
         elif elsewhere and not client.name.startswith("Bot-"):

@@ -1,0 +1,141 @@
+"""Bot accounts and scripted people at a server of our own that misbehaves (`tests/support/live_*`):
+what was lost, sent too often or sent too late. `--transcript` prints one game instead, message by
+message, as one bot hears and says it.
+
+    python benchmarks/live_games.py --people 25 --games 20
+    python benchmarks/live_games.py --transcript
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from support.live_site import LIMIT, WINDOW_S, Faults, Site
+from support.live_world import BotPeer, Person, World, cautious
+
+from hanabi_rl.live.bot import Bot
+from hanabi_rl.live.effects import Settings
+
+BOTS = ("Bot-a", "Bot-b")
+FAULTS = Faults(drop=0.003, refuse=0.03, chatter=0.2, late=0.2, swallow=0.01, terminate=0.002)
+FORBIDDEN = (
+    "stale actions",
+    "actions after the end",
+    "actions in a pause",
+    "illegal actions",
+    "long chats",
+    "banned",
+)
+
+
+def play(people: int, games: int, seed: int, faults: Faults, seats: int = 3) -> dict[str, object]:
+    """`people` persons play `games` games each with two bots; the server restarts twice."""
+    site = Site(seed, faults)
+    world = World(site, seed)
+    settings = Settings("a scripted agent", frozenset({2, 3, 4, 5}), tables=people)
+    bots = [BotPeer(world, Bot(n, settings), cautious(seed + i)) for i, n in enumerate(BOTS)]
+    everybody = [Person(world, f"p{n}", list(BOTS), games, seats) for n in range(people)]
+    for peer in (*bots, *everybody):
+        world.add(peer)
+    restarts = [100.0, 300.0]
+
+    def over() -> bool:
+        if restarts and world.now > restarts[0]:
+            restarts.pop(0)
+            site.restart()
+        done = len(site.games) >= people * games
+        return done and not any(bot.bot.seats or bot.queue or bot.out for bot in bots)
+
+    world.run(over, seconds=60.0 * games * 60)
+    kept, wrong = 0, 0
+    for bot in bots:
+        for ended in bot.ended:
+            assert ended.game is not None
+            referee = site.games[ended.game.game_id].table
+            assert referee is not None
+            kept += 1
+            wrong += list(ended.game.moves) != referee.actions
+            wrong += list(ended.game.deck) != referee.deck
+    away = 2 * len(site.games) - kept
+    return {
+        "games": len(site.games),
+        "ended by condition": {k: v for k, v in site.counts.items() if k.startswith("ended")},
+        "frames to the server": site.counts["messages"],
+        "moves": site.counts["actions"],
+        "connections dropped": site.counts["drops"],
+        "restarts": site.counts["restarts"],
+        "moves refused for no reason": site.counts["refusals"],
+        "moves swallowed": site.counts["swallowed"],
+        "kept games (of two bots)": kept,
+        "not kept, as the bot was away at the end": away,
+        "kept games that are not the referee's": wrong,
+        f"most frames of a bot in any {WINDOW_S:g} s (limit {LIMIT})": max(
+            site.most[name] for name in BOTS
+        ),
+        "forbidden": {name: site.counts[name] for name in FORBIDDEN},
+        "unknown commands": sum(name.startswith("unknown") for name in site.counts),
+        "replays not left": 2 * len(site.games) - _left(site),
+        "seconds at the server": round(world.now),
+    }
+
+
+def _left(site: Site) -> int:
+    """Bots that are at no replay any more."""
+    return sum(name not in table.present for table in site.games.values() for name in BOTS)
+
+
+def transcript(seed: int) -> None:
+    """A game of one bot with one person, as the bot hears and says it."""
+    site = Site(seed)
+    world = World(site, seed)
+    bot = BotPeer(world, Bot("Bot-a", Settings("bot:x", frozenset({2}))), cautious(seed))
+    world.add(bot)
+    world.add(Person(world, "Zoe", ["Bot-a"], 1, 2))
+    heard = bot.heard
+
+    def hear(frame: str) -> None:
+        print(f"{world.now:7.2f}  < {frame}")
+        heard(frame)
+
+    bot.heard = hear  # type: ignore[method-assign]
+
+    def over() -> bool:
+        return len(site.games) == 1 and not bot.bot.seats and not bot.queue and not bot.out
+
+    tick = bot.tick
+
+    def ticked() -> None:
+        before = len(bot.out)
+        tick()
+        for frame in list(bot.out)[before:]:
+            print(f"{world.now:7.2f}  > {frame}")
+
+    bot.tick = ticked  # type: ignore[method-assign]
+    world.run(over)
+
+
+def main() -> None:
+    """Prints the counts as JSON, or the transcript."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=25)
+    parser.add_argument("--games", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--quiet", action="store_true", help="a server that does nothing wrong")
+    parser.add_argument("--transcript", action="store_true")
+    given = parser.parse_args()
+    if given.transcript:
+        transcript(given.seed)
+        return
+    began = time.process_time()
+    found = play(given.people, given.games, given.seed, Faults() if given.quiet else FAULTS)
+    found["processor seconds"] = round(time.process_time() - began, 1)
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
