@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,34 +90,29 @@ def _left(site: Site) -> int:
     return sum(name not in table.present for table in site.games.values() for name in BOTS)
 
 
-def transcript(seed: int) -> None:
-    """A game of one bot with one person, as the bot hears and says it."""
+def transcript(seed: int) -> list[str]:
+    """A game of one bot with one person, as the bot hears (<) and says (>) it: seconds, message."""
     site = Site(seed)
     world = World(site, seed)
     bot = BotPeer(world, Bot("Bot-a", Settings("bot:x", frozenset({2}))), cautious(seed))
+    lines: list[str] = []
+
+    def note(way: str, frame: str) -> None:
+        command, _, content = frame.partition(" ")
+        short = json.dumps(json.loads(content), separators=(",", ":"))
+        lines.append(f"{world.now:6.2f} {way} {command} {short}")
+
+    class Noted(deque[str]):
+        def append(self, frame: str) -> None:
+            note(">", frame)
+            super().append(frame)
+
+    bot.out = Noted()
+    world.on_delivery = lambda peer, frame: note("<", frame) if peer is bot else None
     world.add(bot)
     world.add(Person(world, "Zoe", ["Bot-a"], 1, 2))
-    heard = bot.heard
-
-    def hear(frame: str) -> None:
-        print(f"{world.now:7.2f}  < {frame}")
-        heard(frame)
-
-    bot.heard = hear  # type: ignore[method-assign]
-
-    def over() -> bool:
-        return len(site.games) == 1 and not bot.bot.seats and not bot.queue and not bot.out
-
-    tick = bot.tick
-
-    def ticked() -> None:
-        before = len(bot.out)
-        tick()
-        for frame in list(bot.out)[before:]:
-            print(f"{world.now:7.2f}  > {frame}")
-
-    bot.tick = ticked  # type: ignore[method-assign]
-    world.run(over)
+    world.run(lambda: len(site.games) == 1 and not (bot.bot.seats or bot.queue or bot.out))
+    return lines
 
 
 def main() -> None:
@@ -129,7 +125,7 @@ def main() -> None:
     parser.add_argument("--transcript", action="store_true")
     given = parser.parse_args()
     if given.transcript:
-        transcript(given.seed)
+        print("\n".join(transcript(given.seed)))
         return
     began = time.process_time()
     found = play(given.people, given.games, given.seed, Faults() if given.quiet else FAULTS)

@@ -216,3 +216,33 @@ def test_wrong_line_ups_are_refused(partners, played):
         Runner((load_policy("bot:random", Rules()),), TINY_3P)
     with pytest.raises(ValueError, match="expected 3 seats for the partners, got 2"):
         partners.think([dataclasses.replace(games[0], people=frozenset({0}))])
+
+
+def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(line_up, played):
+    """A recurrent policy that has played a game before: its memory after the first decision is that
+    of stepping it by hand from the memory given; replayed after `forget`, the same."""
+    policy = line_up[0]
+    _, games = played
+    game = dataclasses.replace(games[0], people=frozenset({1, 2}))
+    given = jax.tree.map(
+        lambda leaf: np.full(leaf.shape[1:], 0.5, leaf.dtype), policy.init_carry(1)
+    )
+    partners = Runner([policy], TINY_3P, slots=SLOTS, run=InNumPy(), show=True)
+    (answer,) = partners.think([game], given=[given])
+    seen = answer.shown.observations[:1], answer.shown.legal[:1]
+    carry = jax.tree.map(lambda leaf: leaf[None], given)
+    carry, logits = policy.step(carry, *seen, np.zeros(1, bool))
+    expected = jax.tree.leaves(jax.tree.map(lambda leaf: np.asarray(leaf[0]), carry))
+    for _ in range(2):
+        found = jax.tree.leaves(partners.memory(game.game_id))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+        partners.forget()
+        partners.think([game], given=[given])
+    assert answer.action == int(np.argmax(logits[0]))
+    (stranger,) = partners.think([dataclasses.replace(game, game_id=99)])
+    fresh = jax.tree.leaves(partners.memory(99))
+    assert any(not np.allclose(one, other) for one, other in zip(fresh, expected, strict=True))
+    assert stranger.probabilities.shape == answer.probabilities.shape
+    with pytest.raises(ValueError, match="expected one partner who remembers, got 3"):
+        Runner(line_up, TINY_3P, slots=1, run=InNumPy()).think([games[0]], given=[given])

@@ -1,0 +1,116 @@
+"""`hanabi-rl live`: what is wrong is said before anything is sent; a whole run as a user starts
+it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from support.live_loopback import Loopback, serving
+from support.live_site import Site
+from support.live_world import Person, World
+from support.policies import network_policy
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.cli import main
+from hanabi_rl.cli.live import agent_by_players, learns
+from hanabi_rl.data.files import load_games
+
+PASSWORD = "swordfish-71"
+
+
+@pytest.fixture
+def account(monkeypatch):
+    monkeypatch.setenv("HANABI_LIVE_USERNAME", "ann")
+    monkeypatch.setenv("HANABI_LIVE_PASSWORD", PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--server", "http://hanab.example"], "over http the password could be read"),
+        (["--credentials", "nowhere.txt"], "nowhere.txt"),
+        (["--tables", "2"], "expected an account named Bot-..., which alone may have several"),
+        (["--players", "6"], "--players: expected 2 to 5, got 6"),
+        (["--remember"], "--remember: expected an agent that learns who its partners are"),
+        (["--pause", "-1"], "--pause: expected"),
+    ],
+)
+def test_what_is_wrong_is_said_first(arguments, said, account, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["live", "--agent", "bot:simple", *arguments])
+    assert ended.value.code == 2
+    printed = capsys.readouterr().err
+    assert said in printed and PASSWORD not in printed
+
+
+def test_without_an_account_the_names_of_the_variables_are_said(monkeypatch, capsys):
+    monkeypatch.delenv("HANABI_LIVE_USERNAME", raising=False)
+    with pytest.raises(SystemExit):
+        main(["live", "--agent", "bot:simple"])
+    assert "HANABI_LIVE_USERNAME" in capsys.readouterr().err
+
+
+def test_an_agent_plays_with_the_numbers_of_players_that_it_can():
+    assert list(agent_by_players("bot:simple", ())) == [2, 3, 4, 5]
+    assert list(agent_by_players("agent:hgroup-2p", ())) == [2]
+    assert list(agent_by_players("bot:simple", (4, 2))) == [4, 2]
+    with pytest.raises(ValueError, match="agent:hgroup-2p"):
+        agent_by_players("agent:hgroup-2p", (3,))
+    with pytest.raises(ValueError, match="bot:nobody"):
+        agent_by_players("bot:nobody", ())
+
+
+def test_which_agents_learn_of_their_partners():
+    learning = load_policy("agent:anyone-2p")
+    assert learns(learning) and learns(load_policy("agent:anyone-2p?temperature=2"))
+    assert not learns(load_policy("agent:hgroup-2p"))
+    assert not learns(network_policy(learning.rules, 0))
+
+
+@pytest.mark.slow
+def test_a_run_as_a_user_starts_it(tmp_path):
+    """A person plays two games with it; Ctrl-C ends it with a word, and nothing secret is left."""
+    world = World(Site(2), 2)
+    person = Person(world, "Zoe", ["Bot-ann"], 2, 2)
+    person.patience = 0.1
+    world.add(person)
+    loopback = Loopback(world, {"Bot-ann": PASSWORD})
+    secret = tmp_path / "account.txt"
+    secret.write_text(f"Bot-ann\n{PASSWORD}\n")
+    secret.chmod(0o600)
+    out = tmp_path / "left"
+    out.mkdir()
+    with serving(loopback) as address:
+        command = [sys.executable, "-m", "hanabi_rl", "live", "--agent", "agent:anyone-2p"]
+        command += ["--server", address, "--credentials", str(secret), "--remember"]
+        process = subprocess.Popen(
+            [*command, "--pause", "0", "--out", str(out / "games"), "--notes"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=out,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        killer = threading.Timer(500, process.kill)
+        killer.start()
+        while len(world.site.games) < 2 and process.poll() is None:
+            time.sleep(0.1)
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate()
+        killer.cancel()
+    assert process.returncode == 0, printed
+    assert "Traceback" not in printed and "connected to 127.0.0.1 as Bot-ann" in printed
+    assert world.site.counts["stale actions"] == world.site.counts["illegal actions"] == 0
+    games = list((out / "games").glob("**/2p-*.safetensors"))
+    assert {file.stem for file in games} == {f"2p-{number}" for number in world.site.games}
+    assert load_games(games[0]).human_seats.sum() == 1
+    assert len(list((out / "games" / "players").iterdir())) == 1
+    files = [file.read_bytes() + str(file).encode() for file in out.rglob("*") if file.is_file()]
+    for hidden in (PASSWORD, *loopback.sessions):
+        assert all(hidden.encode() not in text for text in [*files, printed.encode()])
+    assert world.site.notes
