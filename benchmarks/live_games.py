@@ -23,6 +23,8 @@ from hanabi_rl.live.bot import Bot
 from hanabi_rl.live.effects import Settings
 
 BOTS = ("Bot-a", "Bot-b")
+SEED = 6
+"""Of the transcript in docs/: among the first sixty, one of the shortest games."""
 FAULTS = Faults(drop=0.003, refuse=0.03, chatter=0.2, late=0.2, swallow=0.01, terminate=0.002)
 FORBIDDEN = (
     "stale actions",
@@ -120,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=25)
     parser.add_argument("--games", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--quiet", action="store_true", help="a server that does nothing wrong")
     parser.add_argument("--transcript", action="store_true")
     given = parser.parse_args()

@@ -24,7 +24,7 @@ from typing import Any
 Graph = dict[str, set[str]]
 FLOW = (
     *("storage", "env", "data", "nn", "agents", "learning", "play", "measure", "papers", "show"),
-    *("runs", "algorithms", "launch", "cli", "serve"),
+    *("runs", "algorithms", "launch", "cli", "serve", "live"),
 )
 """The rooms in the order in which the map has them; others follow."""
 ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
