@@ -24,6 +24,7 @@ from hanabi_rl.play.episodes import play_games
 from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.in_numpy import InNumPy
 
+TURNS = 14  # cards of both hands were played by then, and drawn again
 PASSWORDS = {"Bot-a": "swordfish-71", "Bot-b": "tarantella-93"}
 
 
@@ -138,8 +139,8 @@ def test_who_uses_the_account_at_the_same_time_is_not_fought(caplog):
 
 
 def test_an_agent_plays_as_in_our_own_games(tmp_path):
-    """Two accounts of a bot that is sure of its moves: the game at the server is the one that
-    `play_games` plays on its deck, action by action, though each sees the others' cards alone."""
+    """Two accounts of a bot: the game at the server is the one that `play_games` plays on its deck,
+    action by action, though each sees the other's cards alone and makes up its own."""
     rules = Rules(num_players=2)
     policy = load_policy("bot:simple", rules)
     site = Site(5)
@@ -161,7 +162,8 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
         site.on_tableJoin(site.clients["Bot-b"], {"tableID": 1}, 0.0)
         await asyncio.sleep(0.2)
         site.on_tableStart(made, {"tableID": 1}, 0.0)
-        await until(lambda: len(site.games) == 1)
+        await until(lambda: site.tables[1].table.turn >= TURNS, seconds=300.0)
+        site.on_tableTerminate(made, {"tableID": 1}, 0.0)
         for each in bots:
             each.close()
         await asyncio.wait_for(asyncio.gather(*running), 30)
@@ -171,7 +173,7 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
     referee = site.games[5001].table
     records = play_games((policy, policy), rules, np.array([referee.deck], np.uint8))
     assert referee.actions == records.moves(0)[: referee.turn].tolist()
-    assert referee.turn > 20 and site.counts["illegal actions"] == 0
+    assert referee.turn >= TURNS and site.counts["illegal actions"] == 0
     kept = load_games(next(iter(tmp_path.glob("**/2p-5001.safetensors"))))
     assert kept.moves(0).tolist() == referee.actions and not kept.human_seats.any()
 
