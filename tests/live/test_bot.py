@@ -355,13 +355,13 @@ def test_a_room_is_lost_with_the_connection():
     ("options", "why"),
     [
         ({"variantName": "Black (5 Suits)"}, "this table plays Black (5 Suits)"),
-        ({"cardCycle": True}, "the option cardCycle"),
-        ({"deckPlays": True}, "the option deckPlays"),
-        ({"emptyClues": True}, "the option emptyClues"),
-        ({"oneExtraCard": True}, "the option oneExtraCard"),
-        ({"oneLessCard": True}, "the option oneLessCard"),
-        ({"allOrNothing": True}, "the option allOrNothing"),
-        ({"detrimentalCharacters": True}, "the option detrimentalCharacters"),
+        ({"cardCycle": True}, "I cannot play with the option cardCycle"),
+        ({"deckPlays": True}, "I cannot play with the option deckPlays"),
+        ({"emptyClues": True}, "I cannot play with the option emptyClues"),
+        ({"oneExtraCard": True}, "I cannot play with the option oneExtraCard"),
+        ({"oneLessCard": True}, "I cannot play with the option oneLessCard"),
+        ({"allOrNothing": True}, "I cannot play with the option allOrNothing"),
+        ({"detrimentalCharacters": True}, "I cannot play with the option detrimentalCharacters"),
         ({"sudoku": True}, "I do not know the option sudoku"),
     ],
 )
@@ -428,6 +428,13 @@ def test_join():
     assert texts(talk.pm("/join")) == ["I sit at your table already."]
     talk.table(40, players=("Yan",))
     assert "busy at another table" in texts(talk.pm("/join", "Yan"))[0]
+
+
+def test_it_comes_to_the_room_of_who_also_plays_elsewhere():
+    talk = Talk()
+    talk.table(TABLE)
+    talk.table(40, running=True)
+    assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
 
 
 def test_who_was_not_let_in_is_told_why():

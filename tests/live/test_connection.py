@@ -17,7 +17,7 @@ from hanabi_rl.live.account import Account, LoginRefusedError, read_server
 from hanabi_rl.live.acquaintances import Acquaintances
 from hanabi_rl.live.bot import Bot
 from hanabi_rl.live.connection import Connection
-from hanabi_rl.live.effects import Settings
+from hanabi_rl.live.effects import Send, Settings, Ticket
 from hanabi_rl.live.pace import BackOff, Pacer
 from hanabi_rl.live.thinking import Thinking
 from hanabi_rl.play.episodes import play_games
@@ -198,3 +198,24 @@ def test_acquaintances_are_kept_by_company_and_forgotten_by_name(tmp_path):
     for file in (tmp_path / "players").glob("*.safetensors"):
         file.write_bytes(b"damaged")
     assert kept.read("id" * 20, ["Zoe"], tree) is None
+
+
+def test_what_was_decided_for_a_turn_that_has_passed_is_not_written():
+    """However long it waited for the limits."""
+    written = []
+
+    class Socket:
+        async def send(self, frame):
+            written.append(frame)
+
+    async def write():
+        each = connection("http://localhost:1", "Bot-a", Scripted())
+        each._queue.put_nowait(Send("action", {"tableID": 1}, Ticket(1, 7)))
+        each._queue.put_nowait(Send("loaded", {"tableID": 1}))
+        writing = asyncio.create_task(each._write(Socket()))
+        await until(lambda: written)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+
+    asyncio.run(write())
+    assert written == ['loaded {"tableID":1}']
