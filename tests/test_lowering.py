@@ -21,6 +21,7 @@ RULES = Rules(num_players=2, num_colors=2, num_ranks=2, hand_size=2)
 NETWORK = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,))
 
 
+@jax.jit
 def policy(key: jax.Array) -> NetworkPolicy:
     module = Actor(NETWORK, RULES.num_moves)
     params = init_params(module, key, NETWORK, RULES.obs_size, RULES.num_moves)
@@ -48,16 +49,19 @@ def update(key: jax.Array) -> Any:
     )
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def assert_lowers(traced: Any) -> None:
+    for platform in ("cuda", "tpu"):
+        lowered = traced.lower(lowering_platforms=(platform,))
+        assert "func.func public @main" in lowered.as_text(), platform
+
+
 @pytest.mark.parametrize("program", [environment_step, update])
-def test_training_lowers(program: Any, platform: str) -> None:
+def test_training_lowers(program: Any) -> None:
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
-    lowered = jax.jit(program).trace(key).lower(lowering_platforms=(platform,))
-    assert "func.func public @main" in lowered.as_text()
+    assert_lowers(jax.jit(program).trace(key))
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
-def test_a_matrix_cell_lowers(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled part of a cell, with the arguments that `play_games` gives it."""
     from hanabi_rl.play import episodes
 
@@ -77,5 +81,4 @@ def test_a_matrix_cell_lowers(platform: str, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(AskedError):
         play_games(pair, RULES, evaluation_decks(RULES, 8, 0))
     args, options = given[0]
-    lowered = compiled.trace(*args, **options).lower(lowering_platforms=(platform,))
-    assert "func.func public @main" in lowered.as_text()
+    assert_lowers(compiled.trace(*args, **options))

@@ -9,16 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import compiled as game
+from support.compiled import observe, permute_actions, permute_decks
 
 from hanabi_rl.agents.bots.hints import all_hints
 from hanabi_rl.agents.bots.registry import BOTS, bot_scores, make_bot
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env import rules as game
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.state import pack_counters
-from hanabi_rl.env.symmetry import permute_actions, permute_decks
+from hanabi_rl.env.state import State, pack_counters
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.papers.bots import SELFPLAY
 from hanabi_rl.play.episodes import play_games
@@ -34,7 +33,7 @@ class Trace(NamedTuple):
     actions: np.ndarray  # int32[T, N]: what was played
     legal: np.ndarray  # bool[T, N, P]: whether the wish was legal
     over: np.ndarray  # bool[T, N]: the game had ended before this turn
-    states: game.State  # [T, N, ...]
+    states: State  # [T, N, ...]
     score: np.ndarray  # int32[N]
 
 
@@ -200,6 +199,7 @@ def test_the_scores_that_are_listed_are_of_these_bots() -> None:
     assert listed["ci95"][0] < listed["mean"] < listed["ci95"][1] and listed["games"] == 5000
 
 
+@pytest.mark.slow
 def test_convention_bot_plays_small_games() -> None:
     games = trace(SMALL, "convention", shuffled(SMALL, 0))
     assert_legal(games)
@@ -249,7 +249,11 @@ def test_equal_hints_are_told_apart_by_player_then_kind_then_rank(rules: Rules) 
 
 @pytest.mark.parametrize(
     ("players", "name"),
-    [(2, "convention"), pytest.param(3, "convention", marks=pytest.mark.slow), (2, "rules")],
+    [
+        (2, "convention"),
+        pytest.param(3, "convention", marks=pytest.mark.slow),
+        pytest.param(2, "rules", marks=pytest.mark.slow),
+    ],
 )
 def test_own_cards_never_influence_the_action(players: int, name: str) -> None:
     """Swap a card in the mover's hand with an undealt one that fits all its hints, and play the
@@ -378,7 +382,7 @@ class Table:
 
 
 @jax.jit
-def _look(bot: Policy, state: game.State, memory: tuple, reset: jax.Array) -> tuple:
+def _look(bot: Policy, state: State, memory: tuple, reset: jax.Array) -> tuple:
     rules = Table.rules
     memory, logits = bot.step(
         memory, observe(rules, state)[0], game.legal_actions(rules, state)[0], reset

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import compiled as game
+from support.compiled import observe
 
 from hanabi_rl.agents.bots.registry import BOTS
 from hanabi_rl.agents.names import (
@@ -18,9 +20,7 @@ from hanabi_rl.agents.names import (
 )
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.cli.app import main
-from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.measure.matrix import make_agents
 

@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import compiled as game
+from support.compiled import observe
 
 from hanabi_rl.agents.bots import holmes, scene, smart
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.obs_view import view
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.bots.scene import Board
-from hanabi_rl.env import rules as game
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
+from hanabi_rl.env.state import State
 from hanabi_rl.env.table import full_deck
 
 RULES = Rules()
@@ -37,7 +38,7 @@ def board(played: str = "", discarded: str = "", tokens: int = 8, deck: int = 40
 
 
 @jax.jit
-def _step(bot: Bot, memory: object, state: game.State, first: jax.Array) -> tuple:
+def _step(bot: Bot, memory: object, state: State, first: jax.Array) -> tuple:
     obs, legal = observe(RULES, state)[0], game.legal_actions(RULES, state)[0]
     memory, logits = bot.step(memory, obs, legal, jnp.full(2, first))
     return memory, jnp.argmax(logits, axis=-1)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import observe
 from support.games import random_games
 
 from hanabi_rl.agents.policy import NetworkPolicy, next_game
@@ -19,7 +20,6 @@ from hanabi_rl.agents.structured.features import look
 from hanabi_rl.agents.structured.sight import from_observation, from_state
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.state import State
 from hanabi_rl.env.table import Table
@@ -175,14 +175,15 @@ def test_a_profile_counts_what_a_table_counts(games: Any) -> None:
 
 def test_every_seat_counts_what_the_movers_pass_on(games: Any) -> None:
     _, states, exists = games
-    passed_on = of_movers(states)
+    passed_on = jax.tree.map(np.asarray, of_movers(states))
     look = jax.jit(lambda kept, obs: remember(kept, from_observation(RULES, obs)))
     seats = [
         memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
         for _ in range(3)
     ]
+    states = jax.tree.map(np.asarray, states)
     for turn in range(8):
-        obs = observe(RULES, jax.tree.map(lambda x, t=turn: x[t], states))
+        obs = np.asarray(observe(RULES, jax.tree.map(lambda x, t=turn: x[t], states)))
         for seat in range(RULES.num_players):
             seats[seat] = look(seats[seat], obs[:, seat])
         here = exists[turn]
@@ -196,15 +197,16 @@ def test_hidden_cards_change_nothing(games: Any) -> None:
     before = of_movers(states).profile
     kept = memory.Memory(jnp.zeros((GAMES, 3, 3, 0), jnp.uint32))
     rolled = states.replace(
-        colors=jnp.roll(states.colors, 1, -1), ranks=jnp.roll(states.ranks, 1, -1)
+        colors=np.roll(states.colors, 1, -1), ranks=np.roll(states.ranks, 1, -1)
     )
     turn = 9
-    one, other = (jax.tree.map(lambda x: x[turn], s) for s in (states, rolled))
-    start = jax.tree.map(lambda x: x[turn - 1], before)
+    one, other = (jax.tree.map(lambda x: np.asarray(x)[turn], s) for s in (states, rolled))
+    start = jax.tree.map(lambda x: np.asarray(x)[turn - 1], before)
     start = memory.next_seat(kept._replace(profile=start))
     full = np.asarray((one.hands != 0).all(axis=(1, 2))) & exists[turn]
     assert full.sum() > 3
-    a, b = (remember(start, from_state(RULES, s)).profile for s in (one, other))
+    learn = jax.jit(lambda kept, state: remember(kept, from_state(RULES, state)))
+    a, b = (learn(start, s).profile for s in (one, other))
     np.testing.assert_array_equal(np.asarray(a.counts)[full], np.asarray(b.counts)[full])
     assert not np.array_equal(np.asarray(one.hands)[full], np.asarray(other.hands)[full])
 
@@ -212,7 +214,7 @@ def test_hidden_cards_change_nothing(games: Any) -> None:
 def test_another_game_keeps_the_counts_alone(games: Any) -> None:
     """Some rows begin another game with the same players; the others go on."""
     policy = NetworkPolicy(params={}, rules=RULES, network=StructuredConfig(profile=True))
-    carry = jax.tree.map(lambda x: x[7], of_movers(games[1]))
+    carry = jax.tree.map(lambda x: np.asarray(x)[7], of_movers(games[1]))
     met = jnp.arange(GAMES) % 2 == 0
     after = next_game(policy, carry, met)
     fresh = policy.init_carry(GAMES)
@@ -227,7 +229,7 @@ def test_another_game_keeps_the_counts_alone(games: Any) -> None:
 @pytest.mark.parametrize("seats", [1, 2])
 def test_a_profile_turns_with_the_table(games: Any, seats: int) -> None:
     """An int, or one a game: row 0 is who sits so many seats further."""
-    known = jax.tree.map(lambda x: x[6], of_movers(games[1])).profile
+    known = jax.tree.map(lambda x: np.asarray(x)[6], of_movers(games[1])).profile
     for turned in (
         known.rotated(seats),
         known.rotated(jnp.full(GAMES, seats - 3)),
@@ -258,12 +260,13 @@ def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read() -> No
     """The identity of a policy does not say that it has no profile, and of features with one it is
     shown all the rest."""
     network = StructuredConfig(trunk=(8,), head=8, card=(8,))
-    policy = NetworkPolicy(init_params(RULES, network, jax.random.key(0)), RULES, network)
+    init = jax.jit(init_params, static_argnums=(0, 1))
+    policy = NetworkPolicy(init(RULES, network, jax.random.key(0)), RULES, network)
     told = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
-    with_profile = NetworkPolicy(init_params(RULES, told, jax.random.key(0)), RULES, told)
+    with_profile = NetworkPolicy(init(RULES, told, jax.random.key(0)), RULES, told)
     assert (policy.reads, with_profile.reads) == ("facts", "facts+profile")
     assert policy.identity() != policy.replace(network=told).identity()
-    state = jax.tree.map(lambda x: x[5], replayed())
+    state = jax.tree.map(lambda x: np.asarray(x)[5], replayed())
 
     @jax.jit
     def shown(state: State) -> Any:
@@ -275,10 +278,11 @@ def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read() -> No
     assert both.table.shape[1] > width
     alone = both._replace(table=both.table[:, :width])
     legal, reset = jnp.ones((GAMES, RULES.num_moves), bool), jnp.zeros(GAMES, bool)
-    answers = [policy.step_inputs((), view, legal, reset)[1] for view in (both, alone)]
+    answer = jax.jit(type(policy).step_inputs)
+    answers = [answer(policy, (), view, legal, reset)[1] for view in (both, alone)]
     np.testing.assert_array_equal(*answers)
 
 
 def replayed() -> State:
     recorded = random_games(RULES, GAMES, seed=3)
-    return replay(RULES, recorded.decks, jnp.asarray(recorded.actions[:, :8])).state
+    return replay(RULES, recorded.decks, recorded.actions[:, :8]).state

@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import compiled as game
+from support.compiled import observe
 
 from hanabi_rl.agents.bots import rules as rule
 from hanabi_rl.agents.bots.obs_view import view
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.bots.rules import Facts, facts_of, first_to_fire
-from hanabi_rl.env import rules as game
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import full_deck
 
 RULES = Rules()

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import compiled as game
+from support.compiled import observe
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.safe import chances
-from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import Table, full_deck
 
 RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=3, max_life_tokens=2)
@@ -60,8 +60,8 @@ def test_only_the_plays_below_the_threshold_are_filtered(seed: int) -> None:
     table, obs, legal = played(seed, turns=seed)
     rows = obs[None], legal[None], np.ones(1, bool)
     plain, safe = (load_policy(f"bot:random{option}", RULES) for option in ("", "?safe=0.7,0.4"))
-    _, free = plain.step(plain.init_carry(1), *rows)
-    _, held = safe.step(safe.init_carry(1), *rows)
+    _, free = game.ask(plain, plain.init_carry(1), *rows)
+    _, held = game.ask(safe, safe.init_carry(1), *rows)
     least = 0.7 if table.life_tokens == 1 else 0.4
     expected = legal.copy()
     for slot, chance in enumerate(counted(table)):
@@ -78,7 +78,7 @@ def test_where_every_legal_move_is_too_risky_nothing_is_filtered() -> None:
     legal[RULES.hand_size : 2 * RULES.hand_size] = True
     safe = load_policy("bot:random?safe=1,1", RULES)
     assert max(counted(table)) < 1
-    _, held = safe.step(safe.init_carry(1), obs[None], legal[None], np.ones(1, bool))
+    _, held = game.ask(safe, safe.init_carry(1), obs[None], legal[None], np.ones(1, bool))
     np.testing.assert_array_equal(np.asarray(held)[0] > -1e9, legal)
 
 

@@ -121,7 +121,8 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(
         data = data.replace(color_key=None)
     examples = jax.jit(data.replayed)(batch)
     steps, rows = len(examples.action), examples.action.shape[1] * PLAYERS
-    obs = jax.vmap(partial(observe, TINY))(examples.state).reshape(steps, rows, -1)
+    see = jax.jit(jax.vmap(partial(observe, TINY)))
+    obs = np.asarray(see(examples.state)).reshape(steps, rows, -1)
     legal, action, decision = (
         np.asarray(x).reshape(steps, rows, *x.shape[3:])
         for x in (examples.legal, examples.action, examples.decision)

@@ -1,6 +1,7 @@
 """BR-BC: who sits where, whose network plays there, and whose experience is learnt from."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,16 +28,20 @@ FREQUENCIES = 20_000
 
 def shares(players: int, lineup: Any, timesteps: float) -> dict[tuple[bool, ...], float]:
     """Line-up -> how often it is drawn, with self-play up to 100 timesteps and none from 300."""
-    draw = mixed_lineups(players, 100, 300, lineup)
-    keys = jax.random.split(jax.random.key(0), FREQUENCIES)
-    learns = np.asarray(
-        jax.jit(jax.vmap(lambda key: draw(key, jnp.float32(timesteps)).learns))(keys)
-    )
+    learns = np.asarray(draws(players, lineup)(np.float32(timesteps)))
     lineups, counts = np.unique(learns, axis=0, return_counts=True)
     return {
         tuple(map(bool, row)): count / FREQUENCIES
         for row, count in zip(lineups, counts, strict=True)
     }
+
+
+@functools.cache
+def draws(players: int, lineup: Any) -> Any:
+    """timesteps -> who learns in many games, bool [FREQUENCIES, P]; compiled once."""
+    draw = mixed_lineups(players, 100, 300, lineup)
+    keys = jax.random.split(jax.random.key(0), FREQUENCIES)
+    return jax.jit(lambda timesteps: jax.vmap(lambda key: draw(key, timesteps).learns)(keys))
 
 
 @pytest.mark.parametrize("timesteps", [0, 150, 250, 1000])
@@ -157,15 +162,16 @@ def test_each_seat_plays_its_own_network(played: Played) -> None:
     envs = rollout.reset.shape[1]
     nll = {"learner": [0.0, 0.0], "clone": [0.0, 0.0]}  # under its own network, under the other one
     entropy = {"learner": 0.0, "clone": 0.0}
-    learner_actor = Actor(played.ppo.network, rules.num_moves)
-    clone_actor = Actor(played.clone.network, rules.num_moves)
+    learner_actor = jax.jit(Actor(played.ppo.network, rules.num_moves).apply)
+    clone_actor = jax.jit(Actor(played.clone.network, rules.num_moves).apply)
+    see = jax.jit(lambda state, seat: encode(rules, state, seat))
     for seat in range(2):
-        obs, legal = jax.jit(lambda s, p: encode(rules, s, p))(rollout.state, jnp.full(envs, seat))
+        obs, legal = see(rollout.state, np.full(envs, seat))
         logits = {
-            "learner": learner_actor.apply(
+            "learner": learner_actor(
                 {"params": played.params["actor"]}, (), obs, legal, rollout.reset
             )[1],
-            "clone": clone_actor.apply(
+            "clone": clone_actor(
                 {"params": played.clone.params},
                 played.clone.init_carry(envs),
                 obs,
@@ -208,7 +214,7 @@ def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
         )(jax.tree.map(lambda x: x[None], experience))
 
     def noisy(where: np.ndarray) -> Experience:
-        noise = jnp.asarray(np.random.default_rng(0).normal(size=where.shape) * where, jnp.float32)
+        noise = np.random.default_rng(0).normal(size=where.shape).astype(np.float32) * where
         return experience.replace(
             advantage=experience.advantage + noise,
             target=experience.target + noise,
@@ -235,7 +241,7 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
     plan = ALGORITHM.training(config, policies[0])
     assert isinstance(plan.partners, Population) and plan.partners.count == 3
     for index, policy in enumerate(policies):
-        mine = jax.tree.map(lambda leaf, i=index: leaf[i], plan.partners.policies[0])
+        mine = jax.tree.map(lambda leaf, i=index: np.asarray(leaf)[i], plan.partners.policies[0])
         assert mine.identity() == policy.identity()
     learner = network_policy(TINY, 9)
     measured = plan.evaluate(learner, config)
@@ -272,8 +278,8 @@ def test_weights_count_the_learners_seats_alone() -> None:
     ppo: PPO = make_ppo(game=Rules())
     batch = jax.tree.map(
         lambda x: x[0],
-        jax.vmap(lambda e: ppo.batch(e, decision, env, seat), axis_name="devices")(
-            jax.tree.map(lambda x: jnp.asarray(x)[None], experience)
+        jax.jit(jax.vmap(lambda e: ppo.batch(e, decision, env, seat), axis_name="devices"))(
+            jax.tree.map(lambda x: np.asarray(x)[None], experience)
         ),
     )
     np.testing.assert_allclose(batch.actor_weight, (held & decision) / held.sum(), rtol=1e-6)

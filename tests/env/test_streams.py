@@ -6,7 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.env.streams import gumbel, random_words
+from hanabi_rl.env import streams
+
+random_words = jax.jit(streams.random_words, static_argnums=2)
+gumbel = jax.jit(streams.gumbel)
 
 
 def threefry(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import optax
 import pytest
 from support.games import taught_games
 
+from hanabi_rl.agents.structured.acting import init_params as _init_params
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
@@ -83,6 +84,10 @@ def test_long_gradients_are_clipped() -> None:
         np.testing.assert_allclose(moment, 0.1 * shorter * np.array(gradient), rtol=1e-5)
 
 
+init_params = jax.jit(_init_params, static_argnums=(0, 1))
+logits = jax.jit(DecisionExamples.logits)
+
+
 def group_of(examples: DecisionExamples, size: int) -> Any:
     batch = BatchLoader(len(examples), size, seed=0).next_batch()
     return jax.tree.map(lambda x: x[0], examples.groups(batch))
@@ -91,29 +96,30 @@ def group_of(examples: DecisionExamples, size: int) -> Any:
 def test_a_row_drops_units_of_its_own_whatever_is_beside_it() -> None:
     """Of copies of one decision nothing but the dropped units differs."""
     network = dataclasses.replace(NETWORK, dropout=0.5)
-    one = jax.tree.map(lambda x: x[:1], decision_examples(taught_games(RULES, 2), network))
-    group = group_of(jax.tree.map(lambda x: jnp.repeat(x, 8, axis=0), one), 8)
-    params, key = BC(CONFIG, RULES, 1).init(jax.random.key(1)).params, jax.random.key(2)
-    answers = np.asarray(one.logits(params, group, key))
-    legal = np.asarray(one.legal[0])
+    examples = decision_examples(taught_games(RULES, 2), network)
+    one = jax.tree.map(lambda x: np.asarray(x)[:1], examples)
+    group = group_of(jax.tree.map(lambda x: np.repeat(x, 8, axis=0), one), 8)
+    params, key = init_params(RULES, network, jax.random.key(1)), jax.random.key(2)
+    answers = np.asarray(logits(one, params, group, key))
+    legal = one.legal[0]
     assert len({row.tobytes() for row in answers[:, legal]}) == 8
     half = jax.tree.map(lambda x: x[4:], group)
-    np.testing.assert_allclose(one.logits(params, half, key), answers[4:], rtol=1e-5, atol=1e-6)
-    assert np.abs(one.logits(params, group, jax.random.key(3)) - answers)[:, legal].max() > 1e-3
+    np.testing.assert_allclose(logits(one, params, half, key), answers[4:], rtol=1e-5, atol=1e-6)
+    assert np.abs(logits(one, params, group, jax.random.key(3)) - answers)[:, legal].max() > 1e-3
 
 
 def test_filling_is_no_decision_and_the_loss_is_the_mean_over_the_others() -> None:
     """Five decisions in minibatches of four: one, and three of filling."""
     whole = decision_examples(taught_games(RULES, 4), NETWORK)
-    examples = jax.tree.map(lambda x: x[:5], whole)
+    examples = jax.tree.map(lambda x: np.asarray(x)[:5], whole)
     learner, loader = BC(CONFIG, RULES, 10), BatchLoader(5, 4, seed=0)
-    state = learner.init(jax.random.key(1))
-    update = jax.vmap(learner.update, in_axes=(None, None, 0), axis_name=parallel.AXIS)
+    state = jax.jit(learner.init)(jax.random.key(1))
+    update = jax.jit(jax.vmap(learner.update, in_axes=(None, None, 0), axis_name=parallel.AXIS))
     for batch, counted in zip(loader.rest_of_epoch(), (4, 1), strict=True):
         _, metrics = update(state, examples, jax.tree.map(lambda x: x[None], batch))
         group = jax.tree.map(lambda x: x[0], examples.groups(batch))
-        logits = np.asarray(examples.logits(state.params, group, jax.random.key(0)), np.float64)
+        answers = np.asarray(logits(examples, state.params, group, jax.random.key(0)), np.float64)
         action = np.asarray(examples.action)[batch.index]
-        nats = np.log(np.exp(logits).sum(-1)) - logits[np.arange(4), action]
+        nats = np.log(np.exp(answers).sum(-1)) - answers[np.arange(4), action]
         assert metrics["decisions"].item() == counted
         np.testing.assert_allclose(metrics["loss"][0], nats[:counted].mean(), rtol=1e-5)

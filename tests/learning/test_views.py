@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import current_player, legal_actions, observe
 from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.env import current_player, legal_actions
-from hanabi_rl.env.observe import observe
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
@@ -57,7 +56,8 @@ class OfAnotherClass(Linear):
 
 
 def linear(seed: int) -> Linear:
-    return Linear(3 * jax.random.normal(jax.random.key(seed), (RULES.obs_size, RULES.num_moves)))
+    rng = np.random.default_rng(seed)
+    return Linear(jnp.asarray(3 * rng.normal(size=(RULES.obs_size, RULES.num_moves)), jnp.float32))
 
 
 def first_seat_learns(key: jax.Array, timesteps: jax.Array) -> Episode:
@@ -106,7 +106,7 @@ def seen(rollout: Rollout) -> tuple[np.ndarray, np.ndarray]:
     """Every seat's observation [T, N, P, O] and legal actions, by the environment's functions."""
     steps, envs = rollout.reset.shape
     flat = jax.tree.map(lambda x: x.reshape(steps * envs, *x.shape[2:]), rollout.state)
-    obs, legal = jax.jit(lambda s: (observe(RULES, s), legal_actions(RULES, s)))(flat)
+    obs, legal = (np.asarray(of(RULES, flat)) for of in (observe, legal_actions))
     return obs.reshape(steps, envs, 3, -1), legal.reshape(steps, envs, 3, -1)
 
 
@@ -175,7 +175,7 @@ def test_the_movers_row_is_what_its_seat_sees(mover: Played) -> None:
     action = of_mover(rollout.action, rollout)
     assert np.take_along_axis(of_mover(legal, rollout), action[..., None], -1).all()
     inputs = of_mover(obs, rollout), of_mover(legal, rollout), rollout.reset
-    _, logits, value = mover.ppo.apply(mover.learner.params, (), *inputs)
+    _, logits, value = jax.jit(mover.ppo.apply)(mover.learner.params, (), *inputs)
     np.testing.assert_allclose(rollout.value[:, :, 0], value, rtol=1e-4, atol=1e-4)
     taken = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), action[..., None], -1)
     np.testing.assert_allclose(rollout.log_prob, taken, rtol=1e-4, atol=1e-3)
@@ -186,8 +186,8 @@ def test_returns_run_from_one_turn_of_the_learners_to_the_next(mover: Played) ->
     critic learns nothing of those, and its estimates of them may be anything."""
     rollout, last = mover.rollout, np.asarray(mover.last_value)
     own = np.asarray(current_player(rollout.state)) == 0
-    spoilt = rollout.replace(value=jnp.where(own[..., None], rollout.value, 1e3))
-    experience = mover.ppo.returns(spoilt, mover.last_value, (), spoilt.transition.reward)
+    spoilt = rollout.replace(value=np.where(own[..., None], rollout.value, np.float32(1e3)))
+    experience = jax.jit(mover.ppo.returns)(spoilt, mover.last_value, (), spoilt.transition.reward)
     reward, done = np.asarray(rollout.transition.reward), np.asarray(rollout.transition.done)
     value = np.asarray(rollout.value)[..., 0]
     gaps = set()
@@ -226,19 +226,23 @@ def test_a_minibatch_of_moments_is_read_as_it_was_collected(mover: Played) -> No
     """The first minibatch of a fresh rollout has ratio one, weights that count the learner's
     moves alone, and the picked numbers."""
     ppo, rollout = mover.ppo, mover.rollout
-    experience: Experience = ppo.returns(rollout, mover.last_value, (), rollout.transition.reward)
+    experience: Experience = jax.jit(ppo.returns)(
+        rollout, mover.last_value, (), rollout.transition.reward
+    )
     rng = np.random.default_rng(0)
     env, time = rng.integers(12, size=40), rng.integers(30, size=40)
     # One row of leading axis: a device.
-    whole = jax.tree.map(lambda x: jnp.asarray(x)[None], experience)
+    whole = jax.tree.map(lambda x: np.asarray(x)[None], experience)
     _, metrics = jax.jit(
         jax.vmap(
             lambda e: ppo.gradient(mover.learner.params, e, env, time), axis_name=parallel.AXIS
         )
     )(whole)
     assert float(metrics["max_log_ratio"][0]) < 1e-4
-    decision = jnp.ones((1, 40), bool)
-    batch = jax.vmap(lambda e: ppo.batch(e, decision, env, time), axis_name=parallel.AXIS)(whole)
+    decision = np.ones((1, 40), bool)
+    batch = jax.jit(jax.vmap(lambda e: ppo.batch(e, decision, env, time), axis_name=parallel.AXIS))(
+        whole
+    )
     held = (np.asarray(current_player(rollout.state))[time, env] == 0).astype(np.float32)
     np.testing.assert_allclose(batch.actor_weight[0, 0], held / held.sum(), rtol=1e-6)
     np.testing.assert_array_equal(batch.action[0, 0], rollout.action[time, env, 0])

@@ -30,6 +30,8 @@ def main(args: list[str]) -> int:
         options = [
             "-n",
             "0",
+            "-m",
+            "",  # the slow ones too
             "-p",
             "no:cacheprovider",
             "-o",

@@ -116,7 +116,11 @@ def test_missing_pieces_fall_back(
 
 
 def test_a_half_deleted_step_is_neither_latest_nor_best(
-    saved: Path, tally: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    saved: Path,
+    injections: Callable[..., int],
+    tally: Callable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Step 2 is about to be replaced, and its deletion is cut short after each number of files, as
     a kill would."""
@@ -125,7 +129,7 @@ def test_a_half_deleted_step_is_neither_latest_nor_best(
     class Killed(BaseException):
         pass
 
-    for allowed in range(1, len(files_of(saved))):
+    for allowed in range(1, len(files_of(saved)), injections(4, 1)):
         copy, calls = tmp_path / str(allowed), itertools.count()
         shutil.copytree(saved, copy)
 
@@ -205,7 +209,7 @@ def works(command: list[str]) -> bool:
 LIMITS = (700_000, 20_000, 1_000, 30, 0)
 
 
-@pytest.mark.parametrize("means", ["tmpfs", "RLIMIT_FSIZE"])
+@pytest.mark.parametrize("means", ["RLIMIT_FSIZE", pytest.param("tmpfs", marks=pytest.mark.slow)])
 def test_a_full_disk_is_an_error_and_nothing_is_lost(
     means: str, tally: Callable, tmp_path: Path
 ) -> None:

@@ -145,7 +145,7 @@ def test_mutated_files_of_games_are_read_or_refused(
 
     @seed(10)
     @settings(
-        max_examples=injections(60, 3500), database=None, deadline=None, phases=[Phase.generate],
+        max_examples=injections(25, 3500), database=None, deadline=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.data())
@@ -181,7 +181,7 @@ def test_mutated_policies_are_read_or_refused(
 
     @seed(10)
     @settings(
-        max_examples=injections(40, 1000), database=None, deadline=None, phases=[Phase.generate],
+        max_examples=injections(20, 1000), database=None, deadline=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.data())

@@ -7,14 +7,14 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from support.compiled import deal, step
 
 from hanabi_rl.agents.structured import features
 from hanabi_rl.agents.structured.memory import Memory, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_observation, from_state
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.rules import deal, random_legal_action, step
+from hanabi_rl.env.rules import random_legal_action
 from hanabi_rl.env.state import State
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.nn.structured import Level
@@ -25,7 +25,7 @@ BATCH = 16
 
 def first_state(rules: Rules, seed: int = 0) -> State:
     rng = np.random.default_rng(seed)
-    return deal(rules, jnp.array([rng.permutation(full_deck(rules)) for _ in range(BATCH)]))
+    return deal(rules, np.array([rng.permutation(full_deck(rules)) for _ in range(BATCH)]))
 
 
 def play_random_games(rules: Rules, level: Level, state: State, key: jax.Array) -> Any:
@@ -38,9 +38,7 @@ def play_random_games(rules: Rules, level: Level, state: State, key: jax.Array) 
         after, _ = look_at_state(rules, level, kept, state)
         kept = next_seat(after)
         state = random_move(rules, state, jax.random.fold_in(key, turn))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *states), jax.tree.map(
-        lambda *x: jnp.concatenate(x), *memories
-    )
+    return tuple(jax.tree.map(lambda *x: np.concatenate(x), *every) for every in (states, memories))
 
 
 @functools.partial(jax.jit, static_argnums=0)
