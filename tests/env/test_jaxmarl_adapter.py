@@ -4,24 +4,26 @@ under `jax.vmap`."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jaxmarl
 import numpy as np
 import pytest
-from jaxmarl.environments.multi_agent_env import MultiAgentEnv
-from jaxmarl.environments.multi_agent_env import State as JaxMARLState
-from jaxmarl.wrappers.baselines import CTRolloutManager, LogWrapper
 
+import hanabi_rl
 from hanabi_rl.env.bits import pack_deck
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.jaxmarl import GameState, JaxMARLHanabi, _deck_from, _next_decks, make_jaxmarl
 from hanabi_rl.env.one_game import on_all_games, table_of
 from hanabi_rl.env.rules import next_cards
 from hanabi_rl.env.table import Table, full_deck
+
+if TYPE_CHECKING:  # jaxmarl takes seconds to import: where it is first used
+    from jaxmarl.environments.multi_agent_env import MultiAgentEnv
+
+    from hanabi_rl.env.jaxmarl import GameState, JaxMARLHanabi
 
 SMALL = dict(
     num_colors=2,
@@ -36,14 +38,18 @@ SMALL = dict(
 
 @cache
 def small() -> JaxMARLHanabi:
-    return make_jaxmarl(2, **SMALL)
+    return hanabi_rl.make_jaxmarl(2, **SMALL)
 
 
 @cache
 def small_jaxmarl() -> MultiAgentEnv:
-    return jaxmarl.make(
-        "hanabi", num_agents=2, **SMALL | {"num_cards_of_rank": np.array([3, 2, 1])}
-    )
+    return jaxmarls_own(2, **SMALL | {"num_cards_of_rank": np.array([3, 2, 1])})
+
+
+def jaxmarls_own(players: int, **options: Any) -> MultiAgentEnv:
+    import jaxmarl
+
+    return jaxmarl.make("hanabi", num_agents=players, **options)
 
 
 def random_pairs(rules: Rules, num_decks: int, seed: int) -> np.ndarray:
@@ -110,7 +116,7 @@ def assert_same(ours: Any, theirs: Any) -> None:
 def test_whole_games_equal_jaxmarl_through_auto_reset(players: int) -> None:
     """Every second game is random, the others careful: those reach the last round and high
     scores."""
-    ours, theirs = make_jaxmarl(players), jaxmarl.make("hanabi", num_agents=players)
+    ours, theirs = hanabi_rl.make_jaxmarl(players), jaxmarls_own(players)
     games, turns = 16, 200
     careful = jnp.arange(games) % 2 == 0
 
@@ -144,8 +150,11 @@ def test_whole_games_equal_jaxmarl_through_auto_reset(players: int) -> None:
     assert a.score.max() >= 15 and a.rewards["__all__"].min() < 0
 
 
-@pytest.mark.parametrize("key", [jax.random.PRNGKey(3), jax.random.key(4)], ids=["raw", "typed"])
-def test_a_key_deals_what_it_deals_in_jaxmarl(key: jax.Array) -> None:
+@pytest.mark.parametrize("make_key", [jax.random.PRNGKey, jax.random.key], ids=["raw", "typed"])
+def test_a_key_deals_what_it_deals_in_jaxmarl(make_key: Callable[[int], jax.Array]) -> None:
+    from jaxmarl.environments.multi_agent_env import State as JaxMARLState
+
+    key = make_key(3)
     obs, state = small().reset(key)
     assert_same(obs, small_jaxmarl().reset(key)[0])
     assert isinstance(state, JaxMARLState) and not state.done and state.step == 0
@@ -231,6 +240,8 @@ def test_however_it_is_vmapped_the_games_are_one_batch() -> None:
 def test_as_many_decks_are_dealt_as_games_end(ended: int) -> None:
     """More than are shuffled at a time, too. The deck of a game is what `reset` deals from half of
     its key."""
+    from hanabi_rl.env.jaxmarl import _deck_from, _next_decks
+
     rules, games = small().rules, 80
     keys = jax.random.split(jax.random.key(0), games)
     needed = np.random.default_rng(ended).permutation(games) < ended
@@ -335,7 +346,9 @@ def test_an_illegal_action_is_explained(first: GameState, action: int, words: st
 def test_an_illegal_action_costs_a_life_where_it_is_not_checked(first: GameState) -> None:
     actions = {"agent_0": jnp.int32(0), "agent_1": jnp.int32(9)}
     inside_jit = jax.jit(small().step_env)(jax.random.key(0), first, actions)
-    unchecked = make_jaxmarl(2, validate=False, **SMALL).step_env(jax.random.key(0), first, actions)
+    unchecked = hanabi_rl.make_jaxmarl(2, validate=False, **SMALL).step_env(
+        jax.random.key(0), first, actions
+    )
     for after in (inside_jit[1], unchecked[1]):
         assert after.game.life_tokens == 1 and after.game.player == 1 and after.step == 1
 
@@ -358,7 +371,7 @@ def test_only_the_movers_action_counts(first: GameState) -> None:
 def test_the_table_of_a_state_says_what_the_whole_game_says() -> None:
     """`table_of` sees one state; a `Table` that played the game gives the same reason for every
     action."""
-    env = make_jaxmarl(2, validate=False, **SMALL)
+    env = hanabi_rl.make_jaxmarl(2, validate=False, **SMALL)
     pairs = random_pairs(env.rules, 6, seed=5)
     for deck in pairs:
         state = env.reset_from_deck_of_pairs(deck)[1]
@@ -392,6 +405,8 @@ def test_decks_are_checked(first: GameState) -> None:
 
 def test_jaxmarls_wrappers_see_the_same_numbers() -> None:
     """`LogWrapper` and `CTRolloutManager` around ours and theirs, in step."""
+    from jaxmarl.wrappers.baselines import CTRolloutManager, LogWrapper
+
     turns, games = 30, 5
     managers = [
         CTRolloutManager(LogWrapper(env), batch_size=games) for env in (small(), small_jaxmarl())
@@ -420,7 +435,9 @@ def test_jaxmarls_wrappers_see_the_same_numbers() -> None:
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5])
 def test_names_and_spaces(players: int) -> None:
-    ours, theirs = make_jaxmarl(players), jaxmarl.make("hanabi", num_agents=players)
+    from jaxmarl.environments.multi_agent_env import MultiAgentEnv
+
+    ours, theirs = hanabi_rl.make_jaxmarl(players), jaxmarls_own(players)
     assert isinstance(ours, MultiAgentEnv)
     for name in (
         "name",
@@ -448,10 +465,10 @@ def test_names_and_spaces(players: int) -> None:
 
 
 def test_options_that_are_not_supported() -> None:
-    assert make_jaxmarl(2, shuffle_player_order=False).num_moves == 21
+    assert hanabi_rl.make_jaxmarl(2, shuffle_player_order=False).num_moves == 21
     with pytest.raises(ValueError, match="shuffle_player_order=True is not supported"):
-        make_jaxmarl(2, shuffle_player_order=True)
+        hanabi_rl.make_jaxmarl(2, shuffle_player_order=True)
     with pytest.raises(ValueError, match=r"expected options among num_colors, .*, got num_suits"):
-        make_jaxmarl(2, num_suits=5)
+        hanabi_rl.make_jaxmarl(2, num_suits=5)
     with pytest.raises(ValueError, match="num_players must be 2 to 5, got 6"):
-        make_jaxmarl(6)
+        hanabi_rl.make_jaxmarl(6)

@@ -44,14 +44,25 @@ class Played(NamedTuple):
     rollout: Rollout
     targets: np.ndarray  # [KEYS, T, N]
 
-    def experience(self, rollout: Rollout, key: jax.Array) -> Experience:
-        """Of the rollout, or one that differs in what the mover cannot see."""
-        return experience(self.ppo, self.learner, self.before, rollout, key)
+    @property
+    def states(self) -> State:
+        """Of the rollout, in NumPy."""
+        return jax.tree.map(np.asarray, self.rollout.state)
+
+    def experience(self, rollout: Rollout) -> Experience:
+        """By each key, of the rollout, or one that differs in what the mover cannot see."""
+        return experiences(self.ppo, self.learner, self.before, rollout)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def experience(ppo: OffBeliefPPO, learner: Any, before: Any, rollout: Any, key: Any) -> Any:
-    return ppo.experience(learner, before, NOTHING, key, rollout, jnp.zeros((8, 1)))
+def experiences(ppo: OffBeliefPPO, learner: Any, before: Any, rollout: Any) -> Experience:
+    """By each key: target and advantage [KEYS, T, N, 1]."""
+
+    def of(key: jax.Array) -> Experience:
+        made = ppo.experience(learner, before, NOTHING, key, rollout, jnp.zeros((8, 1)))
+        return made.replace(rollout=None, carry=None)
+
+    return jax.lax.map(of, jax.random.split(jax.random.key(2), KEYS))
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +77,13 @@ def played() -> Played:
         return ppo.collector.collect(params, before, NOTHING, key, STEPS, jnp.zeros(()))[1]
 
     rollout = play(jax.random.key(1))
-    keys = jax.random.split(jax.random.key(2), KEYS)
+    targets = experiences(ppo, learner, before, rollout).target[..., 0]
+    return Played(ppo, learner, before, rollout, np.asarray(targets))
 
-    @jax.jit
-    def draw(keys: jax.Array) -> jax.Array:
-        of_one = functools.partial(experience, ppo, learner, before, rollout)
-        return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
 
-    return Played(ppo, learner, before, rollout, np.asarray(draw(keys)))
+def repeated(tree: Any, game: int) -> Any:
+    """What is of one game, for every world of a decision."""
+    return jax.tree.map(lambda x: np.broadcast_to(x[game], (ROWS, *x.shape[1:])), tree)
 
 
 class World(NamedTuple):
@@ -106,8 +116,8 @@ def dealt(state: State, game: int, given: list[World]) -> State:
     for row, world in enumerate(given):
         cards[held, row] = world.hand
         drawn[: len(world.drawn), row] = world.drawn
-    many = jax.tree.map(lambda x: jnp.broadcast_to(x[game], (ROWS, *x.shape[1:])), state)
-    return with_cards(TINY, many, many.player, jnp.array(cards), jnp.array(drawn))
+    many = repeated(state, game)
+    return with_cards(TINY, many, many.player, cards, drawn)
 
 
 def shaped(before: State, after: State, reward: jax.Array) -> np.ndarray:
@@ -125,18 +135,23 @@ def look(ppo: OffBeliefPPO, params: Any, memory: Any, state: State) -> Any:
     return memory, jax.nn.softmax(logits), value
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def remember(ppo: OffBeliefPPO, memory: Any, state: State, reset: jax.Array) -> Any:
+    return ppo.view.look(memory, state, reset, None)[0]
+
+
 def expected_return(played: Played, t: int, game: int, memory: Any) -> float:
     """Of the move at t, by everything that can follow it in one round."""
-    state = jax.tree.map(lambda x: x[t], played.rollout.state)
+    state = jax.tree.map(lambda x: x[t], played.states)
     given = worlds(state, game)
     many = dealt(state, game, given)
-    move = jnp.full(ROWS, played.rollout.action[t, game, 0])
-    kept = jax.tree.map(lambda x: jnp.broadcast_to(x[game], (ROWS, *x.shape[1:])), memory)
+    move = np.full(ROWS, played.rollout.action[t, game, 0])
+    kept = repeated(jax.tree.map(np.asarray, memory), game)
     following, reward, done = step(TINY, many, move)
     total = shaped(many, following, reward)
     kept, chances, _ = look(played.ppo, played.learner.params, kept, following)
     for answer in range(TINY.num_moves):
-        after, reward, over = step(TINY, following, jnp.full(ROWS, answer))
+        after, reward, over = step(TINY, following, np.full(ROWS, answer))
         _, _, value = look(played.ppo, played.learner.params, kept, after)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)
         total += GAMMA * np.where(done, 0.0, np.asarray(chances)[:, answer] * worth)
@@ -146,8 +161,8 @@ def expected_return(played: Played, t: int, game: int, memory: Any) -> float:
 def test_returns_are_of_hands_by_the_rules_and_answers_by_the_policy(played: Played) -> None:
     memory, compared = played.before.memory, []
     for t in range(STEPS):
-        state = jax.tree.map(lambda x, t=t: x[t], played.rollout.state)
-        memory, _ = played.ppo.view.look(memory, state, played.rollout.reset[t], None)
+        state = jax.tree.map(lambda x, t=t: x[t], played.states)
+        memory = remember(played.ppo, memory, state, played.rollout.reset[t])
         for game in (t % 8, (3 * t + 1) % 8):
             drawn = played.targets[:, t, game]
             error = drawn.std() / KEYS**0.5 + 1e-4
@@ -158,22 +173,21 @@ def test_returns_are_of_hands_by_the_rules_and_answers_by_the_policy(played: Pla
 
 def test_what_the_mover_holds_in_truth_is_not_read(played: Played) -> None:
     """The hand of each mover exchanged for others, on the other side of the rollout alone."""
-    state = played.rollout.state
-    mine = jnp.arange(2) == state.player[..., None]
+    state = played.states
+    mine = np.arange(2) == np.asarray(state.player)[..., None]
     other = state.replace(
-        colors=jnp.where(mine, state.colors ^ 0b1111, state.colors),
-        ranks=jnp.where(mine, state.ranks ^ 0b111111, state.ranks),
+        colors=np.where(mine, state.colors ^ 0b1111, state.colors),
+        ranks=np.where(mine, state.ranks ^ 0b111111, state.ranks),
     )
-    key = jax.random.key(5)
-    one = played.experience(played.rollout, key)
-    two = played.experience(played.rollout.replace(state=other), key)
+    one = played.experience(played.rollout)
+    two = played.experience(played.rollout.replace(state=other))
     np.testing.assert_array_equal(one.target, two.target)
     np.testing.assert_array_equal(one.advantage, two.advantage)
     np.testing.assert_allclose(one.advantage, one.target - played.rollout.value, rtol=1e-6)
     seen = state.replace(
-        colors=jnp.where(mine, state.colors, state.colors ^ 0b1111),
+        colors=np.where(mine, state.colors, state.colors ^ 0b1111),
     )
-    assert (played.experience(played.rollout.replace(state=seen), key).target != one.target).any()
+    assert (played.experience(played.rollout.replace(state=seen)).target != one.target).any()
 
 
 def test_networks_that_remember_a_hand_are_refused() -> None:

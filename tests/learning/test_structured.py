@@ -4,13 +4,13 @@ policy nothing of what its critic sees."""
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import legal_actions, observe
 
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -20,8 +20,6 @@ from hanabi_rl.algorithms.hdr_ippo import hdr_objective
 from hanabi_rl.algorithms.other_play import ALGORITHM as OTHER_PLAY
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.rules import legal_actions
 from hanabi_rl.env.state import State
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import PPOConfig
@@ -53,7 +51,8 @@ CONFIG = PPOConfig(
 
 @pytest.fixture(scope="module")
 def clone() -> NetworkPolicy:
-    params = jax.tree.map(lambda x: 2 * x, init_params(RULES, NETWORK, jax.random.key(5)))
+    params = jax.jit(init_params, static_argnums=(0, 1))(RULES, NETWORK, jax.random.key(5))
+    params = jax.tree.map(lambda x: 2 * np.asarray(x), params)
     return NetworkPolicy(params=params, rules=RULES, network=NETWORK)
 
 
@@ -68,7 +67,7 @@ def played(clone: NetworkPolicy) -> tuple[PPO, Any, Any, Rollout]:
         return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 24)
 
     _, rollout, _ = jax.jit(play)(learner, actors, clone)
-    return ppo, learner, actors, rollout
+    return ppo, learner, actors, jax.tree.map(np.asarray, rollout)
 
 
 def test_the_reference_answers_as_it_does_to_observations(
@@ -104,10 +103,11 @@ def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
     inputs = jax.tree.map(lambda x: x[3, :, 0], rollout.inputs)
     state = jax.tree.map(lambda x: x[3], rollout.state)
     envs = rollout.reset.shape[1]
-    legal = jnp.take_along_axis(legal_actions(RULES, state), state.player[:, None, None], 1)[:, 0]
-    ask = functools.partial(jax.jit(type(clone).step_inputs), clone)
-    _, plain = ask((), inputs, legal, rollout.reset[3])
-    plain, may = np.asarray(plain, np.float64), np.asarray(legal)
+    legal = np.asarray(legal_actions(RULES, state))
+    legal = legal[np.arange(envs), np.asarray(state.player)]
+    ask = jax.jit(lambda policy, *seen: policy.step_inputs(*seen))
+    _, plain = ask(clone, (), inputs, legal, rollout.reset[3])
+    plain, may = np.asarray(plain, np.float64), legal
     chances = np.where(may, np.exp(plain - plain.max(1, keepdims=True)), 0.0)
     chances /= chances.sum(1, keepdims=True)
     noisy = np.log(np.where(may, 0.7 * chances + 0.3 * may / may.sum(1, keepdims=True), 1.0))
@@ -116,7 +116,7 @@ def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
         (Noisy(clone, epsilon=0.3), noisy),
     ):
         assert init_carry(ppo.view, partner, envs) == init_carry(ppo.view, clone, envs) == ()
-        _, logits = partner.step_inputs((), inputs, legal, rollout.reset[3])
+        _, logits = ask(partner, (), inputs, legal, rollout.reset[3])
         np.testing.assert_allclose(np.asarray(logits)[may], expected[may], rtol=1e-4, atol=1e-5)
         assert (np.asarray(logits)[~may] == -1e10).all()
 
@@ -124,14 +124,16 @@ def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
 def test_stored_features_give_the_stored_logits_again(played: Any) -> None:
     """What a minibatch computes from the stored features, before any step, is what was played."""
     ppo, learner, _, rollout = played
-    legal = np.asarray(jax.vmap(lambda state: legal_actions(RULES, state))(rollout.state))
+    see = jax.jit(jax.vmap(lambda state: legal_actions(RULES, state)))
+    legal = np.asarray(see(rollout.state))
     mover = np.asarray(rollout.state.player)[..., None, None]
     legal = np.take_along_axis(legal, mover, axis=2)
-    unseen = jnp.zeros((24, 64, 1, RULES.hand_size * (4 + RULES.num_ranks)))
+    unseen = np.zeros((24, 64, 1, RULES.hand_size * (4 + RULES.num_ranks)))
     reset = rollout.reset[..., None]
     _, logits, _ = jax.jit(ppo.apply)(learner.params, (), rollout.inputs, legal, reset, unseen)
     np.testing.assert_allclose(logits, rollout.reference_logits, atol=1e-4)
-    taken = jnp.take_along_axis(jax.nn.log_softmax(logits), rollout.action[..., None], -1)[..., 0]
+    log_prob = np.asarray(jax.nn.log_softmax(logits))
+    taken = np.take_along_axis(log_prob, rollout.action[..., None], -1)[..., 0]
     np.testing.assert_allclose(taken, rollout.log_prob, atol=1e-4)
 
 
@@ -141,8 +143,9 @@ def test_the_policy_has_nothing_of_the_critic(played: Any, clone: NetworkPolicy)
     assert actor == jax.tree.map(jnp.shape, clone.params)
     own_truth = RULES.hand_size * (4 + RULES.num_ranks)
     wide, plain = (
-        PPO(dataclasses.replace(CONFIG, privileged_critic=given), NETWORK).init_params(
-            jax.random.key(0)
+        jax.eval_shape(
+            PPO(dataclasses.replace(CONFIG, privileged_critic=given), NETWORK).init_params,
+            jax.random.key(0),
         )
         for given in (True, False)
     )
