@@ -19,6 +19,7 @@ from hanabi_rl.agents.bots.inference import (
     union_and_repeats,
 )
 from hanabi_rl.agents.bots.obs_view import ObsView
+from hanabi_rl.env.bits import any_of, materialize
 from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
 
@@ -57,7 +58,7 @@ class Hints(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """The cards that hints are judged against, each ``[P, H]``; the hinter's own are 0."""
+    """The cards that hints are judged against, each ``[P, H, *B]``; the hinter's own are 0."""
 
     useful: jax.Array  # bool
     playable: jax.Array  # bool
@@ -103,7 +104,7 @@ def judge_hints(
     """
     hints = all_hints(rules)
     facts = _facts(board, public, mine, seen)
-    danger = _next_loses(rules, board, everyone, seen)
+    danger = next_loses(rules, board, everyone, seen)
 
     def waits(known: Public, reading: Reading) -> jax.Array:
         late = reading.candidates & ~soon_playable(rules, board, reading.claimed)
@@ -125,7 +126,7 @@ def judge_hints(
         worth += Values.SOON * jnp.sum(
             waits(told, after) & ~waits(public, everyone) & target[:, None]
         )
-        worth += danger - _next_loses(rules, board, after, seen)
+        worth += danger - next_loses(rules, board, after, seen)
         pattern = jnp.sum(jnp.where(touched, jnp.left_shift(1, jnp.arange(rules.hand_size)), 0))
         return jnp.where(jnp.any(touched), worth, -jnp.inf), jnp.where(is_rank, 0, pattern)
 
@@ -140,18 +141,20 @@ def judge_hints(
 
 def _facts(board: CardFacts, public: Public, mine: Reading, seen: ObsView) -> _Facts:
     held = seen.hands != 0
-    hinted, _ = union_and_repeats(jnp.where(public.hinted, seen.hands, 0))
+    hinted = union_and_repeats(jnp.where(public.hinted, seen.hands, 0)).once
     own = jnp.where(public.hinted[0], mine.candidates[0], 0)
-    known, _ = union_and_repeats(jnp.where(is_single(own), own, 0)[None])
+    known = union_and_repeats(jnp.where(is_single(own), own, 0)[None]).once
     vague = jnp.where(is_single(own), 0, own)
-    chance = 1.0 / jnp.maximum(jax.lax.population_count(vague), 1).astype(jnp.float32)
-    overlaps = (seen.hands[:, :, None] & vague) != 0
+    chances = 1.0 / jnp.maximum(jax.lax.population_count(vague), 1).astype(jnp.float32)
     return _Facts(
         useful=held & ((seen.hands & board.useless) == 0),
         playable=(seen.hands & board.playable) != 0,
         critical=(seen.hands & board.critical) != 0,
         taken=(seen.hands & (hinted | known)) != 0,
-        maybe_mine=jnp.sum(jnp.where(overlaps, chance, 0.0), axis=-1),
+        maybe_mine=sum(
+            jnp.where((seen.hands & cards) != 0, chance, 0.0)
+            for cards, chance in zip(vague, chances, strict=True)
+        ),
     )
 
 
@@ -199,7 +202,7 @@ def _gain(
 
 
 def _repeats_earlier(cards: jax.Array) -> jax.Array:
-    """bool[P, H]: an older slot of the same hand holds the same card."""
+    """bool[P, H, *B]: an older slot of the same hand holds the same card."""
     union = jnp.zeros_like(cards[:, 0])
     repeats = []
     for slot in range(cards.shape[1]):
@@ -208,16 +211,19 @@ def _repeats_earlier(cards: jax.Array) -> jax.Array:
     return jnp.stack(repeats, axis=1)
 
 
-def _next_loses(rules: Rules, board: CardFacts, reading: Reading, seen: ObsView) -> jax.Array:
+def next_loses(rules: Rules, board: CardFacts, reading: Reading, seen: ObsView) -> jax.Array:
     """What the next player's chop is worth if they have nothing better to do than to discard it,
-    float32[]."""
-    v = Values
-    busy = jnp.any(reading.playable[1] | reading.trash[1])
-    chop = jnp.sum(jnp.where(reading.chop[1], seen.hands[1], 0), dtype=jnp.uint32)
-    _, seen_twice = union_and_repeats(seen.hands)
-    only_one = (chop & seen_twice) == 0
+    float32[*B]."""
+    busy = any_of(list(reading.playable[1] | reading.trash[1]))
+    chop = any_of(list(jnp.where(reading.chop[1], seen.hands[1], 0)))
+    return jnp.where(busy, 0.0, worth_keeping(rules, board, chop, seen))
+
+
+def worth_keeping(rules: Rules, board: CardFacts, card: jax.Array, seen: ObsView) -> jax.Array:
+    """What is lost with a card uint32[*B] that is discarded, float32[*B]; 0 for no card."""
+    v, card = Values, materialize(card)
+    only_one = (card & union_and_repeats(seen.hands).repeated) == 0
     two = jnp.uint32(rules.rank_cards[1] if rules.num_ranks > 2 else 0) & ~board.useless
-    value = jnp.where(only_one & ((chop & two) != 0), v.LOST_TWO, 0.0)
-    value = jnp.where(only_one & ((chop & board.playable) != 0), v.LOST_PLAYABLE, value)
-    value = jnp.where((chop & board.critical) != 0, v.LOST_CRITICAL, value)
-    return jnp.where(busy, 0.0, value)
+    value = jnp.where(only_one & ((card & two) != 0), v.LOST_TWO, 0.0)
+    value = jnp.where(only_one & ((card & board.playable) != 0), v.LOST_PLAYABLE, value)
+    return jnp.where((card & board.critical) != 0, v.LOST_CRITICAL, value)

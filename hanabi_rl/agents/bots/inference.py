@@ -4,7 +4,11 @@
 All of it follows from public events alone (the table, the hints and who they touched), never from
 what one seat sees, so every seat keeps the same `Public` and can foresee how another will read a
 hint. Rows are players relative to the observer; nothing depends on which row is whose, nor on the
-order of colours. Unbatched: `jax.vmap` over games and over hints.
+order of colours.
+
+Shapes: ``*B`` are axes of games, of hints, or none; games are the last, so that every operation is
+one long vector. A set for all of them (``uint32[*B]``) broadcasts against the cards of hands
+(``uint32[P, H, *B]``). A *hand word* has bit s set where slot s is meant.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.obs_view import ObsView, copies, members, with_left
-from hanabi_rl.env.bits import materialize
+from hanabi_rl.env.bits import any_of, materialize
 from hanabi_rl.env.cards import is_single, next_cards, one_above, useless_cards
 from hanabi_rl.env.game import Rules
 
@@ -24,15 +28,15 @@ class Public(NamedTuple):
     """Common knowledge about the cards in hands."""
 
     knowledge: jax.Array
-    """uint32[P, H]: what hints and the cards gone leave possible; 0 for an empty slot."""
+    """uint32[P, H, *B]: what hints and the cards gone leave possible; 0 for an empty slot."""
     inferred: jax.Array
-    """uint32[P, H]: what the meaning of the hints leaves possible."""
+    """uint32[P, H, *B]: what the meaning of the hints leaves possible."""
     hinted: jax.Array
-    """bool[P, H]: some hint touched this card."""
+    """bool[P, H, *B]: some hint touched this card."""
 
 
 class CardFacts(NamedTuple):
-    """Sets of cards, each ``uint32[]``."""
+    """Sets of cards, each ``uint32[*B]``."""
 
     playable: jax.Array
     """The next card of each colour, where a copy of it is left."""
@@ -44,19 +48,35 @@ class CardFacts(NamedTuple):
     """Cards of which a copy is in the deck or in some hand."""
 
 
+class Known(NamedTuple):
+    """The cards known exactly in some hands."""
+
+    once: jax.Array
+    """uint32[*B]: in one of them or more."""
+    repeated: jax.Array
+    """uint32[*B]: in two of them or more."""
+
+    def beside(self, more: Known) -> Known:
+        """Those of other hands too."""
+        return Known(
+            materialize(self.once | more.once),
+            materialize(self.repeated | more.repeated | (self.once & more.once)),
+        )
+
+
 class Reading(NamedTuple):
     """What `Public` comes to, given the `CardFacts`."""
 
     candidates: jax.Array
-    """uint32[P, H]: what each card can be."""
+    """uint32[P, H, *B]: what each card can be."""
     playable: jax.Array
-    """bool[P, H]: whatever it is, it can be played now."""
+    """bool[P, H, *B]: whatever it is, it can be played now."""
     trash: jax.Array
-    """bool[P, H]: whatever it is, it is not needed."""
+    """bool[P, H, *B]: whatever it is, it is not needed."""
     chop: jax.Array
-    """bool[P, H]: the oldest card without a hint, what its owner discards first."""
+    """bool[P, H, *B]: the oldest card without a hint, what its owner discards first."""
     claimed: jax.Array
-    """uint32[]: the cards known exactly in some hand."""
+    """uint32[*B]: the cards known exactly in some hand."""
 
 
 def unseen_copies(rules: Rules, seen: ObsView) -> jax.Array:
@@ -78,21 +98,38 @@ def card_facts(rules: Rules, seen: ObsView) -> CardFacts:
     return jax.tree.map(materialize, board)
 
 
-def read_hands(board: CardFacts, public: Public) -> Reading:
-    """What common knowledge says about each card.
+def known_exactly(board: CardFacts, public: Public) -> jax.Array:
+    """The hinted cards that can be only one, uint32[P, H, *B]; 0 for all others."""
+    _, _, narrowed = _narrowed(board, public)
+    return materialize(jnp.where(public.hinted & is_single(narrowed), narrowed, 0))
 
-    Good touch: a hint touches no useless card and no card known in another place, unless its owner
-    can tell.
-    """
-    present = public.knowledge != 0
+
+def _narrowed(board: CardFacts, public: Public) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What each card can be by its hints, what of that is useful, and what it can be if hints touch
+    no useless card; each uint32[P, H, *B]."""
     known = public.knowledge & board.available
     possible = _unless_empty(known & public.inferred, known)
     useful = possible & ~board.useless
     narrowed = jnp.where(public.hinted, _unless_empty(useful, possible), possible)
+    return possible, useful, narrowed
 
-    exact = materialize(jnp.where(public.hinted & is_single(narrowed), narrowed, 0))
-    once, repeated = union_and_repeats(exact)
-    elsewhere = (once & ~exact) | repeated
+
+def read_hands(board: CardFacts, public: Public, others: Known | None = None) -> Reading:
+    """What common knowledge says about each card.
+
+    Good touch: a hint touches no useless card and no card known in another place, unless its owner
+    can tell.
+
+    Args:
+        public: of all hands; or of some, and `others` what is known of the rest.
+    """
+    present = public.knowledge != 0
+    _, useful, narrowed = _narrowed(board, public)
+    exact = known_exactly(board, public)
+    known = union_and_repeats(exact)
+    if others is not None:
+        known = known.beside(others)
+    elsewhere = (known.once & ~exact) | known.repeated
     fresh = narrowed & ~elsewhere
     # What is known to be in two places is needed in one: it can be played, and a last copy cannot
     # be there twice.
@@ -109,8 +146,8 @@ def read_hands(board: CardFacts, public: Public) -> Reading:
         candidates=candidates,
         playable=present & ~trash & ((candidates & ~board.playable) == 0),
         trash=trash,
-        chop=first_true(present & ~public.hinted),
-        claimed=once,
+        chop=slots_of(lowest(hand_word(present & ~public.hinted)), present.shape[1]),
+        claimed=known.once,
     )
 
 
@@ -123,6 +160,7 @@ def read_hint(
     touched: jax.Array,
     hinted: jax.Array,
     is_rank: jax.Array,
+    others: Known | None = None,
 ) -> Public:
     """What a hint tells.
 
@@ -134,10 +172,11 @@ def read_hint(
       can be played.
 
     Args:
-        public, before: common knowledge before the hint, and its reading on `board`.
-        target: bool[P]. touched: bool[P, H], in the target's row. hinted: uint32[], all cards of
-            that colour or rank.
-        is_rank: bool[].
+        public, before: common knowledge before the hint, and its reading on `board`; of all hands,
+            or of some with the target's, and `others` what is known of the rest.
+        target: bool[P, *B]. touched: bool[P, H, *B], in the target's row. hinted: uint32[*B], all
+            cards of that colour or rank.
+        is_rank: bool[*B].
     """
     of_target = target[:, None] & (public.knowledge != 0)
     fits = jnp.where(touched, hinted, ~hinted)
@@ -148,10 +187,9 @@ def read_hint(
     )
     playable = soon_playable(rules, board, before.claimed)
 
-    new = touched & ~public.hinted
-    on_chop = new & before.chop
-    saved = jnp.any(on_chop)
-    focus = jnp.where(saved, on_chop, last_true(new))
+    hand = touched.shape[1]
+    new = hand_word(touched & ~public.hinted)
+    focus, saved = focus_of(new, hand_word(before.chop))
     last_rank = jnp.uint32(rules.rank_cards[-1])
     by_rank = last_rank | jnp.uint32(rules.rank_cards[1] if rules.num_ranks > 2 else 0)
     saves = (
@@ -160,23 +198,23 @@ def read_hint(
     meaning = (playable & ~before.claimed) | jnp.where(saved, saves, 0)
     of_new = told.knowledge & board.available & public.inferred & meaning
 
-    after = read_hands(board, told)
-    told_something = jnp.any(
+    after = read_hands(board, told, others)
+    told_something = hand_word(
         of_target & ((after.playable & ~before.playable) | (after.trash & ~before.trash))
     )
     of_old = after.candidates & playable
-    again = last_true(touched & ~after.playable & ~after.trash & (of_old != 0)) & ~told_something
+    again = highest(hand_word(touched & ~after.playable & ~after.trash & (of_old != 0)))
+    again = jnp.where(any_of(list(told_something | new)) == 0, again, 0)
 
-    inferred = jnp.where(
-        jnp.any(new),
-        jnp.where(focus & (of_new != 0), of_new, public.inferred),
-        jnp.where(again, of_old, public.inferred),
-    )
+    inferred = public.inferred
+    inferred = jnp.where(slots_of(focus, hand) & (of_new != 0), of_new, inferred)
+    inferred = jnp.where(slots_of(again, hand), of_old, inferred)
     return told._replace(knowledge=materialize(told.knowledge), inferred=materialize(inferred))
 
 
 def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
-    """Common knowledge after the last move, from that before it."""
+    """Common knowledge after the last move, from that before it. The fields of `seen` end in axes
+    ``*B``."""
     last = seen.last
     board = card_facts(rules, seen)
     touched = last.touched & last.target[:, None]
@@ -191,7 +229,7 @@ def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
         last.is_rank_hint,
     )
     # A card leaves, younger ones move down a slot and a new one comes last.
-    moved_down = jnp.cumsum(last.slot) > 0
+    moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(len(last.slot))])
     younger = jnp.concatenate(
         [public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1
     )
@@ -203,13 +241,54 @@ def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
     )
 
 
-def union_and_repeats(cards: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Of sets ``uint32[P, H]``: the cards in any of them, and those in at least two."""
+def focus_of(new: jax.Array, chop: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The card that a hint is about, and whether it is saved: the chop if it is new, else the
+    newest new card.
+
+    Args:
+        new, chop: hand words uint32[P, *B], the cards that the hint touches and none did before.
+
+    Returns:
+        A hand word uint32[P, *B], and bool[*B].
+    """
+    saved = any_of(list(new & chop)) != 0
+    return materialize(jnp.where(saved, new & chop, highest(new))), saved
+
+
+def union_and_repeats(cards: jax.Array) -> Known:
+    """Of sets ``uint32[P, H, *B]``: the cards in any of them, and those in at least two."""
     once = repeated = jnp.zeros((), jnp.uint32)
-    for card in cards.reshape(-1):
-        repeated |= once & card
-        once |= card
-    return materialize(once), materialize(repeated)
+    for hand in cards:
+        for card in hand:
+            repeated |= once & card
+            once |= card
+    return Known(materialize(once), materialize(repeated))
+
+
+def hand_word(mask: jax.Array) -> jax.Array:
+    """bool[P, H, *B] -> a word for each hand, uint32[P, *B]: a whole hand in one operation, where
+    XLA's CPU backend reduces over slots one by one."""
+    return materialize(
+        any_of([mask[:, s].astype(jnp.uint32) << s for s in range(mask.shape[1])])
+    )
+
+
+def slots_of(word: jax.Array, hand_size: int) -> jax.Array:
+    """The inverse of `hand_word`: bool[P, H, *B]."""
+    slots = jnp.arange(hand_size, dtype=jnp.uint32).reshape(-1, *(1,) * (word.ndim - 1))
+    return ((word[:, None] >> slots) & 1) != 0
+
+
+def lowest(word: jax.Array) -> jax.Array:
+    """The lowest bit alone: a hand's oldest card."""
+    return word & (~word + 1)
+
+
+def highest(word: jax.Array) -> jax.Array:
+    """The highest bit alone, of a hand word (8 slots at most): its newest card."""
+    for shift in (1, 2, 4):
+        word |= word >> shift
+    return word & ~(word >> 1)
 
 
 def first_true(mask: jax.Array) -> jax.Array:

@@ -232,5 +232,4 @@ def _reread(rules: Rules, bits: jax.Array, sight: Sight) -> jax.Array:
     before = Public(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)
     nobody = sight.seen.last._replace(slot=jnp.zeros_like(sight.seen.last.slot))
     seen = sight.seen._replace(last=nobody)  # the shift of a draw is this file's work
-    step = jax.vmap(lambda p, s: observe_move(rules, p, s), in_axes=-1, out_axes=-1)
-    return step(before, seen).inferred
+    return observe_move(rules, before, seen).inferred

@@ -1,7 +1,14 @@
 """Features of the `reading` level: what `bots/inference.py` makes of the hints given, and what it
-says that each hint to give would gain and lose, component by component."""
+says that each hint to give would gain and lose, component by component.
+
+A hint changes what is known of one hand alone, and of the others only which cards are known
+elsewhere. So of each hint the hand that it touches is read again, and that of the next player, who
+discards; the rest are counted once.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,39 +16,53 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots import hints as judging
 from hanabi_rl.agents.bots.inference import (
     CardFacts,
+    Known,
     Public,
     Reading,
     card_facts,
-    last_true,
+    focus_of,
+    hand_word,
+    highest,
+    known_exactly,
     read_hands,
     read_hint,
     soon_playable,
+    union_and_repeats,
 )
 from hanabi_rl.agents.bots.obs_view import ObsView
 from hanabi_rl.agents.structured.board import Counts, copies
 from hanabi_rl.agents.structured.cards import Chance
 from hanabi_rl.agents.structured.columns import Columns
 from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.bits import any_of, count, materialize
 from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
 
-_SUMS = 15
 _SIGNED = [False] * 12 + [True, False, True]
+
+
+class Judged(NamedTuple):
+    """What each hint would gain and lose; 0 for one that touches nothing."""
+
+    parts: list[jax.Array]
+    """float32[P - 1, C + R, *B] each: what `bots/hints.py` weighs."""
+    facts: list[jax.Array]
+    """bool[P - 1, C + R, *B] each: what the hint is about."""
+    worth: jax.Array
+    """float32[A, *B], in the order of the actions: its worth to `bot:convention`; -100 for one that
+    touches nothing."""
 
 
 def features(rules: Rules, sight: Sight, counts: Counts, public: Public) -> list[Columns]:
     """The columns that this level adds to the table, own cards, others' cards and hints."""
-    read = jax.vmap(
-        lambda public, seen, mine: _read(rules, public, seen, mine), in_axes=-1, out_axes=-1
-    )
-    everyone, mine, board, danger, worth = read(public, sight.seen, counts.unseen[0])
+    everyone, mine, board, danger, judged = _read(rules, public, sight.seen, counts.unseen[0])
     own = Chance(mine.candidates[0] & counts.unseen[0], counts.unseen)
     theirs = Chance(everyone.candidates[1:], counts.left)
-    soon = _last_axis(lambda b, r: soon_playable(rules, b, r.claimed), board, everyone)
+    soon = soon_playable(rules, board, everyone.claimed)
     held = sight.seen.hands[1:]
     next_wrong = jnp.any(everyone.playable[1] & ((sight.seen.hands[1] & counts.playable) == 0), 0)
     next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1], axis=0)
-    best = jnp.maximum(jnp.max(worth[-1], axis=0), -50.0)
+    best = jnp.maximum(jnp.max(judged.worth, axis=0), -50.0)
     table_columns = [
         danger / 12,
         next_wrong,
@@ -74,115 +95,167 @@ def features(rules: Rules, sight: Sight, counts: Counts, public: Public) -> list
         *theirs.of(counts.playable),
     ]
     # Sums over a hand go through 0.2 a card; what can be negative is centred.
-    *parts, worth = worth
+    worth = _by_target(rules, judged.worth)
     hint_columns: Columns = [
         part * 0.2 + (0.5 if signed else 0.0)
-        for part, signed in zip(parts[:_SUMS], _SIGNED, strict=True)
+        for part, signed in zip(judged.parts, _SIGNED, strict=True)
     ]
-    hint_columns += [part > 0 for part in parts[_SUMS:]]
+    hint_columns += judged.facts
     hint_columns += [0.5 + worth / 100, 1.0 + (worth - best) / 50, (worth == best) & (best > -50)]
-    hints = [_by_target(rules, column) for column in hint_columns]
-    return [table_columns, own_columns, other_columns, hints]
-
-
-def _last_axis(function, *args):  # type: ignore[no-untyped-def]
-    return jax.vmap(function, in_axes=-1, out_axes=-1)(*args)
+    return [table_columns, own_columns, other_columns, hint_columns]
 
 
 def _by_target(rules: Rules, column: jax.Array) -> jax.Array:
-    """[A, N] in the order of the actions -> [P - 1, C + R, N]."""
-    targets, games = rules.num_players - 1, column.shape[-1]
+    """[A, *B] in the order of the actions -> [P - 1, C + R, *B]."""
+    targets, more = rules.num_players - 1, column.shape[1:]
     split = targets * rules.num_colors
-    parts = [column[:split].reshape(targets, -1, games), column[split:].reshape(targets, -1, games)]
+    parts = [column[:split].reshape(targets, -1, *more), column[split:].reshape(targets, -1, *more)]
     return jnp.concatenate(parts, axis=1)
+
+
+def _by_action(rules: Rules, column: jax.Array) -> jax.Array:
+    """The inverse of `_by_target`."""
+    more = column.shape[2:]
+    parts = column[:, : rules.num_colors], column[:, rules.num_colors :]
+    return jnp.concatenate([part.reshape(-1, *more) for part in parts])
 
 
 def _read(
     rules: Rules, public: Public, seen: ObsView, unseen: jax.Array
-) -> tuple[Reading, Reading, CardFacts, jax.Array, jax.Array]:
-    """One game: everyone's reading, the observer's own, the board, what the next player would
-    lose, and the components [X, A] of each hint, the last its worth to `bot:convention`."""
+) -> tuple[Reading, Reading, CardFacts, jax.Array, Judged]:
+    """Everyone's reading, the observer's own (row 0 alone), the board, what the next player would
+    lose, and each hint judged. `unseen` uint32[*B]: what the own hand can be."""
     board = card_facts(rules, seen)
-    everyone = read_hands(board, public)
-    known = public.knowledge.at[0].set(public.knowledge[0] & unseen)
-    mine = read_hands(board, public._replace(knowledge=known))
-    danger = judging._next_loses(rules, board, everyone, seen)
+    everyone, exact = read_hands(board, public), known_exactly(board, public)
+    own = jax.tree.map(lambda x: x[:1], public)
+    own = own._replace(knowledge=own.knowledge & unseen)
+    mine = read_hands(board, own, union_and_repeats(exact[1:]))
+    danger = judging.next_loses(rules, board, everyone, seen)
     facts = judging._facts(board, public, mine, seen)
-    every = judging.all_hints(rules)
+    judged = _judge(rules, board, public, everyone, exact, facts, danger, seen)
+    return everyone, mine, board, danger, judged
 
-    def judge(target: jax.Array, cards: jax.Array, is_rank: jax.Array) -> jax.Array:
-        return _components(
-            rules, board, public, everyone, facts, danger, seen, target, cards, is_rank
-        )
 
-    columns = jax.vmap(judge, out_axes=-1)(
-        jnp.array(every.target), jnp.array(every.cards), jnp.array(every.is_rank)
+def _of_targets(hands: jax.Array) -> jax.Array:
+    """[P, H, *B] -> [1, H, P - 1, 1, *B]: the hand that a hint is given to, as the only one."""
+    return jnp.swapaxes(hands[1:], 0, 1)[None, :, :, None]
+
+
+def _except(exact: jax.Array, *rows: int) -> list[jax.Array]:
+    return [hand for row, hand in enumerate(exact) if row not in rows]
+
+
+def _judge(  # type: ignore[no-untyped-def]
+    rules, board, public, everyone, exact, facts, danger, seen
+) -> Judged:
+    """Every hint. Axes are [P - 1, C + R, *B], before them one hand and its slots."""
+    v, players = judging.Values, range(1, rules.num_players)
+    more = danger.ndim
+    by_hint = (len(rules.color_cards) + len(rules.rank_cards), *(1,) * more)
+    cards = jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32).reshape(by_hint)
+    is_rank = jnp.arange(by_hint[0]).reshape(by_hint) >= rules.num_colors
+
+    known, facts = jax.tree.map(_of_targets, (public, facts))
+    before = Reading(*map(_of_targets, everyone[:-1]), everyone.claimed)
+    hands = _of_targets(seen.hands)
+    touched = (hands & cards) != 0
+    rest = [jnp.stack(_except(exact, player)) for player in players]
+    others = union_and_repeats(jnp.stack(rest, axis=2)[:, :, :, None])
+    target = jnp.ones((1,) * (3 + more), bool)
+    told = read_hint(rules, board, known, before, target, touched, cards, is_rank, others)
+    after = read_hands(board, told, others)
+
+    def word(mask: jax.Array) -> jax.Array:
+        return hand_word(mask)[0]
+
+    held, touches = word(hands != 0), word(touched)
+    useful, playable, critical, taken = map(word, facts[:4])
+    new = touches & ~word(known.hinted)
+    hinted = touches | word(known.hinted)
+    plays, trash, played, trashed = map(
+        word, (after.playable, after.trash, before.playable, before.trash)
     )
-    return everyone, mine, board, danger, columns
-
-
-def _components(rules, board, public, before, facts, danger, seen, target, cards, is_rank):  # type: ignore
-    v = judging.Values
-    touched = ((seen.hands & cards) != 0) & target[:, None]
-    told = read_hint(rules, board, public, before, target, touched, cards, is_rank)
-    after = read_hands(board, told)
-    new, useful = touched & ~public.hinted, facts.useful
-    taken = facts.taken | judging._repeats_earlier(jnp.where(new, seen.hands, 0))
-    kept = (after.candidates & seen.hands) != 0
-    had = (before.candidates & seen.hands) != 0
-    was_wrong, is_wrong = before.playable & ~facts.playable, after.playable & ~facts.playable
+    kept, had = (word((reading.candidates & hands) != 0) for reading in (after, before))
+    taken |= new & word(judging._repeats_earlier(jnp.where(touched & ~known.hinted, hands, 0)))
+    was_wrong, is_wrong = played & ~playable, plays & ~playable
     first_copy = new & useful & ~taken
-    size = jax.lax.population_count
-    narrowed = (size(before.candidates).astype(jnp.float32) - size(after.candidates)) / jnp.maximum(
-        size(before.candidates), 1
-    )
-    of_target = (seen.hands != 0) & target[:, None]
+    sizes = [
+        jax.lax.population_count(reading.candidates).astype(jnp.float32)
+        for reading in (before, after)
+    ]
+    narrowed = (sizes[0] - sizes[1]) / jnp.maximum(sizes[0], 1)
 
-    def total(where: jax.Array, value: jax.Array | float = 1.0) -> jax.Array:
-        return jnp.sum(jnp.where(where & of_target, value, 0.0))
+    def number(where: jax.Array) -> jax.Array:
+        return count(where & held).astype(jnp.float32)
 
-    def waits(known: Public, reading: Reading) -> jax.Array:
+    def total(where: jax.Array, value: jax.Array) -> jax.Array:
+        slots = enumerate(value[0])
+        return sum(jnp.where(((where & held) >> s) & 1 != 0, x, 0.0) for s, x in slots)  # type: ignore
+
+    def waits(reading: Reading) -> jax.Array:
         late = reading.candidates & ~soon_playable(rules, board, reading.claimed)
-        return (
-            known.hinted
-            & (late == 0)
-            & ~reading.trash
-            & ~reading.playable
-            & ((reading.candidates & seen.hands) != 0)
-        )
+        return word((late == 0) & ((reading.candidates & hands) != 0))
 
+    waited = word(known.hinted) & waits(before) & ~trashed & ~played
+    danger_then = _danger_after(rules, board, public, exact, told, after, danger, seen)
     weighted = [
-        (v.PLAY, total(after.playable & facts.playable & ~before.playable)),
-        (v.FIXED, total(was_wrong & ~is_wrong)),
-        (-v.MISPLAY, total(is_wrong & ~was_wrong)),
-        (v.TOUCH, total(first_copy)),
+        (v.PLAY, number(plays & playable & ~played)),
+        (v.FIXED, number(was_wrong & ~is_wrong)),
+        (-v.MISPLAY, number(is_wrong & ~was_wrong)),
+        (v.TOUCH, number(first_copy)),
         (-v.MAYBE_MINE, total(first_copy, facts.maybe_mine)),
-        (v.CRITICAL, total(first_copy & facts.critical)),
-        (-v.WRONG, total(~kept & (first_copy | (told.hinted & useful & ~new & had)))),
-        (-v.HARMLESS, total(new & ~useful & after.trash)),
-        (-v.TRASH, total(new & ~useful & ~after.trash)),
-        (-v.HARMLESS, total(new & useful & taken & after.trash)),
-        (-v.DUPLICATE, total(new & useful & taken & ~after.trash)),
-        (v.KNOWN_TRASH, total(after.trash & ~before.trash & ~useful)),
-        (v.NARROWED, total(told.hinted & useful, narrowed)),
-        (v.SOON, total(waits(told, after) & ~waits(public, before))),
-        (6.0, (danger - judging._next_loses(rules, board, after, seen)) / 6.0),
+        (v.CRITICAL, number(first_copy & critical)),
+        (-v.WRONG, number(~kept & (first_copy | (hinted & useful & ~new & had)))),
+        (-v.HARMLESS, number(new & ~useful & trash)),
+        (-v.TRASH, number(new & ~useful & ~trash)),
+        (-v.HARMLESS, number(new & useful & taken & trash)),
+        (-v.DUPLICATE, number(new & useful & taken & ~trash)),
+        (v.KNOWN_TRASH, number(trash & ~trashed & ~useful)),
+        (v.NARROWED, total(hinted & useful, narrowed)),
+        (v.SOON, number(hinted & waits(after) & ~trash & ~plays & ~waited)),
+        (6.0, (danger - danger_then) / 6.0),
     ]
     worth = sum(weight * component for weight, component in weighted)
-    chop = new & before.chop
-    saved, any_new = jnp.any(chop), jnp.any(new)
-    focus = jnp.where(saved, chop, last_true(jnp.where(any_new, new, touched)))
-    card = jnp.sum(jnp.where(focus, seen.hands, 0), dtype=jnp.uint32)
+    focus, saved = focus_of(new[None], word(before.chop)[None])
+    focus = jnp.where(new != 0, focus[0], highest(touches))
+    card = any_of([jnp.where((focus >> s) & 1 != 0, x, 0) for s, x in enumerate(hands[0])])
     soon = soon_playable(rules, board, before.claimed)
-    flags = [
+    about = [
         saved,
         *[(card & jnp.uint32(r)) != 0 for r in rules.rank_cards],
         *[(card & cards) != 0 for cards in (board.playable, soon, board.useless, board.critical)],
-        jnp.any(told.hinted & focus & facts.taken),
-        *[jnp.any(focus[:, s]) for s in range(rules.hand_size)],
+        (hinted & focus & word(facts.taken)) != 0,
+        *[(focus >> s) & 1 != 0 for s in range(rules.hand_size)],
     ]
-    columns = [component for _, component in weighted]
-    columns += [flag.astype(jnp.float32) for flag in flags]
-    some = jnp.any(touched)
-    columns = [jnp.where(some, column, 0.0) for column in columns]
-    return jnp.stack([*columns, jnp.where(some, worth, -100.0)])
+    some = touches != 0
+    return Judged(
+        [jnp.where(some, component, 0.0) for _, component in weighted],
+        [some & fact for fact in about],
+        _by_action(rules, _computed_once(jnp.where(some, worth, -100.0))),
+    )
+
+
+def _computed_once(value: jax.Array) -> jax.Array:
+    """The same float32 numbers: computed twice they may round twice, and equal no more."""
+    words = jax.lax.bitcast_convert_type(value, jnp.uint32)
+    return jax.lax.bitcast_convert_type(materialize(words), jnp.float32)
+
+
+def _danger_after(  # type: ignore[no-untyped-def]
+    rules, board, public, exact, told, after, danger, seen
+) -> jax.Array:
+    """What the next player would lose after each hint, float32[P - 1, C + R, *B]."""
+    chop = any_of(list(jnp.where(after.chop[0, :, :1], seen.hands[1][:, None, None], 0)))
+    busy = hand_word((after.playable | after.trash)[:, :, :1])[0] != 0
+    if rules.num_players > 2:  # hints to others change what is known elsewhere
+        later = range(2, rules.num_players)
+        rest = jnp.stack([jnp.stack(_except(exact, 1, player)) for player in later], axis=2)
+        others = union_and_repeats(rest[:, :, :, None])
+        others = others.beside(union_and_repeats(known_exactly(board, told)[:, :, 1:]))
+        hand = jax.tree.map(lambda x: x[1:2, :, None, None], public)
+        again = read_hands(board, hand, others)
+        same = any_of(list(jnp.where(again.chop[0], seen.hands[1][:, None, None], 0)))
+        chops = jnp.broadcast_to(same, (len(later), *chop.shape[1:]))
+        chop = jnp.concatenate([chop, chops])
+        busy = jnp.concatenate([busy, hand_word(again.playable | again.trash)[0] != 0])
+    return jnp.where(busy, 0.0, judging.worth_keeping(rules, board, chop, seen))
