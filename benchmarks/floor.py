@@ -1,6 +1,7 @@
 """The floor of one HDR-IPPO update: its matrix products alone, at its shapes, on one pinned core.
 
     python benchmarks/floor.py --json
+    python benchmarks/floor.py --network structured --level facts --json    # structured_update.py
 
 The update of `update.py` (64 x 128 steps, embedding 1024, LSTM 512, decoder 256, critic 512, 4
 epochs x 4 minibatches) multiplies matrices when it collects (forward, the policy's and the clone's,
@@ -139,15 +140,28 @@ def work(players: int, envs: int, steps: int, dtype: Any) -> list[Work]:
     ]
 
 
-def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5) -> common.Record:
-    """Times every product of an update in both precisions; returns the JSON record."""
+def measure(
+    players: int = 2,
+    envs: int = 0,
+    steps: int = 0,
+    repeats: int = 5,
+    network: str = "lstm",
+    level: str = "facts",
+) -> common.Record:
+    """Times every product of an update in both precisions; returns the JSON record. 0 environments
+    or steps: 64 and 128, for a structured network as many as its preset says."""
+    if network != "lstm":
+        import structured_update
+
+        return structured_update.measure(players, level, envs, steps, repeats, updates=False)
+    envs, steps = envs or 64, steps or 128
     record: common.Record = {}
     sides: dict[str, Callable[[], float]] = {}
     for name, dtype in {"float32": jnp.float32, "bfloat16": jnp.bfloat16}.items():
         todo = work(players, envs, steps, dtype)
         flop = sum(part.times * part.flop for part in todo)
         record["mflop_per_step"] = round(flop / (envs * steps) / 1e6, 1)
-        sides[name] = _side(todo, flop)
+        sides[name] = side(todo, flop)
         sides[name]()  # touches memory for the first time
     rates = common.alternate(sides, repeats, unit=" FLOP/s")
     for name, values in rates.items():
@@ -157,8 +171,8 @@ def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5
     return record
 
 
-def _side(todo: list[Work], flop: float) -> Callable[[], float]:
-    """FLOP in a core second, over all products of an update."""
+def side(todo: list[Work], amount: float) -> Callable[[], float]:
+    """A side: all products of an update once more. Its figure is `amount` a core second."""
     compiled = [(part.times / REPEATED, part.compiled()) for part in todo]
 
     def advance() -> float:
@@ -167,7 +181,7 @@ def _side(todo: list[Work], flop: float) -> Callable[[], float]:
             started = common.core_seconds()
             multiply()
             seconds += times * (common.core_seconds() - started)
-        return flop / seconds
+        return amount / seconds
 
     return advance
 

@@ -2,6 +2,7 @@
 core.
 
     python benchmarks/update.py --json
+    python benchmarks/update.py --network structured --level facts --json    # structured_update.py
 
 Both sides collect 64 x 128 steps and learn from them for 4 epochs of 4 minibatches, with the
 paper's network (embedding 1024, LSTM 512, decoder 256, critic 512), from random parameters. `plain`
@@ -14,6 +15,9 @@ in every epoch. `ours` runs in the precision that `auto` chooses on this machine
 `rollout_bytes` is what our rollout stores, `observation_bytes` what its float32 observations would
 take, `_1024x128` the same for the paper's batch. The `_update_bytes` are what XLA says an update
 needs at once.
+
+`--sides` leaves some out, and `--compiles` says how often each is compiled (0: `--repeats` times):
+on a GPU the plain trainer takes minutes.
 """
 
 import math
@@ -88,51 +92,82 @@ def _keep_reference(results: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*results[:2], *args[2:])
 
 
-def measure(players: int = 2, envs: int = 64, steps: int = 128, repeats: int = 5) -> common.Record:
-    """Times both sides; returns the JSON record."""
+def measure(
+    players: int = 2,
+    envs: int = 0,
+    steps: int = 0,
+    repeats: int = 5,
+    compiles: int = 0,
+    sides: str = "plain,ours,float32",
+    network: str = "lstm",
+    level: str = "facts",
+) -> common.Record:
+    """Times the sides; returns the JSON record. 0 environments or steps: 64 and 128, for a
+    structured network as many as its preset says.
+
+    Raises:
+        ValueError: no such side.
+    """
+    if network != "lstm":
+        import structured_update
+
+        return structured_update.measure(players, level, envs, steps, repeats)
+    envs, steps = envs or 64, steps or 128
     # what only the first compilation of a process pays
     jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
-    sides: dict[str, Callable[[], float]] = {}
-    record: common.Record = {}
     builders: dict[str, Callable[[], tuple[Any, Any]]] = {
         "plain": lambda: plain_hdr_ippo.build(players, envs, steps),
         "ours": lambda: ours(players, envs, steps, "auto"),
         "float32": lambda: ours(players, envs, steps, "float32"),
     }
-    if factor_dtype("auto") == jnp.float32:
+    chosen = sides.split(",")
+    if unknown := set(chosen) - set(builders):
+        raise ValueError(f"--sides: expected some of {', '.join(builders)}, got {min(unknown)!r}")
+    if factor_dtype("auto") == jnp.float32 and "float32" in chosen:
         del builders["ours"]  # it would be the same
-    built = {name: build() for name, build in builders.items()}
-    compile_s: dict[str, list[float]] = {name: [] for name in built}
-    executables: dict[str, Any] = {}
-    for _ in range(repeats):
-        for name, (function, args) in built.items():
-            jax.clear_caches()
-            executables[name], seconds = common.compiled(function, *args)
-            compile_s[name].append(seconds)
-            print(f"{name}: compiled in {seconds:.1f} s", file=sys.stderr)
+    built = {name: build() for name, build in builders.items() if name in chosen}
+    compile_s, executables = _compile(built, compiles or repeats)
+    record: common.Record = {}
+    advance: dict[str, Callable[[], float]] = {}
     for name, executable in executables.items():
         record[f"{name}_update_bytes"] = common.needed_bytes(executable)
         following = _all_results if name == "plain" else _keep_reference
-        sides[name] = common.repeated(executable, built[name][1], following, envs * steps)
-        sides[name]()  # the first update touches memory for the first time
-    rates = common.alternate(sides, repeats)
-    fastest = "ours" if "ours" in rates else "float32"
+        advance[name] = common.repeated(executable, built[name][1], following, envs * steps)
+        advance[name]()  # the first update touches memory for the first time
+    rates = common.alternate(advance, repeats)
     record |= {"precision": jnp.dtype(factor_dtype("auto")).name}
-    for key, name in {
-        "compile_s": fastest,
-        "float32_compile_s": "float32",
-        "plain_compile_s": "plain",
-    }.items():
-        record |= common.median_of(key, compile_s[name], 1)
-    record |= common.ratio_of("compile_ratio", compile_s[fastest], compile_s["plain"])
-    for key, name in {"ours": fastest, "float32": "float32", "plain": "plain"}.items():
-        record |= common.median_of(f"{key}_per_s", rates[name])
-    for key, name in {"ratio": fastest, "ratio_float32": "float32"}.items():
-        record |= common.ratio_of(key, rates[name], rates["plain"])
+    if "float32" in rates and "ours" not in rates:  # what `auto` chooses here
+        rates["ours"], compile_s["ours"] = rates["float32"], compile_s["float32"]
+    for name in rates:
+        record |= common.median_of(f"{name}_per_s", rates[name])
+    for key, name in {"ratio": "ours", "ratio_float32": "float32"}.items():
+        if name in rates and "plain" in rates:
+            record |= common.ratio_of(key, rates[name], rates["plain"])
+    keys = {"compile_s": "ours", "float32_compile_s": "float32", "plain_compile_s": "plain"}
+    for key, name in keys.items():
+        if name in rates:
+            record |= common.median_of(key, compile_s[name], 1)
+    if "ours" in rates and "plain" in rates:
+        record |= common.ratio_of("compile_ratio", compile_s["ours"], compile_s["plain"])
     for name, shape in {"": (envs, steps), "_1024x128": (1024, 128)}.items():
         stored, observed = rollout_bytes(players, *shape)
         record |= {f"rollout_bytes{name}": stored, f"observation_bytes{name}": observed}
     return record
+
+
+def _compile(
+    built: dict[str, tuple[Any, Any]], times: int
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Every side compiled in turn, `times` times over: the seconds, and the last executables."""
+    seconds_of: dict[str, list[float]] = {name: [] for name in built}
+    executables: dict[str, Any] = {}
+    for _ in range(times):
+        for name, (function, args) in built.items():
+            jax.clear_caches()
+            executables[name], seconds = common.compiled(function, *args)
+            seconds_of[name].append(seconds)
+            print(f"{name}: compiled in {seconds:.1f} s", file=sys.stderr)
+    return seconds_of, executables
 
 
 if __name__ == "__main__":

@@ -100,18 +100,17 @@ def card_facts(rules: Rules, seen: ObsView) -> CardFacts:
 
 def known_exactly(board: CardFacts, public: Public) -> jax.Array:
     """The hinted cards that can be only one, uint32[P, H, *B]; 0 for all others."""
-    _, _, narrowed = _narrowed(board, public)
+    _, narrowed = _narrowed(board, public)
     return materialize(jnp.where(public.hinted & is_single(narrowed), narrowed, 0))
 
 
-def _narrowed(board: CardFacts, public: Public) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What each card can be by its hints, what of that is useful, and what it can be if hints touch
-    no useless card; each uint32[P, H, *B]."""
+def _narrowed(board: CardFacts, public: Public) -> tuple[jax.Array, jax.Array]:
+    """What useful cards each card can be by its hints, and what it can be if hints touch no useless
+    card; each uint32[P, H, *B]."""
     known = public.knowledge & board.available
     possible = _unless_empty(known & public.inferred, known)
     useful = possible & ~board.useless
-    narrowed = jnp.where(public.hinted, _unless_empty(useful, possible), possible)
-    return possible, useful, narrowed
+    return useful, jnp.where(public.hinted, _unless_empty(useful, possible), possible)
 
 
 def read_hands(board: CardFacts, public: Public, others: Known | None = None) -> Reading:
@@ -124,7 +123,7 @@ def read_hands(board: CardFacts, public: Public, others: Known | None = None) ->
         public: of all hands; or of some, and `others` what is known of the rest.
     """
     present = public.knowledge != 0
-    _, useful, narrowed = _narrowed(board, public)
+    useful, narrowed = _narrowed(board, public)
     exact = known_exactly(board, public)
     known = union_and_repeats(exact)
     if others is not None:
@@ -268,9 +267,7 @@ def union_and_repeats(cards: jax.Array) -> Known:
 def hand_word(mask: jax.Array) -> jax.Array:
     """bool[P, H, *B] -> a word for each hand, uint32[P, *B]: a whole hand in one operation, where
     XLA's CPU backend reduces over slots one by one."""
-    return materialize(
-        any_of([mask[:, s].astype(jnp.uint32) << s for s in range(mask.shape[1])])
-    )
+    return materialize(any_of([mask[:, s].astype(jnp.uint32) << s for s in range(mask.shape[1])]))
 
 
 def slots_of(word: jax.Array, hand_size: int) -> jax.Array:

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots import hints as judging
 from hanabi_rl.agents.bots.inference import (
     CardFacts,
-    Known,
     Public,
     Reading,
     card_facts,
