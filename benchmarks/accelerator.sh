@@ -37,12 +37,11 @@ steps_size='--num-envs 8192 --repeats 9' cloned='--games 1000 --repeats 2' demos
 learner='--preset quick --num-players 3 --num-envs 1024 --total-steps 30e6' longer='' scale=1
 paper="--preset 2p-1k --bc.data $games --bc.epochs 2 --bc.selfplay-games 256"
 if [[ -n $small ]]; then
-    update='benchmarks/update.py --envs 8 --steps 4 --compiles 1 --repeats 1 --json'
-    steps_size='--num-envs 32 --repeats 1' cloned='--games 16 --batch-size 8 --repeats 1' demos=16
-    learner='--preset quick --num-players 3 --num-envs 32 --num-steps 16 --total-steps 2048'
-    learner+=' --eval-games 1000 --report-games 1000'
-    paper="--preset small --bc.data $games --bc.epochs 1 --bc.selfplay-games 256 --num-envs 32"
-    paper+=' --num-steps 16 --total-steps 4000 --eval-games 1000 --report-games 1000'
+    update='benchmarks/update.py --envs 16 --steps 4 --compiles 1 --repeats 1 --json'
+    steps_size='--num-envs 32 --repeats 1' cloned='--games 16 --batch-size 8 --repeats 1' demos=128
+    few='--num-envs 64 --num-steps 16 --eval-games 1000 --report-games 1000'
+    learner="--preset quick --num-players 3 --total-steps 4000 $few"
+    paper="--preset quick --bc.data $games --bc.epochs 1 --bc.selfplay-games 256 --total-steps 4000 $few"
     longer='--total-steps 8000' scale=8 # nothing is interrupted, and a busy machine may take its time
 fi
 

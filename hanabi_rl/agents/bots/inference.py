@@ -100,7 +100,10 @@ def card_facts(rules: Rules, seen: ObsView) -> CardFacts:
 
 def known_exactly(board: CardFacts, public: Public) -> jax.Array:
     """The hinted cards that can be only one, uint32[P, H, *B]; 0 for all others."""
-    _, narrowed = _narrowed(board, public)
+    return _single(public, _narrowed(board, public)[1])
+
+
+def _single(public: Public, narrowed: jax.Array) -> jax.Array:
     return materialize(jnp.where(public.hinted & is_single(narrowed), narrowed, 0))
 
 
@@ -124,7 +127,7 @@ def read_hands(board: CardFacts, public: Public, others: Known | None = None) ->
     """
     present = public.knowledge != 0
     useful, narrowed = _narrowed(board, public)
-    exact = known_exactly(board, public)
+    exact = _single(public, narrowed)
     known = union_and_repeats(exact)
     if others is not None:
         known = known.beside(others)
