@@ -146,15 +146,15 @@ def _facts(board: CardFacts, public: Public, mine: Reading, seen: ObsView) -> _F
     known = union_and_repeats(jnp.where(is_single(own), own, 0)[None]).once
     vague = jnp.where(is_single(own), 0, own)
     chances = 1.0 / jnp.maximum(jax.lax.population_count(vague), 1).astype(jnp.float32)
+    maybe_mine = jnp.zeros(seen.hands.shape)
+    for cards, chance in zip(vague, chances, strict=True):
+        maybe_mine += jnp.where((seen.hands & cards) != 0, chance, 0.0)
     return _Facts(
         useful=held & ((seen.hands & board.useless) == 0),
         playable=(seen.hands & board.playable) != 0,
         critical=(seen.hands & board.critical) != 0,
         taken=(seen.hands & (hinted | known)) != 0,
-        maybe_mine=sum(
-            jnp.where((seen.hands & cards) != 0, chance, 0.0)
-            for cards, chance in zip(vague, chances, strict=True)
-        ),
+        maybe_mine=maybe_mine,
     )
 
 

@@ -155,7 +155,13 @@ def _judge(  # type: ignore[no-untyped-def]
     is_rank = jnp.arange(by_hint[0]).reshape(by_hint) >= rules.num_colors
 
     known, facts = jax.tree.map(_of_targets, (public, facts))
-    before = Reading(*map(_of_targets, everyone[:-1]), everyone.claimed)
+    before = Reading(
+        candidates=_of_targets(everyone.candidates),
+        playable=_of_targets(everyone.playable),
+        trash=_of_targets(everyone.trash),
+        chop=_of_targets(everyone.chop),
+        claimed=everyone.claimed,
+    )
     hands = _of_targets(seen.hands)
     touched = (hands & cards) != 0
     rest = [jnp.stack(_except(exact, player)) for player in players]
