@@ -265,9 +265,15 @@ class GracefulStop:
         sys.exit(stop.exit_code)              # 0, 130 after Ctrl-C, 143 after SIGTERM
 
     A second Ctrl-C raises KeyboardInterrupt at once. Main thread only, as Python's signals are.
+    `says` is what the first signal is answered with.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        says: str = "Stopping after this update and saving; Ctrl-C again stops at once without "
+        "saving.",
+    ) -> None:
+        self._says = f"\n{says}\n".encode()
         self._signal: int | None = None
         self._previous: dict[int, Any] = {}
 
@@ -300,8 +306,4 @@ class GracefulStop:
             raise KeyboardInterrupt
         self._signal = self._signal or number
         # Not print: a signal may arrive while the same stream is being written.
-        os.write(
-            2,
-            b"\nStopping after this update and saving; Ctrl-C again stops at once without "
-            b"saving.\n",
-        )
+        os.write(2, self._says)

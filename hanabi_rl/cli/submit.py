@@ -1,0 +1,253 @@
+"""`hanabi-rl submit`: an agent plays the games of a key at a challenge's server, ours or another's
+that speaks AH2AC2's protocol."""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+import json as json_format
+import os
+import sys
+import threading
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from hanabi_rl.cli.agents import Flag
+from hanabi_rl.storage.ranges import Range, Seconds, Seed
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.serve.client import KeyGame, Server
+    from hanabi_rl.serve.submission import Ended
+
+KEY_VARIABLE = "HANABI_RL_KEY"
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+STOPPING = (
+    "Stopping: games in progress are played to their end; Ctrl-C again leaves them, and they go on "
+    "next time."
+)
+
+
+def submit(
+    server: str,
+    agents: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[AGENT ...]")
+    ] = (),
+    key: str | None = None,
+    key_file: Path | None = None,
+    process: str | None = None,
+    predict: tuple[int, ...] = (),
+    connections: Annotated[int, Range(1, 64)] = 6,
+    seed: Seed = 0,
+    patience: Seconds = 600.0,
+    json: Flag = False,
+) -> None:
+    """Play a key's games at a challenge's server (`hanabi-rl serve`, or another that speaks
+    AH2AC2's protocol). The same command goes on where it stopped: the server knows what was played.
+
+    Args:
+        server: https://HOST[:PORT][/PATH]; HOST:PORT is https. SSL_CERT_FILE names a certificate of
+            one's own.
+        agents: one for each number of players that the key has games of; a bot plays any.
+        key: what opens the games; every program of this machine can read it here. Better is
+            --key-file, or HANABI_RL_KEY in the environment.
+        key_file: a file of mode 600 that holds the key.
+        process: in the place of agents a program that is asked for moves in lines of JSON
+            (docs/service.md), one a connection.
+        predict: instead of playing, predict the moves of people in held-out games of these numbers
+            of players.
+        connections: games at a time; where the server allows fewer, so many.
+        seed: of agents that play by chance.
+        patience: seconds without a word of the server until it is given up.
+        json: print one line of JSON on stdout and the text on stderr.
+    """
+    if importlib.util.find_spec("websockets") is None or importlib.util.find_spec("orjson") is None:
+        raise ValueError("submit needs websockets and orjson: pip install 'hanabi-rl[serve]'")
+    if bool(agents) == (process is not None):
+        got = "both" if agents else "neither"
+        raise ValueError(f"expected an AGENT or --process COMMAND, got {got}")
+    if predict and process is not None:
+        raise ValueError("--predict: expected an AGENT, which has probabilities, got --process")
+    from hanabi_rl.serve.client import server_at
+
+    at = server_at(server, read_key(key, key_file))
+    host = at.address.split("/")[2]
+    if at.address.startswith("http:") and host.rpartition(":")[0] not in LOOPBACK:
+        print(f"{at.address} is not encrypted: who listens learns the key", file=sys.stderr)
+    if predict:
+        _predict(at, agents_for(agents, sorted(set(predict))), patience)
+        return
+    games = at.games()
+    if not games:
+        raise ValueError(
+            "the key has no games: expected one of official games, not of tests or predictions"
+        )
+    left = collections.Counter(game.num_players for game in games if game.status != "DONE")
+    make = _players(agents, process, left, seed)
+    ended, exit_code = _play(at, games, make, connections, patience)
+    after = at.games()
+    record = summary(after, ended)
+    print(_text(at, record), file=sys.stderr if json else sys.stdout)
+    if json:
+        print(json_format.dumps(record))
+    sys.exit(exit_code or (1 if record["unlike"] else 0))
+
+
+def read_key(key: str | None, file: Path | None) -> str:
+    """The key of `--key`, else of `--key-file`, else of the environment. Raises ValueError, which
+    never says it."""
+    where, text = f"the environment's {KEY_VARIABLE}", os.environ.get(KEY_VARIABLE)
+    if key is not None:
+        where, text = "--key", key
+    elif file is not None:
+        where = f"--key-file {file}"
+        mode = file.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise ValueError(
+                f"{where}: expected mode 600, which its owner alone reads, got {mode:o}: "
+                f"chmod 600 {file}"
+            )
+        text = file.read_text(encoding="utf-8").strip()
+    if text is None:
+        raise ValueError(f"expected a key: --key-file FILE, {KEY_VARIABLE} or --key KEY, got none")
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError(f"{where}: expected a key, got {len(text)} characters that are none")
+    return text
+
+
+def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy]:
+    """num_players -> who plays it: an agent that plays no other game, else the bot.
+
+    Raises:
+        ValueError: two agents for one number, none for another, or another game than the standard
+            one.
+    """
+    from hanabi_rl.agents.names import BOT, load_policy, parse_name
+    from hanabi_rl.env.game import Rules
+
+    found: dict[int, tuple[str, Policy]] = {}
+    bots = [name for name in names if parse_name(name).source == BOT]
+    loaded = [(name, load_policy(name)) for name in names if name not in bots]
+    free = set(sizes) - {policy.rules.num_players for _, policy in loaded}
+    loaded += [(bot, load_policy(bot, Rules(num_players=n))) for bot in bots for n in sorted(free)]
+    for name, policy in loaded:
+        if not policy.rules.is_standard:
+            raise ValueError(f"{name}: expected an agent of the standard game, got {policy.rules}")
+        size = policy.rules.num_players
+        if size in found:
+            raise ValueError(f"expected one agent for {size} players, got {found[size][0]}, {name}")
+        found[size] = name, policy
+    if missing := sorted(set(sizes) - set(found)):
+        got = ", ".join(f"{name} for {size}" for size, (name, _) in found.items()) or "none"
+        raise ValueError(
+            f"expected an agent for {' and for '.join(map(str, missing))} players too, of which "
+            f"there are games, got {got}: name one more"
+        )
+    return {size: policy for size, (_, policy) in found.items()}
+
+
+def summary(games: Sequence[KeyGame], ended: Sequence[Ended]) -> dict[str, Any]:
+    """What the server says of a key's games, by number of players; `unlike` counts the games that
+    ended otherwise here than it says."""
+    from hanabi_rl.measure.intervals import bootstrap_median, mean_interval
+
+    told = collections.Counter(
+        (game.num_players, game.agents, game.score) for game in games if game.status == "DONE"
+    )
+    record: dict[str, Any] = {"players": {}}
+    for size in sorted({game.num_players for game in games}):
+        rows = [game for game in games if game.num_players == size]
+        scores = [game.score or 0 for game in rows if game.status == "DONE"]
+        of_size: dict[str, Any] = {"games": len(rows), "done": len(scores)}
+        if len(scores) > 1:
+            mean, median = mean_interval(scores), bootstrap_median(scores)
+            of_size |= {"mean": mean.mean, "mean_ci95": list(mean.bounds)}
+            of_size |= {"median": median.mean, "zero": scores.count(0), "perfect": scores.count(25)}
+        record["players"][str(size)] = of_size
+    unlike = collections.Counter(map(tuple, ended)) - told
+    return record | {"played": len(ended), "unlike": unlike.total()}
+
+
+def _players(
+    agents: Sequence[str], process: str | None, left: Collection[int], seed: int
+) -> Callable[[int], Any]:
+    """What sits at a connection for each number of players."""
+    from hanabi_rl.env.game import Rules
+
+    if process is not None:
+        from hanabi_rl.serve.process import ProcessAgent, SeatedProcess
+
+        ProcessAgent(process)  # what is wrong with the command is said before a game is asked for
+        return lambda size: SeatedProcess(Rules(num_players=size), process)
+    from hanabi_rl.cli.play import progress
+    from hanabi_rl.serve.seated import SeatedPolicy, warm
+
+    policies = agents_for(agents, left)
+    with progress("compiling"):
+        for policy in policies.values():
+            warm(policy)
+    return lambda size: SeatedPolicy(policies[size], seed)
+
+
+def _play(
+    at: Server,
+    games: Sequence[KeyGame],
+    make: Callable[[int], Any],
+    connections: int,
+    patience: float,
+) -> tuple[list[Ended], int]:
+    """The games that were played, with a progress bar, and the exit code where a signal came."""
+    from hanabi_rl.runs.folder import GracefulStop
+    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.serve.submission import Submission
+
+    before = sum(game.status == "DONE" for game in games)
+    submission = Submission(at, make, connections=connections, patience_s=patience)
+    with (
+        GracefulStop(STOPPING) as stop,
+        Progress("submit", total=len(games), unit="games", initial=before) as progress,
+    ):
+
+        def tick() -> None:
+            if stop.requested:
+                submission.stop()
+            ended = submission.ended
+            if ended:
+                mean = sum(game.score for game in ended) / len(ended)
+                progress.update(before + len(ended), mean=mean, playing=submission.playing)
+
+        try:
+            submission.run(games, tick)
+        except KeyboardInterrupt:
+            _left_behind(at)
+    if stop.requested:
+        print("Stopped; the same command goes on.", file=sys.stderr)
+    return submission.ended, stop.exit_code
+
+
+def _left_behind(at: Server) -> None:
+    print(f"\nStopped: {at.address} keeps the games; the same command goes on.", file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(130)  # threads that wait for a server need not be waited for
+
+
+def _predict(at: Server, policies: dict[int, Policy], patience: float) -> None:
+    from hanabi_rl.runs.folder import GracefulStop
+    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.serve.patience import run_all
+    from hanabi_rl.serve.predicting import predict_all
+
+    stopped, seen, finished = threading.Event(), [0, 0], []
+    with GracefulStop("Stopping after this turn; what was said stands.") as stop:
+        for size, policy in policies.items():
+            with Progress(f"predict {size} players", total=1, unit="batches") as progress:
+
+                def tick(progress: Any = progress) -> None:
+                    if stop.requested:
+                        stopped.set()
+
+                run_all([lambda policy=policy: None], stopped, tick)
+    del seen, finished, predict_all

@@ -1,0 +1,209 @@
+"""An agent in another process, which speaks lines of JSON: `ProcessAgent` asks one, `SeatedProcess`
+is one at the seats of a server, `ProcessPartners` are those of a table.
+
+It is no name of an agent, as a `Policy` is a pytree that jitted rollouts step, and nothing inside
+jit calls back to the host: a program, or a person's patience, is asked one move at a time.
+
+A question is one line, and so is its answer:
+
+    {"game": 7, "view": {...}, "last": ["Bob tells you red: card 2"],
+     "legal": [{"action": 5, "text": "Play card 1"}, ...]}
+    {"action": 5}
+
+`view` is what a person at the seat is shown (`seat_view.table_frame`), `last` the moves since one's
+own. What is no answer is asked again, with `error` in words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from hanabi_rl.env.game import Rules
+from hanabi_rl.serve.client import Rows
+from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.serve.observed import Observer
+from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.seat_view import table_frame
+from hanabi_rl.serve.seated import check_rows, seat_of
+from hanabi_rl.serve.sight import Sight, sight_of
+
+KEY_VARIABLE = "HANABI_RL_KEY"  # of the environment; the process is not told
+ANSWER_S = 240.0  # a server waits for 300 s
+MAX_WRONG = 10  # answers that are none, before it is given up
+LONGEST = 2**20  # bytes of an answer
+
+
+class ProcessAgent:
+    """The program `command` (words as a shell has them, but no shell runs them), started at the
+    first question. Its stderr is ours. Raises ValueError where there is no such program."""
+
+    def __init__(self, command: str, answer_s: float = ANSWER_S) -> None:
+        self._command, self._answer_s = command, answer_s
+        self._running: subprocess.Popen[bytes] | None = None
+        self._heard = b""
+        if not shlex.split(command):
+            raise ValueError("--process: expected a command, got nothing")
+
+    def move(self, game_id: int, sight: Sight) -> int:
+        """The action id of the seat to move, whose sight it is. Raises ValueError where the process
+        ends, is silent, or answers with no legal move again and again."""
+        question = question_of(game_id, sight)
+        legal = {option["action"] for option in question["legal"]}
+        for _ in range(MAX_WRONG):
+            answer = self._ask(question)
+            problem = wrong_with(answer, legal)
+            if problem is None:
+                return int(orjson.loads(answer)["action"])
+            question["error"] = problem
+        raise self._failed(f"{MAX_WRONG} answers that are no move, the last of them: {problem}")
+
+    def close(self) -> None:
+        """Ends the process: its stdin ends, and after two seconds itself."""
+        if self._running is None:
+            return
+        with contextlib.suppress(OSError):
+            self._running.communicate(timeout=2)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._running.wait(0)
+        if self._running.poll() is None:
+            self._running.kill()
+            self._running.wait()
+
+    def _ask(self, question: Mapping[str, Any]) -> bytes:
+        """The line that it answers with."""
+        if self._running is None:
+            self._running = self._started()
+        assert self._running.stdin is not None and self._running.stdout is not None
+        try:
+            self._running.stdin.write(orjson.dumps(question) + b"\n")
+            self._running.stdin.flush()
+        except OSError:
+            raise self._ended() from None
+        until, lines = time.monotonic() + self._answer_s, self._running.stdout.fileno()
+        while b"\n" not in self._heard:
+            left = max(0.0, until - time.monotonic())
+            if not select.select([lines], [], [], left)[0]:
+                raise self._failed(f"no answer within {self._answer_s:g} s")
+            some = os.read(lines, 65536)
+            if not some:
+                raise self._ended()
+            self._heard += some
+            if len(self._heard) > LONGEST:
+                raise self._failed(f"an answer of more than {LONGEST:,} bytes")
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                shlex.split(self._command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={name: value for name, value in os.environ.items() if name != KEY_VARIABLE},
+                start_new_session=True,  # Ctrl-C lets the games in progress end
+            )
+        except OSError as error:
+            raise ValueError(f"--process: expected a program to start, got {error}") from None
+
+    def _ended(self) -> ValueError:
+        assert self._running is not None
+        return self._failed(f"its end, with exit status {self._running.wait(10)}")
+
+    def _failed(self, got: str) -> ValueError:
+        program = shlex.split(self._command)[0]  # its arguments may hold secrets
+        return ValueError(f"--process {program}: expected a line of JSON with a move, got {got}")
+
+
+def question_of(game_id: int, sight: Sight) -> dict[str, Any]:
+    """What the seat to move, whose sight it is, is asked."""
+    view = table_frame(sight, {})
+    options, since = view.pop("actions"), sight.rules.num_players - 1
+    return {
+        "game": game_id,
+        "view": view,
+        "last": view["log"][-since:],
+        "legal": [
+            {"action": option["id"], "text": option["text"]}
+            for option in options
+            if option["why_not"] is None
+        ],
+    }
+
+
+def wrong_with(line: bytes, legal: set[int]) -> str | None:
+    """What is wrong with an answer, in words; None for a legal move."""
+    try:
+        answer = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return f"expected a line of JSON, got {error}"
+    action = answer.get("action") if isinstance(answer, dict) else None
+    if type(action) is not int or action not in legal:
+        numbers = ", ".join(map(str, sorted(legal)))
+        return f'expected {{"action": N}}, N one of {numbers}, got {line[:100].decode("utf-8", "replace")}'
+    return None
+
+
+class SeatedProcess:
+    """A process of its own for one connection, at all seats that are its; see `Player`."""
+
+    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_S) -> None:
+        self._rules, self._agent = rules, ProcessAgent(command, answer_s)
+        self._observers: dict[str, Observer] = {}
+        self._game = 0
+
+    def begin(self, info: Mapping[str, Any]) -> None:
+        """See `Player.begin`."""
+        self._game = int(info["game_id"])
+        agents = info["candidate_controlling"]
+        self._observers = {agent: Observer(self._rules, seat_of(agent)) for agent in agents}
+
+    def act(self, rows: Rows) -> dict[str, int]:
+        """See `Player.act`. Raises ValueError as `ProcessAgent.move`."""
+        check_rows(self._rules, rows)
+        actions = {}
+        for agent, row in rows.items():
+            observer = self._observers[agent]
+            sight = observer.see(row["obs"])
+            mine = sight.to_move == observer.seat
+            actions[agent] = self._agent.move(self._game, sight) if mine else self._rules.noop
+        return actions
+
+    def close(self) -> None:
+        """See `Player.close`."""
+        self._agent.close()
+
+
+class ProcessPartners:
+    """The partners of tables: at each seat that no person holds a process of its own; see
+    `Partners`."""
+
+    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_S) -> None:
+        self._rules = rules
+        self._at = [ProcessAgent(command, answer_s) for _ in range(rules.num_players)]
+
+    def think(self, games: Sequence[Game]) -> list[Answer]:
+        """See `Partners.think`. Raises ValueError as `ProcessAgent.move`."""
+        return [self._answer(game) for game in games]
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for agent in self._at:
+            agent.close()
+
+    def _answer(self, game: Game) -> Answer:
+        seat = game.to_move
+        assert seat is not None, "asked of games that go on"
+        action = self._at[seat].move(game.game_id, sight_of(game, seat))
+        chances = np.zeros(self._rules.num_moves, np.float32)
+        chances[action] = 1.0
+        return Answer(action, chances)
