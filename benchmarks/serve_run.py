@@ -3,7 +3,7 @@ games stand, play the next one and begin again, for two players and then for thr
 
     python benchmarks/serve_run.py --games 1000 --json
 
-`tests/support/protocol.py` speaks the protocol. The candidate takes the first legal action. Ends
+`hanabi_rl/serve/client.py` speaks the protocol. The candidate takes the first legal action. Ends
 with 1 where a status, a score or the number of games is not what the candidate heard.
 """
 

@@ -27,6 +27,7 @@ from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
 from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
 from hanabi_rl.cli.study import GAME_COMMANDS, study
+from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.storage.cache import keep_compiled
@@ -101,6 +102,7 @@ def _app() -> SubcommandApp:
     app.command(name="export")(checked(export))
     app.command(name="replay")(checked(replay_command))
     app.command(name="serve")(checked(serve))
+    app.command(name="submit")(checked(submit))
     app.command(name="study")(checked(study))
     for name, commands, about in _GROUPS:
         group = SubcommandApp()

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +22,12 @@ from hanabi_rl.storage.ranges import Port, Seconds, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.env.game import Rules
     from hanabi_rl.serve.local import LocalPlay
-    from hanabi_rl.serve.partners import Starting
+    from hanabi_rl.serve.partners import Partners, Starting
+
+    Seated = tuple[Rules, list[str], Callable[[], Partners]]
+    """The game, who sits at the seats that nobody holds, and what makes them play."""
 
 DEFAULT_PARTNERS = {2: "agent:hgroup-2p", 3: "agent:human-3p"}
 OTHERWISE = "bot:convention"  # plays with any number
@@ -43,6 +47,7 @@ def play(
     port: Port = 8642,
     no_browser: Flag = False,
     pause: Seconds = 0.8,
+    process: str | None = None,
 ) -> None:
     """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
 
@@ -58,14 +63,41 @@ def play(
         port: of the page on this machine; 0 takes any that is free.
         no_browser: only print the address.
         pause: seconds before a partner's move is shown in the browser.
+        process: in the place of agents a program that is asked for moves in lines of JSON
+            (docs/service.md), started once a seat.
     """
+    if process is not None and agents:
+        raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
     names = _line_up(agents, players, watch)
     if not terminal:
         check_extra()
     from hanabi_rl.serve.folder import GameFolder
-    from hanabi_rl.serve.in_numpy import InNumPy
     from hanabi_rl.serve.local import LocalPlay
     from hanabi_rl.serve.partners import Starting
+
+    with contextlib.ExitStack() as stack:
+        if process is None:
+            rules, names, partners = _agents(names, players, watch)
+        else:
+            rules, names, partners = _processes(process, players or 2, watch, stack)
+        if terminal:
+            _run_terminal(LocalPlay(rules, names, partners(), GameFolder(out), seed))
+            return
+        listening = listen(HOST, port)
+        starting = Starting(partners)  # the table is laid meanwhile
+        with contextlib.suppress(KeyboardInterrupt):
+            table = LocalPlay(rules, names, starting, GameFolder(out), seed)
+            _run_page(table, out, listening, starting, open_browser=not no_browser, pause=pause)
+    if starting.give_up():
+        # what is being made cannot be stopped, and may abort with a message at an ordinary exit;
+        # every move that anybody saw is on disk
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _agents(names: list[str], players: int | None, watch: bool) -> Seated:
+    """Loads the agents that were named."""
+    from hanabi_rl.serve.in_numpy import InNumPy
     from hanabi_rl.serve.runner import Runner
 
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
@@ -78,19 +110,17 @@ def play(
         with progress("getting ready"):
             return Runner(line_up, rules, run=InNumPy())  # one game at a time: sooner than compiled
 
-    if terminal:
-        _run_terminal(LocalPlay(rules, names, partners(), GameFolder(out), seed))
-        return
-    listening = listen(HOST, port)
-    starting = Starting(partners)  # the table is laid meanwhile
-    with contextlib.suppress(KeyboardInterrupt):
-        table = LocalPlay(rules, names, starting, GameFolder(out), seed)
-        _run_page(table, out, listening, starting, open_browser=not no_browser, pause=pause)
-    if starting.give_up():
-        # what is being made cannot be stopped, and may abort with a message at an ordinary exit;
-        # every move that anybody saw is on disk
-        sys.stdout.flush()
-        os._exit(0)
+    return rules, names, partners
+
+
+def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
+    """The program at every seat, ended by `stack`."""
+    from hanabi_rl.env.game import Rules
+    from hanabi_rl.serve.process import ProcessPartners
+
+    rules = Rules(num_players=players)
+    partners = stack.enter_context(contextlib.closing(ProcessPartners(rules, command)))
+    return rules, [f"process:{command}"] * (players - (not watch)), lambda: partners
 
 
 def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:

@@ -4,27 +4,30 @@ that speaks AH2AC2's protocol."""
 from __future__ import annotations
 
 import collections
+import contextlib
 import importlib.util
 import json as json_format
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import tyro
 
 from hanabi_rl.cli.agents import Flag
+from hanabi_rl.serve.keys import KEY_VARIABLE
 from hanabi_rl.storage.ranges import Range, Seconds, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.runs.folder import GracefulStop
     from hanabi_rl.serve.client import KeyGame, Server
     from hanabi_rl.serve.submission import Ended
 
-KEY_VARIABLE = "HANABI_RL_KEY"
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STOPPING = (
     "Stopping: games in progress are played to their end; Ctrl-C again leaves them, and they go on "
     "next time."
@@ -74,8 +77,7 @@ def submit(
     from hanabi_rl.serve.client import server_at
 
     at = server_at(server, read_key(key, key_file))
-    host = at.address.split("/")[2]
-    if at.address.startswith("http:") and host.rpartition(":")[0] not in LOOPBACK:
+    if at.address.startswith("http:") and urlsplit(at.address).hostname not in LOOPBACK:
         print(f"{at.address} is not encrypted: who listens learns the key", file=sys.stderr)
     if predict:
         _predict(at, agents_for(agents, sorted(set(predict))), patience)
@@ -189,7 +191,13 @@ def _players(
     with progress("compiling"):
         for policy in policies.values():
             warm(policy)
-    return lambda size: SeatedPolicy(policies[size], seed)
+
+    def make(size: int) -> SeatedPolicy:
+        if size not in policies:
+            raise ValueError(f"the server began a game of {size} players, of which it listed none")
+        return SeatedPolicy(policies[size], seed)
+
+    return make
 
 
 def _play(
@@ -222,32 +230,79 @@ def _play(
         try:
             submission.run(games, tick)
         except KeyboardInterrupt:
-            _left_behind(at)
+            print(
+                "\nStopped: the server keeps the games; the same command goes on.", file=sys.stderr
+            )
+            sys.stderr.flush()
+            os._exit(130)  # threads that wait for a server need not be waited for
     if stop.requested:
         print("Stopped; the same command goes on.", file=sys.stderr)
     return submission.ended, stop.exit_code
 
 
-def _left_behind(at: Server) -> None:
-    print(f"\nStopped: {at.address} keeps the games; the same command goes on.", file=sys.stderr)
-    sys.stderr.flush()
-    os._exit(130)  # threads that wait for a server need not be waited for
-
-
 def _predict(at: Server, policies: dict[int, Policy], patience: float) -> None:
+    """Predicts for each number of players in turn."""
     from hanabi_rl.runs.folder import GracefulStop
+
+    with GracefulStop("Stopping after this turn; what was said stands.") as stop:
+        for size, policy in policies.items():
+            if not _predict_size(at, size, policy, stop, patience):
+                print("Stopped; the same command goes on.", file=sys.stderr)
+                sys.exit(stop.exit_code)
+            print(f"{size} players: {at.address} has all predictions, and shows how good they are")
+
+
+def _predict_size(
+    at: Server, size: int, policy: Policy, stop: GracefulStop, patience: float
+) -> bool:
+    """Whether all games were predicted before a signal."""
     from hanabi_rl.runs.tracking import Progress
     from hanabi_rl.serve.patience import run_all
     from hanabi_rl.serve.predicting import predict_all
 
-    stopped, seen, finished = threading.Event(), [0, 0], []
-    with GracefulStop("Stopping after this turn; what was said stands.") as stop:
-        for size, policy in policies.items():
-            with Progress(f"predict {size} players", total=1, unit="batches") as progress:
+    stopped, finished = threading.Event(), threading.Event()
+    seen: list[int] = []  # the batch that is read, of how many
 
-                def tick(progress: Any = progress) -> None:
-                    if stop.requested:
-                        stopped.set()
+    def on_turn(batch: int, batches: int) -> None:
+        seen[:] = batch, batches
 
-                run_all([lambda policy=policy: None], stopped, tick)
-    del seen, finished, predict_all
+    def predict() -> None:
+        if predict_all(at, policy, on_turn, stopped, patience):
+            finished.set()
+
+    with contextlib.ExitStack() as stack:
+        bars: list[Progress] = []
+
+        def tick() -> None:
+            if stop.requested:
+                stopped.set()
+            if seen and not bars:
+                title = f"predict {size} players"
+                bar = Progress(title, total=seen[1], unit="batches", initial=seen[0])
+                bars.append(stack.enter_context(bar))
+            if bars:
+                bars[0].update(seen[1] if finished.is_set() else seen[0])
+
+        run_all([predict], stopped, tick)
+    return finished.is_set()
+
+
+def _text(at: Server, record: Mapping[str, Any]) -> str:
+    """The summary, for people."""
+    lines = [f"{at.address} says"]
+    for size, of_size in record["players"].items():
+        line = f"{size} players: {of_size['done']:,} of {of_size['games']:,} games done"
+        if "mean" in of_size:
+            low, high = of_size["mean_ci95"]
+            line += (
+                f", mean {of_size['mean']:.2f} [{low:.2f}, {high:.2f}], median "
+                f"{of_size['median']:g}, {of_size['zero']:,} with 0 points, "
+                f"{of_size['perfect']:,} perfect"
+            )
+        lines.append(line)
+    lines.append(f"{record['played']:,} of them were played now.")
+    if record["unlike"]:
+        lines.append(
+            f"{record['unlike']:,} games ended here otherwise than the server says: ask who runs it"
+        )
+    return "\n".join(lines)

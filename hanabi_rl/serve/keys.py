@@ -14,6 +14,8 @@ from typing import Literal
 Kind = Literal["eval", "test"]
 """eval: the games that count, once each. test: any number with partners that play at random."""
 
+KEY_VARIABLE = "HANABI_RL_KEY"
+"""Of the environment: a candidate's key."""
 _HINT = 6  # characters
 _KEY = re.compile(r"(hk_(?:eval|test)_)([A-Za-z0-9_-]+)")
 

@@ -30,6 +30,7 @@ import orjson
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.client import Rows
+from hanabi_rl.serve.keys import KEY_VARIABLE
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.observed import Observer
 from hanabi_rl.serve.partners import Answer
@@ -37,7 +38,6 @@ from hanabi_rl.serve.seat_view import table_frame
 from hanabi_rl.serve.seated import check_rows, seat_of
 from hanabi_rl.serve.sight import Sight, sight_of
 
-KEY_VARIABLE = "HANABI_RL_KEY"  # of the environment; the process is not told
 ANSWER_S = 240.0  # a server waits for 300 s
 MAX_WRONG = 10  # answers that are none, before it is given up
 LONGEST = 2**20  # bytes of an answer
@@ -109,7 +109,7 @@ class ProcessAgent:
                 shlex.split(self._command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={name: value for name, value in os.environ.items() if name != KEY_VARIABLE},
+                env={name: text for name, text in os.environ.items() if name != KEY_VARIABLE},
                 start_new_session=True,  # Ctrl-C lets the games in progress end
             )
         except OSError as error:
@@ -120,8 +120,9 @@ class ProcessAgent:
         return self._failed(f"its end, with exit status {self._running.wait(10)}")
 
     def _failed(self, got: str) -> ValueError:
-        program = shlex.split(self._command)[0]  # its arguments may hold secrets
-        return ValueError(f"--process {program}: expected a line of JSON with a move, got {got}")
+        return ValueError(
+            f"--process {self._command}: expected a line of JSON with a move, got {got}"
+        )
 
 
 def question_of(game_id: int, sight: Sight) -> dict[str, Any]:
@@ -148,8 +149,8 @@ def wrong_with(line: bytes, legal: set[int]) -> str | None:
         return f"expected a line of JSON, got {error}"
     action = answer.get("action") if isinstance(answer, dict) else None
     if type(action) is not int or action not in legal:
-        numbers = ", ".join(map(str, sorted(legal)))
-        return f'expected {{"action": N}}, N one of {numbers}, got {line[:100].decode("utf-8", "replace")}'
+        numbers, got = ", ".join(map(str, sorted(legal))), line[:100].decode("utf-8", "replace")
+        return f'expected {{"action": N}}, N one of {numbers}, got {got}'
     return None
 
 

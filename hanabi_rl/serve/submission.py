@@ -120,6 +120,7 @@ class Submission:
     def _play(self, players: dict[int, Player]) -> Ended:
         environment, turn = self._server.play_next(), 0
         info = environment.info
+        self._patience.heard()
         with self._lock:
             self._open.add(environment)
         try:

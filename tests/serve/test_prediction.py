@@ -26,6 +26,7 @@ from support.protocol import Reading, ServerSaysError, predictions
 from support.serving import serve_app
 
 from hanabi_rl.agents.names import load_policy
+from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.env.game import Rules
@@ -154,6 +155,31 @@ def test_agents_by_name_predict_as_predict_says(served: Served, agent: str) -> N
     key, policy = served.key(agent), load_policy(agent)
     documented_client()(served.address.replace("http", "ws"), key, policy)
     agrees(served.standing(agent), policy, served.games)
+
+
+def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
+    served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where nothing is left to predict it says so."""
+    key, policy = served.key("submitted"), load_policy("bot:iggi")
+    real, answered = Reading.answer, []
+
+    def answer(self: Reading, *said: Any) -> None:
+        answered.append(self.frame)
+        if len(answered) in (3, 20):
+            raise ConnectionResetError("the cable was pulled")
+        real(self, *said)
+
+    monkeypatch.setattr(Reading, "answer", answer)
+    args = ["submit", "bot:iggi", "--server", served.address, "--key", key, "--predict", "2"]
+    for _ in range(2):
+        main(args)
+        assert "2 players: http" in (said := capsys.readouterr()).out and key not in said.out
+    assert len(answered) > 22
+    agrees(served.standing("submitted"), policy, served.games)
+    with pytest.raises(SystemExit):
+        main([*args[:-1], "3"])
+    assert "num_players: expected one of 2, got '3'" in capsys.readouterr().err
 
 
 def some_chances(seen: dict[str, Any], form: str) -> list[float]:

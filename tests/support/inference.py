@@ -1,8 +1,9 @@
-"""What thinks for a served challenge, without a process of its own."""
+"""What thinks for a served challenge, without processes of its own."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
@@ -31,3 +32,19 @@ class InProcess:
         assert team == self.team
         with self._lock:
             return self._runner.think([game])[0]
+
+
+class Everywhere(InProcess):
+    """One agent at every seat that is not a candidate's, in games of several numbers of players."""
+
+    def __init__(self, agent: str, sizes: Sequence[int], slots: int) -> None:
+        self._runners = {
+            rules.num_players: Runner([load_policy(agent, rules)], rules, slots, show=True)
+            for rules in (Rules(num_players=size) for size in sizes)
+        }
+        self._lock = threading.Lock()
+
+    async def think(self, team: Team, game: Game) -> Answer:
+        with self._lock:
+            runner = self._runners[game.rules.num_players]
+            return runner.think([game], [(0,) * len(team)])[0]

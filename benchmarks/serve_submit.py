@@ -1,0 +1,137 @@
+"""An agent submitted to a challenge of our own, on the decks and line-ups of `hanabi-rl
+leaderboard`: whether both come to the same score, game by game.
+
+    python benchmarks/serve_submit.py --games 1000 --json
+
+Server and `hanabi-rl submit` are processes of their own. With --kills the latter is killed
+(SIGKILL) so many times on its way, and started again. Ends with 1 where a score differs, or a game
+is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from serve_load import ROOT, served
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.leaderboard import play_leaderboard
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.line_ups import line_ups
+from hanabi_rl.serve.grants import Key
+from hanabi_rl.serve.store import Store
+
+
+def deal(store: Store, key: Key, players: int, proxies: int, games: int, seed: int) -> None:
+    """Gives the games of a key that are not begun the leaderboard's decks and line-ups."""
+    ways = line_ups(players, proxies)
+    decks = evaluation_decks(Rules(num_players=players), games, seed)
+    with store.database.transaction("write") as db:
+        db.executemany(
+            "UPDATE games SET deck = ?, line_up = ? "
+            "WHERE key_id = ? AND num_players = ? AND position = ? AND status = 'todo'",
+            [
+                (deck.tobytes(), json.dumps(ways[i % len(ways)]), key.key_id, players, i)
+                for i, deck in enumerate(decks)
+            ],
+        )
+
+
+def submitted(address: str, key: str, agent: str, kills: int, games: int) -> dict[str, Any]:
+    """Runs the command to its end, killed on its way; what it prints."""
+    command = [sys.executable, "-m", "hanabi_rl", "submit", agent, "--server", address, "--json"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "HANABI_RL_KEY": key}
+    while True:
+        running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        if not kills:
+            said, _ = running.communicate()
+            if running.returncode:
+                raise SystemExit(f"submit ended with {running.returncode}")
+            return dict(json.loads(said))
+        before = done(address, key)
+        while done(address, key) < min(before + games // 20 + 1, games - 1):
+            time.sleep(0.2)
+        running.kill()
+        running.communicate()
+        kills -= 1
+
+
+def done(address: str, key: str) -> int:
+    """Games that are over."""
+    from hanabi_rl.serve.client import Server
+
+    return sum(game.status == "DONE" for game in Server(address, key).games())
+
+
+def trial(folder: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Submits, plays the same games here, and compares."""
+    store = Store(folder / "challenge.sqlite")
+    store.add_entry("candidate")
+    key = store.add_key("candidate", "eval", {2: chosen.games, 3: chosen.games})
+    known = store.key(key)
+    assert known is not None
+    proxies = [flag for n in (2, 3) for flag in (f"--proxies-{n}p", *chosen.proxies)]
+    limits = ["--limits.address-openings", "1000000", "--limits.key-openings", "1000000"]
+    with served(folder, [*proxies, *limits, "--limits.key-infos", "1000000"]) as (address, _):
+        for players in (2, 3):
+            deal(store, known, players, len(chosen.proxies), chosen.games, chosen.seed)
+        started = time.perf_counter()
+        said = submitted(address, key, chosen.agent, chosen.kills, chosen.games)
+        seconds = time.perf_counter() - started
+    record: dict[str, Any] = {"kills": chosen.kills, "seconds": seconds, "said": said}
+    ended = list(store.finished(known))
+    for players in (2, 3):
+        over = np.array([score for grant, score in ended if grant.num_players == players])
+        expected = here(chosen.agent, chosen.proxies, players, chosen.games, chosen.seed)
+        equal = len(over) == len(expected)
+        record[f"{players}p"] = {
+            "games": len(over),
+            "scores_that_differ": int((over != expected).sum()) if equal else None,
+            "mean": float(over.mean()),
+            "leaderboard_mean": float(expected.mean()),
+        }
+    record["interruptions"] = sum(row.interruptions for row in store.rows(known))
+    store.close()
+    return record
+
+
+def here(agent: str, proxies: Sequence[str], players: int, games: int, seed: int) -> np.ndarray:
+    """The scores int[games] that `hanabi-rl leaderboard` comes to."""
+    rules = Rules(num_players=players)
+    beside = [load_policy(proxy, rules) for proxy in proxies]
+    return play_leaderboard(load_policy(agent, rules), beside, games, seed).score
+
+
+def main() -> None:
+    """Prints the figures, and with --json one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else None)
+    parser.add_argument("--agent", default="bot:convention")
+    parser.add_argument("--proxies", nargs="+", default=["bot:simple", "bot:iggi"])
+    parser.add_argument("--games", type=int, default=1000, help="of each number of players")
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the decks")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        record = trial(Path(folder), chosen)
+    for name, figure in record.items():
+        print(f"{name:14} {figure}", file=sys.stderr)
+    if chosen.json:
+        print(json.dumps(record))
+    if any(record[f"{n}p"]["scores_that_differ"] != 0 for n in (2, 3)):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""What the environment shows each seat in games that are given by their decks and moves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from hanabi_rl.env import Rules, observe
+from hanabi_rl.env.replay import replay
+
+GAMES = 4  # at a time: one compiled shape
+
+
+def observations(rules: Rules, games: Sequence[tuple[Sequence[int], Sequence[int]]]) -> np.ndarray:
+    """float32[N, T, P, O] before every move of `games`, N of (deck, moves); what follows a game's
+    last move is of no meaning."""
+    assert len(games) <= GAMES
+    decks = np.array([deck for deck, _ in games], np.uint8)
+    actions = np.full((GAMES, rules.max_turns), rules.noop, np.int32)
+    for row, (_, moves) in zip(actions, games, strict=False):
+        row[: len(moves)] = moves
+    padded = decks[np.arange(GAMES) % len(decks)]
+    return np.asarray(_shown(rules, padded, actions)).swapaxes(0, 1)[: len(games)]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _shown(rules: Rules, decks: np.ndarray, actions: np.ndarray) -> jax.Array:
+    states = replay(rules, decks, actions).state
+    rows = GAMES * rules.max_turns
+    flat = jax.tree.map(lambda leaf: leaf.reshape(rows, *leaf.shape[2:]), states)
+    return observe(rules, flat).reshape(-1, GAMES, rules.num_players, rules.obs_size)
