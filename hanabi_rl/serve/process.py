@@ -69,15 +69,18 @@ class ProcessAgent:
 
     def close(self) -> None:
         """Ends the process: its stdin ends, and after two seconds itself."""
-        if self._running is None:
+        running = self._running
+        if running is None:
             return
-        with contextlib.suppress(OSError):
-            self._running.communicate(timeout=2)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._running.wait(0)
-        if self._running.poll() is None:
-            self._running.kill()
-            self._running.wait()
+        assert running.stdin is not None and running.stdout is not None
+        with contextlib.suppress(OSError):  # it has ended already
+            running.stdin.close()
+        try:
+            running.wait(2)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+        running.stdout.close()
 
     def _ask(self, question: Mapping[str, Any]) -> bytes:
         """The line that it answers with."""

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from hanabi_rl.env import Rules, observe
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import replay
 
 GAMES = 4  # at a time: one compiled shape
