@@ -202,9 +202,10 @@ class Environment:
             self._server = server
             self._socket = stack.enter_context(server.opened(query))
             first = self.hear()
-            self.said, self.info = set(first), first.pop("info", None)
-            if not isinstance(self.info, dict) or set(self.info) != INFO_FIELDS:
-                raise server.strange(f"a first frame whose info is {self.info}")
+            self.said, info = set(first), first.pop("info", None)
+            if not isinstance(info, dict) or set(info) != INFO_FIELDS:
+                raise server.strange(f"a first frame whose info is {info}")
+            self.info: dict[str, Any] = info
             self._agents = set(self.info["candidate_controlling"])
             self.rows, self.done, self.score = server.rows(first, self._agents), False, 0.0
             self._open = stack.pop_all()
