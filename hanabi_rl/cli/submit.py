@@ -154,22 +154,25 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
 def summary(games: Sequence[KeyGame], ended: Sequence[Ended]) -> dict[str, Any]:
     """What the server says of a key's games, by number of players; `unlike` counts the games that
     ended otherwise here than it says."""
+    import numpy as np
+
     from hanabi_rl.measure.intervals import bootstrap_median, mean_interval
 
-    told = collections.Counter(
+    told = collections.Counter[tuple[Any, ...]](
         (game.num_players, game.agents, game.score) for game in games if game.status == "DONE"
     )
     record: dict[str, Any] = {"players": {}}
     for size in sorted({game.num_players for game in games}):
         rows = [game for game in games if game.num_players == size]
-        scores = [game.score or 0 for game in rows if game.status == "DONE"]
+        scores = np.array([game.score or 0 for game in rows if game.status == "DONE"])
         of_size: dict[str, Any] = {"games": len(rows), "done": len(scores)}
         if len(scores) > 1:
             mean, median = mean_interval(scores), bootstrap_median(scores)
             of_size |= {"mean": mean.mean, "mean_ci95": list(mean.bounds)}
-            of_size |= {"median": median.mean, "zero": scores.count(0), "perfect": scores.count(25)}
+            of_size |= {"median": median.mean, "zero": int((scores == 0).sum())}
+            of_size["perfect"] = int((scores == 25).sum())
         record["players"][str(size)] = of_size
-    unlike = collections.Counter(map(tuple, ended)) - told
+    unlike = collections.Counter[tuple[Any, ...]](ended) - told
     return record | {"played": len(ended), "unlike": unlike.total()}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.policy import Policy
@@ -58,7 +59,8 @@ class SeatedPolicy:
     def __init__(self, policy: Policy, seed: int = 0) -> None:
         self._policy, self._rules = policy, policy.rules
         self._places = self._rules.num_players - 1
-        self._memory = policy.init_carry(self._places)
+        # copied: `step` takes its buffers, and two leaves may be one
+        self._memory = jax.tree.map(jnp.copy, policy.init_carry(self._places))
         self._key, self._turn, self._game = jax.random.key(seed), 0, 0
 
     def begin(self, info: Mapping[str, Any]) -> None:

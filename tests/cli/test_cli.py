@@ -33,6 +33,7 @@ COMMANDS = [
     "export",
     "replay",
     "serve",
+    "submit",
     "study",
     "data",
     "partners",

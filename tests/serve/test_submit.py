@@ -210,6 +210,15 @@ def test_a_policy_at_two_seats_plays_as_stepped_by_hand() -> None:
         player.act({"agent_1": {"obs": np.zeros(7), "legal_moves": np.zeros(3)}})
 
 
+def test_a_policy_whose_memory_is_one_array_twice() -> None:
+    """Which `bot:convention` has: the buffers of a step are taken."""
+    player, rules = SeatedPolicy(load_policy("bot:convention", TINY_3P)), TINY_3P
+    legal = np.eye(rules.num_moves)[rules.noop]
+    player.begin({"game_id": 1})
+    rows = {"agent_1": {"obs": np.zeros(rules.obs_size), "legal_moves": legal}}
+    assert player.act(rows) == player.act(rows) == {"agent_1": rules.noop}
+
+
 def command(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
     """Its exit code, stdout and stderr."""
     with pytest.raises(SystemExit) as ended:
