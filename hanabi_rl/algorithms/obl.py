@@ -1,22 +1,49 @@
-"""OBL, level 1: off-belief learning from nothing (Hu et al. 2021): the best play that reads nothing
-into why a move was made, so that independent runs play alike and with anybody who plays by the
-facts."""
+"""OBL: off-belief learning (Hu et al. 2021), level by level.
+
+Level 1 reads nothing into why a move was made: the best play by the facts, in which independent
+runs agree. A level above begins as the one below (`previous`), reads the past as that one's moves
+and plays the future as itself, so that what it comes to rely on is what the level below does, and
+not a convention of its own.
+"""
 
 import dataclasses
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+import jax
+import numpy as np
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.structured.acting import at_level
 from hanabi_rl.algorithms.ippo import FromScratch, IPPOConfig
 from hanabi_rl.algorithms.loop import Training
+from hanabi_rl.env.starts import Starts
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, games_of
+from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.off_belief import OffBeliefPPO, check_network
 from hanabi_rl.nn.kinds import NetworkField
-from hanabi_rl.nn.structured import StructuredConfig
-from hanabi_rl.storage.ranges import Share
+from hanabi_rl.nn.precision import Precision
+from hanabi_rl.nn.structured import Level, StructuredConfig
+from hanabi_rl.runs.config import with_game
+from hanabi_rl.runs.tracking import Progress
+from hanabi_rl.storage.ranges import Number, Share
+from hanabi_rl.storage.trees import read_tree, write_tree
+
+BELIEF = "belief.safetensors"
 
 
 @dataclasses.dataclass(frozen=True)
 class OBLConfig(IPPOConfig):
     """train/obl.py"""
 
+    previous: str | None = None
+    """The level below: an OBL run, or any agent of a structured network with the same widths, as
+    whose moves the past is read. None: level 1."""
+    belief: BeliefTraining = dataclasses.field(default_factory=BeliefTraining)
+    hands: Number = 1
+    """Hands drawn anew for a decision; what they bring is averaged."""
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
     gamma: Share = 0.999
@@ -41,15 +68,100 @@ class OBLConfig(IPPOConfig):
                 )
 
 
+def level_below(config: OBLConfig) -> NetworkPolicy:
+    """The policy that `previous` names.
+
+    Raises:
+        ValueError: it cannot be read, or is none that the config's network can begin as.
+    """
+    assert config.previous is not None
+    policy = load_policy(config.previous)
+    wanted, got = config.network, getattr(policy, "network", type(policy).__name__)
+    if isinstance(got, StructuredConfig):
+        same = ("level", "dropout", "critic")  # what need not be alike, or not quite
+        got = dataclasses.replace(got, **{name: getattr(wanted, name) for name in same})
+    if got != wanted or getattr(wanted, "profile", False):
+        raise ValueError(
+            f"--previous {config.previous}: expected a structured network like this run's, "
+            f"{wanted}, without a profile, got {got}"
+        )
+    assert isinstance(policy, NetworkPolicy), "it has a network"
+    return policy
+
+
 class OBL(FromScratch):
     """Every seat is the learner's; the returns are fictitious."""
 
     config = OBLConfig
     title = "OBL"
 
+    def run(self, config: OBLConfig) -> dict[str, Any]:
+        """See `PPOAlgorithm`; the game is that of the level below."""
+        if config.previous is not None:
+            game = parallel.on_first_host(lambda: level_below(config).rules)
+            config = with_game(config, game, "the level below")
+        return super().run(config)
+
     def training(self, config: OBLConfig, clone: None) -> Training:
         """See `PPOAlgorithm`."""
-        return Training(OffBeliefPPO(config, config.network), "Off-belief learning, level 1")
+        ppo, stage = OffBeliefPPO(config, config.network, hands=config.hands), "Off-belief learning"
+        if config.previous is None:
+            return Training(ppo, f"{stage}, level 1")
+        below = parallel.on_first_host(lambda: level_below(config))
+        assert isinstance(config.network, StructuredConfig) and isinstance(
+            below.network, StructuredConfig
+        ), "level_below"
+        start = at_level(config.game, below.network, below.params, config.network.level)
+        return Training(ppo, f"{stage}, the level above {config.previous}", start=start)
+
+    def train(
+        self, config: OBLConfig, run_dir: Path, training: Training, starts: Starts | None = None
+    ) -> float:
+        """See `PPOAlgorithm`; above level 1 the belief comes first, which the run keeps."""
+        if config.previous is not None:
+            belief = parallel.on_first_host(lambda: kept_belief(config, run_dir / BELIEF))
+            training = dataclasses.replace(training, belief=belief)
+        return super().train(config, run_dir, training, starts)
+
+
+def kept_belief(config: OBLConfig, path: Path) -> dict[str, Any]:
+    """The belief under the level below: that of the file, or one learnt now and written there."""
+    if not path.exists():
+        assert isinstance(config.network, StructuredConfig), "check_network"
+        policy, seed = level_below(config), config.seed
+        params = learn_belief(config.belief, policy, config.network.level, seed, config.precision)
+        write_tree(path, jax.tree.map(np.asarray, params))
+    return read_tree(path)
+
+
+def learn_belief(
+    config: BeliefTraining,
+    policy: NetworkPolicy,
+    level: Level,
+    seed: int,
+    precision: Precision = "float32",
+) -> Any:
+    """The parameters of the belief of holders who are shown `level`, under the moves of a
+    structured policy; with a progress bar.
+
+    Raises:
+        NotFiniteError: the loss was not a number.
+    """
+    learner = BeliefLearner(config, policy.rules, level, games_of(policy, precision))
+    init_key, key = jax.random.split(jax.random.key(seed))
+    belief = jax.jit(learner.init)(init_key)
+    update = jax.jit(learner.update, donate_argnums=1)
+    each = config.num_envs * config.num_steps
+    with Progress("Belief", total=config.num_updates * each, unit="steps") as progress:
+        for done in range(1, config.num_updates + 1):
+            belief, metrics = update(policy.params, belief, key)
+            shown = {name: float(value) for name, value in metrics.items()}
+            if not np.isfinite(shown["nats"]):
+                raise NotFiniteError(
+                    f"belief: expected a finite loss in update {done}, got {shown}"
+                )
+            progress.update(done * each, **shown)
+    return jax.device_get(belief.params)
 
 
 ALGORITHM = OBL()

@@ -15,12 +15,16 @@ with M_B the cards that every slot of B allows: inclusion and exclusion of slots
 copy (the Möbius function of the lattice of partitions). A hand is drawn card by card, each with the
 number of ways to fill the slots after it. Everything is whole numbers, so it is exact.
 
+Whoever does read something into moves has a belief beside that one: `tilt` makes kinds of cards in
+a slot more or less likely than the ways alone, and 0 is the grounded belief.
+
 Shapes: `N` games, which come last; `H` slots of a hand, `K` kinds of cards.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -28,6 +32,9 @@ import jax.numpy as jnp
 
 from hanabi_rl.env.bits import any_of, bit, pack_deck
 from hanabi_rl.env.rules import Rules, State
+
+NO_WAY = -1e30
+"""The logarithm of no chance: finite, so that its gradient is."""
 
 
 class Unknown(NamedTuple):
@@ -70,11 +77,16 @@ def num_hands(rules: Rules, unknown: Unknown) -> jax.Array:
     return _ways(every, _copies(meets, unknown))
 
 
-def draw_hand(rules: Rules, unknown: Unknown, words: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """One hand a game, each way to make it as likely as the others.
+def draw_hand(
+    rules: Rules, unknown: Unknown, words: jax.Array, tilt: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """One hand a game, each way to make it as likely as the others, or by `tilt` more or less so.
 
     Args:
         words: random words uint32[H, N], one a slot.
+        tilt: float32[H, K, N]: a card comes into its slot, after those of the slots before, with a
+            chance of the ways to go on with it times exp(tilt). Nothing becomes possible that is
+            not, and with zeros (or as much for every kind) each way is as likely as the others.
 
     Returns:
         (cards int32[H, N], 0 in an empty slot; the copies still unseen int32[K, N], which are the
@@ -83,11 +95,48 @@ def draw_hand(rules: Rules, unknown: Unknown, words: jax.Array) -> tuple[jax.Arr
     Raises:
         ValueError: as `num_hands`.
     """
+
+    def choose(slot: int, ways: jax.Array) -> jax.Array:
+        if tilt is None:
+            return _pick(ways, words[slot])
+        return _pick_share(jax.nn.softmax(_tilted(ways, tilt[slot]), axis=0), words[slot])
+
+    cards, _, rest = _fill(rules, unknown, choose)
+    return cards, rest
+
+
+def ways_on(rules: Rules, unknown: Unknown, cards: jax.Array) -> jax.Array:
+    """In how many ways a hand can go on with each kind in each slot, after the given cards in those
+    before: int32[H, K, N], 0 in an empty slot. cards: int32[H, N], of a hand that is possible.
+
+    Raises:
+        ValueError: as `num_hands`.
+    """
+    return _fill(rules, unknown, lambda slot, ways: cards[slot])[1]
+
+
+def log_chance(ways: jax.Array, cards: jax.Array, tilt: jax.Array | None = None) -> jax.Array:
+    """The logarithm of the chance that `draw_hand` puts each of the cards int32[H, N] into its slot
+    after those before, float32[H, N], 0 in an empty slot. ways: `ways_on` with these cards."""
+    logs = _tilted(ways, 0.0 if tilt is None else tilt)
+    chosen = jnp.take_along_axis(logs, cards[:, None], axis=1)[:, 0]
+    return jnp.where(ways.any(axis=1), chosen - jax.nn.logsumexp(logs, axis=1), 0.0)
+
+
+def _fill(
+    rules: Rules, unknown: Unknown, choose: Callable[[int, jax.Array], jax.Array]
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """A hand, slot by slot: `choose` is told the slot and in how many ways the hand can go on with
+    each kind there, int32[K, N], and answers with a card int32[N].
+
+    Returns:
+        (cards int32[H, N], 0 in an empty slot; those ways [H, K, N]; the copies left [K, N]).
+    """
     _check_fits(rules)
     meets = _meets(unknown.allowed)
     copies = _copies(meets, unknown)
     kinds = jnp.arange(rules.num_cards, dtype=jnp.uint32)[:, None]
-    rest, hand = unknown.unseen, []
+    rest, hand, on = unknown.unseen, [], []
     for slot in range(rules.hand_size):
         held = unknown.allowed[slot] != 0
         after = [block for block in meets if block >> (slot + 1) << (slot + 1) == block]
@@ -95,12 +144,13 @@ def draw_hand(rules: Rules, unknown: Unknown, words: jax.Array) -> tuple[jax.Arr
         with_kind = {block: copies[block] - hit[block] for block in after}
         ways = _ways(sum(1 << s for s in range(slot + 1, rules.hand_size)), with_kind)
         fits = ((unknown.allowed[slot] >> kinds) & 1).astype(jnp.int32)
-        card = _pick(fits * rest * ways, words[slot])
+        on.append(fits * rest * ways)
+        card = choose(slot, on[-1])
         taken = ((kinds == card.astype(jnp.uint32)) & held).astype(jnp.int32)
         rest = rest - taken
         copies = {b: copies[b] - jnp.sum(hit[b] * taken, axis=0) for b in after}
         hand.append(jnp.where(held, card, 0))
-    return jnp.stack(hand), rest
+    return jnp.stack(hand), jnp.stack(on), rest
 
 
 def draw_cards(rest: jax.Array, words: jax.Array) -> jax.Array:
@@ -115,18 +165,25 @@ def draw_cards(rest: jax.Array, words: jax.Array) -> jax.Array:
     return jax.lax.scan(draw, rest, words)[1]
 
 
-def redealt(rules: Rules, state: State, seat: jax.Array, words: jax.Array) -> State:
+def redealt(
+    rules: Rules,
+    state: State,
+    seat: jax.Array,
+    words: jax.Array,
+    tilt: jax.Array | None = None,
+) -> State:
     """The games with the hand of `seat` int32[N] drawn anew, and the cards that come next.
 
     Args:
         words: random words uint32[H + D, N]: for the hand, and for D cards of the deck. What is
             drawn after those is card 0.
+        tilt: of the hand, see `draw_hand`.
 
     Returns:
         States [N] in which nothing is left of the hand that was held and of the deck.
     """
     unknown = hand_of(rules, state, seat)
-    cards, rest = draw_hand(rules, unknown, words[: rules.hand_size])
+    cards, rest = draw_hand(rules, unknown, words[: rules.hand_size], tilt)
     drawn = draw_cards(rest, words[rules.hand_size :])
     return with_cards(rules, state, seat, cards, drawn)
 
@@ -210,3 +267,18 @@ def _pick(weights: jax.Array, word: jax.Array) -> jax.Array:
     share = (word >> 8).astype(jnp.float32) * 2.0**-24
     place = jnp.minimum((share * total.astype(jnp.float32)).astype(jnp.int32), total - 1)
     return jnp.minimum(jnp.sum(upto <= place, axis=0), weights.shape[0] - 1).astype(jnp.int32)
+
+
+def _tilted(ways: jax.Array, tilt: jax.Array | float) -> jax.Array:
+    """log(ways) + tilt, about -1e30 where there are none."""
+    counted = jnp.log(jnp.maximum(ways, 1).astype(jnp.float32))
+    return jnp.where(ways > 0, counted + tilt, NO_WAY)
+
+
+def _pick_share(shares: jax.Array, word: jax.Array) -> jax.Array:
+    """A kind int32[N] with the chance that `shares` float32[K, N] says, which sum to about 1."""
+    upto = jnp.cumsum(shares, axis=0)
+    share = (word >> 8).astype(jnp.float32) * 2.0**-24
+    place = share * upto[-1]
+    place = jnp.where(place < upto[-1], place, 0.0)  # a product may be rounded up to the end
+    return jnp.sum(upto <= place, axis=0).astype(jnp.int32)

@@ -25,10 +25,12 @@ import jax.numpy as jnp
 from hanabi_rl.env.belief import redealt
 from hanabi_rl.env.rules import State, current_player, step
 from hanabi_rl.env.streams import gumbel, random_words
+from hanabi_rl.learning.beliefs import belief_tilt
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
 from hanabi_rl.learning.rewards import shaped_score
 from hanabi_rl.learning.rollout import ActorState, Given, Rollout
 from hanabi_rl.nn.kinds import Network
+from hanabi_rl.nn.structured import StructuredConfig
 
 PyTree = Any
 
@@ -47,6 +49,9 @@ class OffBeliefPPO(PPO):
     """PPO whose returns are of fictitious games. For networks that read for the mover and keep
     public memories alone; in self-play, every seat the learner's."""
 
+    hands: int = 1
+    """Drawn anew for a decision, each with answers of its own; the target is their mean."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_network(self.network)
@@ -62,7 +67,9 @@ class OffBeliefPPO(PPO):
     ) -> Experience:
         """See `PPO.experience`: the rollout with fictitious targets. Environment e's hands and
         answers depend on (key, e) alone."""
-        del last_value, given
+        del last_value
+        assert isinstance(self.network, StructuredConfig), "check_network"
+        level, rules = self.network.level, self.env.rules
         progress = self.progress(self.timesteps(learner))
 
         def look_back(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, PyTree]:
@@ -72,20 +79,30 @@ class OffBeliefPPO(PPO):
         _, memories = jax.lax.scan(look_back, before.memory, (rollout.state, rollout.reset))
         steps = jnp.arange(self.config.num_steps, dtype=jnp.uint32)
 
-        def of_step(now: tuple[jax.Array, State, PyTree, jax.Array]) -> jax.Array:
-            t, state, memory, action = now
-            return self.fictitious_return(
-                learner.params,
-                state,
-                memory,
-                action,
-                jax.random.fold_in(key, t + 1),
-                before.index,
-                progress,
-            )
+        def of_step(now: tuple[jax.Array, State, PyTree, PyTree, jax.Array]) -> jax.Array:
+            t, state, memory, view, action = now
+            tilt = None
+            if given.belief is not None:
+                tilt = belief_tilt(rules, level, given.belief, view, memory, state)
 
-        target = jax.lax.map(of_step, (steps, rollout.state, memories, rollout.action[..., 0]))
-        target = target[..., None]
+            def of_hand(number: jax.Array) -> jax.Array:
+                return self.fictitious_return(
+                    learner.params,
+                    state,
+                    memory,
+                    action,
+                    jax.random.fold_in(key, t * self.hands + number + 1),
+                    before.index,
+                    progress,
+                    tilt,
+                )
+
+            numbers = jnp.arange(self.hands, dtype=jnp.uint32)
+            return jnp.mean(jax.lax.map(of_hand, numbers), axis=0)
+
+        views = jax.tree.map(lambda x: x[:, :, 0], rollout.inputs)
+        moves = rollout.action[..., 0]
+        target = jax.lax.map(of_step, (steps, rollout.state, memories, views, moves))[..., None]
         return Experience(
             rollout=rollout,
             advantage=target - rollout.value,
@@ -102,6 +119,7 @@ class OffBeliefPPO(PPO):
         key: jax.Array,
         index: jax.Array,
         progress: jax.Array,
+        tilt: jax.Array | None = None,
     ) -> jax.Array:
         """The target of one move in each of N games, float32 [N]: one hand drawn, one round played.
 
@@ -111,13 +129,15 @@ class OffBeliefPPO(PPO):
             memory: of the view, after it looked at `state`.
             action: int32 [N], the move.
             key, index: see `experience`; progress: see `training_reward`.
+            tilt: of the hands that are drawn, see `env.belief.draw_hand`.
         """
         rules, gamma = self.env.rules, self.config.gamma
         cards = rules.hand_size + rules.num_players
         answers = rules.num_players * rules.num_moves
         words = random_words(key, index, cards + answers)
         noise = gumbel(words[:, cards:]).reshape(-1, rules.num_players, rules.num_moves)
-        game = redealt(rules, state, current_player(state), words[:, :cards].T).materialized()
+        drawn = redealt(rules, state, current_player(state), words[:, :cards].T, tilt)
+        game = drawn.materialized()
         total, weight = jnp.zeros(action.shape), jnp.ones(action.shape)
         for seat in range(rules.num_players):
             after, reward, done = step(rules, game, action)

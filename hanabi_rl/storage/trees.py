@@ -18,8 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from safetensors.numpy import save
 
-from hanabi_rl.storage.files import canonical_json
+from hanabi_rl.storage.files import canonical_json, write_bytes
+from hanabi_rl.storage.tensors import read_tensors
 
 PyTree = Any
 Manifest = dict[
@@ -204,3 +206,21 @@ def _digest(array: np.ndarray) -> str:
 
 def _kind(dtype: Any, shape: Iterable[int]) -> str:
     return f"{dtype}[{','.join(map(str, shape))}]"
+
+
+def write_tree(path: Path, tree: PyTree) -> None:
+    """Writes dictionaries of arrays to one file of safetensors, in the place of an older one if
+    there is one."""
+    write_bytes(path, save({name: np.asarray(x) for name, x in leaf_paths(tree).items()}))
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """What `write_tree` wrote.
+
+    Raises:
+        CorruptError: naming the file, where it cannot be read.
+    """
+    try:
+        return nested(read_tensors(path)[0])
+    except ValueError as error:
+        raise CorruptError(f"{path}: {error}") from error

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.compiled import deal, finished, step
-from support.hands import every_hand
+from support.hands import every_hand, tilted
 from support.players import play_mixed
 
 from hanabi_rl.env import Rules, State, belief, shuffled_decks, streams
@@ -21,8 +21,9 @@ LONG = dict(max_info_tokens=4, max_life_tokens=8)
 SMALL = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=3, **LONG)
 STANDARD = Rules(num_players=3)
 
-draw_hand, num_hands, redealt = (
-    jax.jit(of, static_argnums=0) for of in (belief.draw_hand, belief.num_hands, belief.redealt)
+draw_hand, num_hands, redealt, ways_on = (
+    jax.jit(of, static_argnums=0)
+    for of in (belief.draw_hand, belief.num_hands, belief.redealt, belief.ways_on)
 )
 play, hand_of = (jax.jit(of, static_argnums=0) for of in (play_mixed, belief.hand_of))
 random_words = jax.jit(streams.random_words, static_argnums=2)
@@ -88,6 +89,58 @@ def test_each_hand_is_drawn_as_often_as_copies_make_it() -> None:
     np.testing.assert_array_equal(
         np.asarray(rest).sum(0).reshape(games, draws)[:, 0], left - held_by(state, 0).sum(1)
     )
+
+
+def test_a_tilt_weighs_the_next_card() -> None:
+    """Chances against all hands of a game for weights given by hand, and draws against both."""
+    state = positions(SMALL, 3, [2, 9, 11, 12, 13, 14, 15])
+    games = [game for game in range(len(state.turn)) if held_by(state, 0)[game].all()][:6]
+    tilt = np.array([[2.0, -1.0, 0.0, 0.5, -30.0, 1.0], [0.0] * 6, [-2.0, 0, 0, 3.0, 1.0, 0]])
+    draws = 3000
+    for game in games:
+        expected = tilted(every_hand(SMALL, state, game, 0), tilt)
+        hands = list(expected)
+        one = jax.tree.map(lambda x, g=game: jnp.repeat(x[g : g + 1], draws, axis=0), state)
+        unknown = hand_of(SMALL, one, jnp.zeros(draws, jnp.int32))
+        given = np.zeros((SMALL.hand_size, draws), np.int32)
+        given[:, : len(hands)] = np.array(hands).T
+        given[:, len(hands) :] = given[:, :1]
+        many = jnp.asarray(np.broadcast_to(tilt[..., None], (*tilt.shape, draws)), jnp.float32)
+        ways = ways_on(SMALL, unknown, jnp.asarray(given))
+        for weights, chances in (
+            (many, expected),
+            (None, tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
+            (0 * many + 7.0, tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
+        ):
+            logs = belief.log_chance(ways, jnp.asarray(given), weights).sum(axis=0)
+            np.testing.assert_allclose(
+                np.exp(logs)[: len(hands)], list(chances.values()), rtol=2e-5, atol=1e-12
+            )
+        words = random_words(jax.random.key(game), jnp.arange(draws), SMALL.hand_size).T
+        drawn, rest = draw_hand(SMALL, unknown, words, many)
+        assert (rest.sum(axis=0) == rest.sum(axis=0)[0]).all() and (rest >= 0).all()
+        seen = Counter(map(tuple, np.asarray(drawn).T.tolist()))
+        assert set(seen) <= set(expected)
+        share = np.array([expected[hand] for hand in hands]) * draws
+        counts = np.array([seen[hand] for hand in hands])
+        common = share >= 5
+        if common.sum() > 1:
+            pooled = [np.append(x[common], x[~common].sum()) for x in (counts, share)]
+            pooled[1][-1] += 1e-9
+            assert stats.chisquare(*pooled, sum_check=False).pvalue > 1e-4, (game, seen, expected)
+
+
+def test_an_empty_slot_has_no_chance_to_count() -> None:
+    state = positions(SMALL, 3, [2, 9, 11, 12, 13, 14, 15])
+    seats = jnp.zeros(len(state.turn), jnp.int32)
+    unknown, held = hand_of(SMALL, state, seats), held_by(state, 0).T
+    assert (~held).any()
+    words = random_words(jax.random.key(6), jnp.arange(len(seats)), SMALL.hand_size).T
+    tilt = jnp.ones((SMALL.hand_size, SMALL.num_cards, len(seats)))
+    cards, _ = draw_hand(SMALL, unknown, words, tilt)
+    logs = belief.log_chance(ways_on(SMALL, unknown, cards), cards, tilt)
+    assert (np.asarray(cards)[~held] == 0).all() and (np.asarray(logs)[~held] == 0).all()
+    assert np.isfinite(logs).all()
 
 
 def test_what_later_slots_need_is_left_to_them() -> None:

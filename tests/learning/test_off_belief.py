@@ -13,14 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.games import TINY
-from support.hands import cards_of, every_hand, unseen_cards
+from support.hands import cards_of, every_hand, tilted, unseen_cards
 
 from hanabi_rl.env import belief, rules
 from hanabi_rl.env.rules import State
+from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, belief_tilt
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.off_belief import OffBeliefPPO
 from hanabi_rl.learning.ppo import Experience, LearnerState
-from hanabi_rl.learning.rollout import NOTHING, ActorState, Rollout
+from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 
@@ -36,38 +37,43 @@ step, with_cards = (jax.jit(of, static_argnums=0) for of in (rules.step, belief.
 
 
 class Played(NamedTuple):
-    """A rollout, and its returns by many keys."""
+    """A rollout, and its returns by many keys under two beliefs."""
 
     ppo: OffBeliefPPO
     learner: LearnerState  # after no update: the whole return is the shaped one
     before: ActorState
     rollout: Rollout
-    targets: np.ndarray  # [KEYS, T, N]
+    keys: jax.Array
+    beliefs: dict[str, Any]
+    targets: dict[str, np.ndarray]  # [KEYS, T, N]
 
-    @property
-    def states(self) -> State:
-        """Of the rollout, in NumPy."""
-        return jax.tree.map(np.asarray, self.rollout.state)
-
-    def experience(self, rollout: Rollout) -> Experience:
-        """By each key, of the rollout, or one that differs in what the mover cannot see."""
-        return experiences(self.ppo, self.learner, self.before, rollout)
+    def experience(self, rollout: Rollout, key: jax.Array) -> Experience:
+        """Of the rollout, or one that differs in what the mover cannot see; at level 1."""
+        return experience(self.ppo, self.learner, self.before, rollout, NOTHING, key)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def experiences(ppo: OffBeliefPPO, learner: Any, before: Any, rollout: Any) -> Experience:
-    """By each key: target and advantage [KEYS, T, N, 1]."""
+def off_belief(
+    ppo: OffBeliefPPO, learner: Any, before: Any, rollout: Any, given: Given, key: Any
+) -> Experience:
+    return ppo.experience(learner, before, given, key, rollout, jnp.zeros((8, 1)))
 
-    def of(key: jax.Array) -> Experience:
-        made = ppo.experience(learner, before, NOTHING, key, rollout, jnp.zeros((8, 1)))
-        return made.replace(rollout=None, carry=None)
 
-    return jax.lax.map(of, jax.random.split(jax.random.key(2), KEYS))
+experience = functools.partial(jax.jit, static_argnums=0)(off_belief)
+
+
+def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
+    """The parameters of the grounded belief, and of one that is far from it."""
+    learner = BeliefLearner(BeliefTraining(num_envs=1), TINY, "learnt", ppo.collector)
+    grounded = jax.jit(learner.init)(jax.random.key(6)).params
+    last = max(grounded, key=lambda name: int(name.partition("_")[2]) if "Dense" in name else -1)
+    kernel = 2 * jax.random.normal(jax.random.key(7), grounded[last]["kernel"].shape)
+    strange = {**grounded, last: {**grounded[last], "kernel": kernel}}
+    return {"grounded": grounded, "strange": strange}
 
 
 @pytest.fixture(scope="module")
 def played() -> Played:
-    ppo = OffBeliefPPO(CONFIG, NETWORK)
+    ppo = OffBeliefPPO(CONFIG, NETWORK, hands=2)
     learner, before = jax.jit(ppo.init)(jax.random.key(0))
     params = jax.tree.map(lambda x: 1.5 * x, learner.params)  # its choices and values differ
     learner = learner.replace(params=params)
@@ -77,13 +83,17 @@ def played() -> Played:
         return ppo.collector.collect(params, before, NOTHING, key, STEPS, jnp.zeros(()))[1]
 
     rollout = play(jax.random.key(1))
-    targets = experiences(ppo, learner, before, rollout).target[..., 0]
-    return Played(ppo, learner, before, rollout, np.asarray(targets))
+    keys = jax.random.split(jax.random.key(2), KEYS)
 
+    @jax.jit
+    def draw(belief: Any) -> jax.Array:
+        given = NOTHING.replace(belief=belief)
+        of_one = functools.partial(off_belief, ppo, learner, before, rollout, given)
+        return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
 
-def repeated(tree: Any, game: int) -> Any:
-    """What is of one game, for every world of a decision."""
-    return jax.tree.map(lambda x: np.broadcast_to(x[game], (ROWS, *x.shape[1:])), tree)
+    found = beliefs(ppo)
+    targets = {name: np.asarray(draw(belief)) for name, belief in found.items()}
+    return Played(ppo, learner, before, rollout, keys, found, targets)
 
 
 class World(NamedTuple):
@@ -94,16 +104,15 @@ class World(NamedTuple):
     chance: float
 
 
-def worlds(state: State, game: int) -> list[World]:
-    """Every one of a decision, with its chance by the copies."""
+def worlds(state: State, game: int, tilt: np.ndarray) -> list[World]:
+    """Every one of a decision, with its chance by the copies and the tilt [H, K]."""
     seat = int(state.player[game])
-    hands = every_hand(TINY, state, game, seat)
+    hands = tilted(every_hand(TINY, state, game, seat), tilt)
     found = []
-    for hand, ways in hands.items():
+    for hand, share in hands.items():
         deck = list((Counter(unseen_cards(TINY, state, game, seat)) - Counter(hand)).elements())
         draws = Counter(itertools.permutations(deck, min(2, len(deck))))
-        share = ways / hands.total() / draws.total()
-        found += [World(hand, drawn, share * n) for drawn, n in draws.items()]
+        found += [World(hand, drawn, share * n / draws.total()) for drawn, n in draws.items()]
     return found
 
 
@@ -116,8 +125,8 @@ def dealt(state: State, game: int, given: list[World]) -> State:
     for row, world in enumerate(given):
         cards[held, row] = world.hand
         drawn[: len(world.drawn), row] = world.drawn
-    many = repeated(state, game)
-    return with_cards(TINY, many, many.player, cards, drawn)
+    many = jax.tree.map(lambda x: jnp.broadcast_to(x[game], (ROWS, *x.shape[1:])), state)
+    return with_cards(TINY, many, many.player, jnp.array(cards), jnp.array(drawn))
 
 
 def shaped(before: State, after: State, reward: jax.Array) -> np.ndarray:
@@ -128,66 +137,91 @@ def shaped(before: State, after: State, reward: jax.Array) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def look(ppo: OffBeliefPPO, params: Any, memory: Any, state: State) -> Any:
-    memory, seen = ppo.view.look(memory, state, jnp.zeros(len(state.turn), bool), None)
+def look(ppo: OffBeliefPPO, params: Any, memory: Any, state: State, reset: jax.Array) -> Any:
+    memory, seen = ppo.view.look(memory, state, reset, None)
     inputs, legal = jax.tree.map(lambda x: x[:, 0], (seen.inputs, seen.legal))
     _, logits, value = ppo.apply(params, (), inputs, legal, seen.reset)
     return memory, jax.nn.softmax(logits), value
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def remember(ppo: OffBeliefPPO, memory: Any, state: State, reset: jax.Array) -> Any:
-    return ppo.view.look(memory, state, reset, None)[0]
+def tilt_of(played: Played, belief: str, t: int, memory: Any) -> np.ndarray:
+    """Of every hand at t, [H, K, N]."""
+    state = jax.tree.map(lambda x: x[t], played.rollout.state)
+    view = jax.tree.map(lambda x: x[t, :, 0], played.rollout.inputs)
+    tilt = tilts(played.beliefs[belief], view, memory, state)
+    assert np.std(tilt) > 0.5 if belief == "strange" else (tilt == 0).all()
+    return np.asarray(tilt)
 
 
-def expected_return(played: Played, t: int, game: int, memory: Any) -> float:
+@jax.jit
+def tilts(params: Any, view: Any, memory: Any, state: State) -> jax.Array:
+    return belief_tilt(TINY, "learnt", params, view, memory, state)
+
+
+def expected_return(played: Played, belief: str, t: int, game: int, memory: Any) -> float:
     """Of the move at t, by everything that can follow it in one round."""
-    state = jax.tree.map(lambda x: x[t], played.states)
-    given = worlds(state, game)
+    state = jax.tree.map(lambda x: x[t], played.rollout.state)
+    given = worlds(state, game, tilt_of(played, belief, t, memory)[..., game])
     many = dealt(state, game, given)
-    move = np.full(ROWS, played.rollout.action[t, game, 0])
-    kept = repeated(jax.tree.map(np.asarray, memory), game)
+    move = jnp.full(ROWS, played.rollout.action[t, game, 0])
+    kept = jax.tree.map(lambda x: jnp.broadcast_to(x[game], (ROWS, *x.shape[1:])), memory)
     following, reward, done = step(TINY, many, move)
     total = shaped(many, following, reward)
-    kept, chances, _ = look(played.ppo, played.learner.params, kept, following)
+    begun = jnp.zeros(ROWS, bool)
+    kept, chances, _ = look(played.ppo, played.learner.params, kept, following, begun)
     for answer in range(TINY.num_moves):
-        after, reward, over = step(TINY, following, np.full(ROWS, answer))
-        _, _, value = look(played.ppo, played.learner.params, kept, after)
+        after, reward, over = step(TINY, following, jnp.full(ROWS, answer))
+        _, _, value = look(played.ppo, played.learner.params, kept, after, begun)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)
         total += GAMMA * np.where(done, 0.0, np.asarray(chances)[:, answer] * worth)
     return sum(world.chance * total[row] for row, world in enumerate(given))
 
 
-def test_returns_are_of_hands_by_the_rules_and_answers_by_the_policy(played: Played) -> None:
+@pytest.mark.parametrize("belief", ["grounded", "strange"])
+def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
+    played: Played, belief: str
+) -> None:
     memory, compared = played.before.memory, []
     for t in range(STEPS):
-        state = jax.tree.map(lambda x, t=t: x[t], played.states)
-        memory = remember(played.ppo, memory, state, played.rollout.reset[t])
+        state = jax.tree.map(lambda x, t=t: x[t], played.rollout.state)
+        memory, _, _ = look(
+            played.ppo, played.learner.params, memory, state, played.rollout.reset[t]
+        )
         for game in (t % 8, (3 * t + 1) % 8):
-            drawn = played.targets[:, t, game]
+            drawn = played.targets[belief][:, t, game]
             error = drawn.std() / KEYS**0.5 + 1e-4
-            compared.append((expected_return(played, t, game, memory) - drawn.mean()) / error)
+            expected = expected_return(played, belief, t, game, memory)
+            compared.append((expected - drawn.mean()) / error)
     assert np.abs(compared).max() < 4, compared
     assert 0.5 < np.std(compared) < 1.6, compared  # they vary as means of so many draws do
 
 
+def test_level_1_is_the_grounded_belief(played: Played) -> None:
+    """Drawn by whole numbers there and by their logarithms here: nearly the same hands."""
+    one = played.experience(played.rollout, played.keys[0])
+    same = np.isclose(one.target[..., 0], played.targets["grounded"][0], atol=1e-4)
+    assert same.mean() > 0.95
+    assert (played.targets["strange"][0] != played.targets["grounded"][0]).mean() > 0.2
+
+
 def test_what_the_mover_holds_in_truth_is_not_read(played: Played) -> None:
     """The hand of each mover exchanged for others, on the other side of the rollout alone."""
-    state = played.states
-    mine = np.arange(2) == np.asarray(state.player)[..., None]
+    state = played.rollout.state
+    mine = jnp.arange(2) == state.player[..., None]
     other = state.replace(
-        colors=np.where(mine, state.colors ^ 0b1111, state.colors),
-        ranks=np.where(mine, state.ranks ^ 0b111111, state.ranks),
+        colors=jnp.where(mine, state.colors ^ 0b1111, state.colors),
+        ranks=jnp.where(mine, state.ranks ^ 0b111111, state.ranks),
     )
-    one = played.experience(played.rollout)
-    two = played.experience(played.rollout.replace(state=other))
+    key = jax.random.key(5)
+    one = played.experience(played.rollout, key)
+    two = played.experience(played.rollout.replace(state=other), key)
     np.testing.assert_array_equal(one.target, two.target)
     np.testing.assert_array_equal(one.advantage, two.advantage)
     np.testing.assert_allclose(one.advantage, one.target - played.rollout.value, rtol=1e-6)
     seen = state.replace(
-        colors=np.where(mine, state.colors, state.colors ^ 0b1111),
+        colors=jnp.where(mine, state.colors, state.colors ^ 0b1111),
     )
-    assert (played.experience(played.rollout.replace(state=seen)).target != one.target).any()
+    assert (played.experience(played.rollout.replace(state=seen), key).target != one.target).any()
 
 
 def test_networks_that_remember_a_hand_are_refused() -> None:

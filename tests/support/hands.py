@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import numpy as np
+
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
 
@@ -42,3 +44,20 @@ def every_hand(rules: Rules, state: State, game: int, seat: int) -> Counter[tupl
         for hand in itertools.product(*fits)
         if len(set(hand)) == len(hand)
     )
+
+
+def tilted(hands: Counter[tuple[int, ...]], tilt: np.ndarray) -> dict[tuple[int, ...], float]:
+    """The chance of each hand where every next card is drawn by the hands that go on with it times
+    exp(tilt [slot, kind]), from the list of all hands. For hands without an empty slot."""
+    found = {}
+    for hand in hands:
+        chance = 1.0
+        for slot in range(len(hand)):
+            on: Counter[int] = Counter()
+            for other, ways in hands.items():
+                if other[:slot] == hand[:slot]:
+                    on[other[slot]] += ways
+            weights = {card: n * np.exp(tilt[slot, card]) for card, n in on.items()}
+            chance *= weights[hand[slot]] / sum(weights.values())
+        found[hand] = chance
+    return found

@@ -16,7 +16,7 @@ from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured import Level, StructuredConfig
 
 PyTree = Any
 
@@ -83,3 +83,51 @@ def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTr
     )
     legal = jnp.ones((1, rules.num_moves), jnp.bool_)
     return network.actor().init(key, blank, legal)["params"]
+
+
+def at_level(rules: Rules, network: StructuredConfig, params: PyTree, level: Level) -> PyTree:
+    """The actor's parameters for a network that is shown more and answers the same: what it is
+    shown beside `network.level` counts nothing yet.
+
+    Raises:
+        ValueError: that level shows less.
+    """
+    narrow, wide = (sizes(rules, shown, network.profile) for shown in (network.level, level))
+    width = {name: getattr(wide, name).shape[-1] for name in ("own", "others", "hints")}
+    if width["own"] < narrow.own.shape[-1]:
+        raise ValueError(
+            f"network.level: expected at least {network.level}, which the parameters read, got "
+            f"{level}"
+        )
+
+    def padded(rows: jax.Array, name: str) -> jax.Array:
+        """Rows of a kernel [..., F, width] that read one card or hint, with those it lacks."""
+        lacks = width[name] - rows.shape[-2]
+        return jnp.pad(rows, [*[(0, 0)] * (rows.ndim - 2), (0, lacks), (0, 0)])
+
+    def card_first(rows: jax.Array) -> jax.Array:
+        """The same where rows of other inputs come after a card's."""
+        shown, rest = jnp.split(rows, [narrow.own.shape[-1]], axis=-2)
+        return jnp.concatenate([padded(shown, "own"), rest], axis=-2)
+
+    def trunk(kernel: jax.Array) -> jax.Array:
+        encoded = network.card[-1] if network.card else 0
+        others, hand, out = narrow.others.shape[1], rules.hand_size, kernel.shape[-1]
+        of_table = narrow.table.shape[-1]
+        of_cards = hand * (narrow.own.shape[-1] + encoded)
+        ends = [of_table, of_table + of_cards, len(kernel) - 2 * network.head]
+        table, cards, theirs, hints = jnp.split(kernel, ends)
+        cards = card_first(cards.reshape(hand, -1, out)).reshape(-1, out)
+        theirs = padded(theirs.reshape(others, hand, -1, out), "others").reshape(-1, out)
+        return jnp.concatenate([table, cards, theirs, hints])
+
+    change = {
+        "trunk_0": trunk,
+        "own": card_first,
+        "card_0": card_first,
+        "hint": lambda rows: padded(rows, "hints"),
+    }
+    return {
+        name: {**layer, "kernel": change[name](layer["kernel"])} if name in change else layer
+        for name, layer in params.items()
+    }

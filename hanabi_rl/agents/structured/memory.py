@@ -121,6 +121,12 @@ def next_seat(memory: Memory) -> Memory:
     return Memory(jnp.roll(memory.cards, -1, axis=-3), None if known is None else known.rotated(1))
 
 
+def seat_before(memory: Memory) -> Memory:
+    """The inverse of `next_seat`."""
+    known = memory.profile
+    return Memory(jnp.roll(memory.cards, 1, axis=-3), None if known is None else known.rotated(-1))
+
+
 def unpack(memory: Memory) -> jax.Array:
     """[N, P, H, W] -> [W, P, H, N]."""
     return jnp.transpose(memory.cards, (3, 1, 2, 0))

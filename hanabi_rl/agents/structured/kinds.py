@@ -1,0 +1,73 @@
+"""What each own card could be, kind by kind: what a belief reads, beside the structured view, to
+weigh kinds of cards against each other.
+
+No colour has a name here either: renaming the colours permutes the kinds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.structured.board import count_cards
+from hanabi_rl.agents.structured.cards import wanted
+from hanabi_rl.agents.structured.columns import Columns, spread
+from hanabi_rl.agents.structured.memory import Memory, records, unpack
+from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.env.bits import any_of, bit
+from hanabi_rl.env.cards import one_above
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.structured import Level
+
+
+class Kinds(NamedTuple):
+    """Facts of the kinds of cards, float32, about [0, 1] each."""
+
+    kinds: jax.Array
+    """[N, K, Fk]: of the kind as such, seen by the observer."""
+    places: jax.Array
+    """[N, H, K, Fp]: of the kind in one of the observer's slots, oldest first."""
+
+
+def kinds_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Kinds:
+    """The facts of the kinds in N games.
+
+    Args:
+        rules, level: static. At `facts` nothing is told of how things stood at a hint.
+        after: the memory after the last move (`features.remember`), in the observer's frame.
+        sight: what the observer sees.
+    """
+    seen, counts = sight.seen, count_cards(rules, sight)
+    cards = bit(jnp.arange(rules.num_cards))[:, None]
+
+    def has(sets: jax.Array) -> jax.Array:
+        """Whether sets uint32[..., N] have each kind: bool[..., K, N]."""
+        return (sets[..., None, :] & cards) != 0
+
+    held = [card for hand in seen.hands[1:] for card in hand]
+    hinted = [card for hand in jnp.where(seen.hinted, seen.hands, 0)[1:] for card in hand]
+    above = one_above(rules, counts.playable)
+    of_kind = [
+        *map(jnp.uint32, rules.rank_cards),
+        counts.playable,
+        counts.useless,
+        counts.critical,
+        above,
+        one_above(rules, above),
+        *counts.unseen,
+        any_of(held),
+        any_of(hinted),
+    ]
+    of_place = [seen.knowledge[0] & counts.unseen[0]]
+    if level != "facts":
+        kept = records(unpack(after))
+        of_kind += wanted(rules, sight, counts, kept)
+        for at in range(2):
+            then = kept.playable[at, 0]
+            of_place += [then, one_above(rules, then), kept.critical[at, 0]]
+    shown = [jnp.broadcast_to(x, seen.played.shape) for x in of_kind]
+    kinds: Columns = [has(x) for x in shown]
+    places: Columns = [has(x) for x in of_place]
+    return Kinds(kinds=spread(kinds, (1, 0)), places=spread(places, (2, 0, 1)))

@@ -1,0 +1,214 @@
+"""What a hand can be to whoever reads the past as the moves of a given policy: the belief under it,
+learnt (Hu et al. 2021, section 4).
+
+The grounded belief (`env/belief.py`) deals a hand card by card. Here each kind's ways to go on are
+multiplied by exp(u), with u of a network that reads the structured view of the holder and facts of
+every kind (`nn/belief.py`): whatever it says, no hand is dealt that the cards and hints rule out.
+It learns by the likelihood of the true hands in games that the policy plays with itself,
+
+    log P(c_1 .. c_H) = sum over slots of log [ways(c_s | c_<s) e^u(s, c_s) / sum over kinds of it].
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.structured.acting import logits
+from hanabi_rl.agents.structured.kinds import kinds_of
+from hanabi_rl.agents.structured.memory import seat_before
+from hanabi_rl.agents.structured.sight import from_state
+from hanabi_rl.env.belief import hand_of, log_chance, ways_on
+from hanabi_rl.env.hanabi import HanabiEnv
+from hanabi_rl.env.rules import Rules, State, current_player
+from hanabi_rl.learning.config import Steps
+from hanabi_rl.learning.rollout import NOTHING, ActorState, Collector
+from hanabi_rl.learning.structured import StructuredView
+from hanabi_rl.nn.belief import BeliefNetwork
+from hanabi_rl.nn.precision import Precision
+from hanabi_rl.nn.structured import Level, StructuredConfig
+from hanabi_rl.storage.ranges import LearningRate, Number
+
+PyTree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class BeliefTraining:
+    """How the belief under the level below is learnt, in games of that level with itself."""
+
+    steps: Steps = 1_000_000
+    """Environment timesteps in all."""
+    num_envs: Number = 128
+    num_steps: Number = 64
+    """Environment timesteps of each environment in one update."""
+    num_minibatches: Number = 8
+    """Each timestep is learnt from once."""
+    lr: LearningRate = 3e-3
+    """Of Adam; it falls to 0 along a cosine."""
+
+    @property
+    def num_updates(self) -> int:
+        """Updates in all (at least one)."""
+        return max(1, self.steps // (self.num_envs * self.num_steps))
+
+
+def belief_tilt(
+    rules: Rules, level: Level, params: PyTree, view: PyTree, memory: PyTree, state: State
+) -> jax.Array:
+    """The tilt float32[H, K, N] of the movers' hands, for `env.belief.redealt`.
+
+    Args:
+        level: static, that the belief reads at.
+        params: of the belief network.
+        view: the movers' features [N, ...] at that level.
+        memory: of `StructuredView`, after it looked at the games.
+        state: N games; the movers' hands are not read.
+    """
+    facts = kinds_of(rules, level, seat_before(memory), from_state(rules, state))
+    tilt: Any = BeliefNetwork().apply({"params": params}, view, facts)
+    return tilt
+
+
+def games_of(policy: NetworkPolicy, precision: Precision = "float32") -> Collector:
+    """A structured policy at its games with itself; parameters are the actor's."""
+    network = policy.network
+    assert isinstance(network, StructuredConfig), "off_belief.check_network"
+
+    def apply(params: PyTree, carry: PyTree, view: PyTree, legal: jax.Array, reset: Any) -> Any:
+        del reset
+        answer = logits(network, params, view, legal, precision)
+        return carry, answer, jnp.zeros(legal.shape[:-1])
+
+    rules = policy.rules
+    view = StructuredView(network.level, network.profile)(rules)
+    return Collector(HanabiEnv(**dataclasses.asdict(rules)), view, apply, lambda rows: ())
+
+
+class BeliefState(flax.struct.PyTreeNode):
+    """The training state of a belief."""
+
+    params: PyTree
+    opt_state: PyTree
+    actors: ActorState
+    memory: PyTree  # of the belief's own view
+    update: jax.Array  # int32 []
+
+
+class Examples(NamedTuple):
+    """What a belief learns from: [B] of one moment each."""
+
+    view: PyTree
+    memory: PyTree
+    state: State
+
+
+@dataclasses.dataclass(frozen=True)
+class BeliefLearner:
+    """Learns the belief of holders who are shown `level`, under a policy's moves. A program for one
+    device: the others need only what comes out."""
+
+    config: BeliefTraining
+    rules: Rules
+    level: Level
+    collector: Collector
+    """The policy at its games with itself."""
+
+    @property
+    def view(self) -> Any:
+        """What the holders of the hands see."""
+        return StructuredView(self.level)(self.rules)
+
+    def init(self, key: jax.Array) -> BeliefState:
+        """A belief that is still the grounded one, and fresh games."""
+        param_key, env_key = jax.random.split(key)
+        actors = self.collector.begin(env_key, self.config.num_envs)
+        memory = self.view.memory(self.config.num_envs)
+        one = jax.tree.map(lambda x: x[:1], (actors.env.game, memory))
+        example = self.seen(*one, jnp.ones(1, bool))[1]
+        facts = kinds_of(
+            self.rules,
+            self.level,
+            seat_before(example.memory),
+            from_state(self.rules, example.state),
+        )
+        params = BeliefNetwork().init(param_key, example.view, facts)["params"]
+        return BeliefState(
+            params=params,
+            opt_state=self.optimizer().init(params),
+            actors=actors,
+            memory=memory,
+            update=jnp.zeros((), jnp.int32),
+        )
+
+    def optimizer(self) -> optax.GradientTransformation:
+        """Adam after clipping by global norm."""
+        steps = self.config.num_updates * self.config.num_minibatches
+        rate = optax.cosine_decay_schedule(self.config.lr, steps)
+        return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+
+    def seen(self, state: State, memory: PyTree, reset: jax.Array) -> tuple[PyTree, Examples]:
+        """What the movers of N games see."""
+        memory, seen = self.view.look(memory, state, reset, None)
+        return memory, Examples(jax.tree.map(lambda x: x[:, 0], seen.inputs), memory, state)
+
+    def update(
+        self, policy: PyTree, belief: BeliefState, key: jax.Array
+    ) -> tuple[BeliefState, dict[str, jax.Array]]:
+        """One rollout of the policy, and a gradient step on each of its minibatches.
+
+        Args:
+            policy: the parameters that the collector's network takes.
+            belief: the state.
+            key: the same for all of training.
+
+        Returns:
+            The state after it, and means over the cards of the rollout's hands, each before it was
+            learnt from: `nats`, minus the logarithm of the chance given to the true card, and
+            `grounded_nats`, of the chance by the cards alone.
+        """
+        play_key, batch_key = jax.random.split(jax.random.fold_in(key, belief.update))
+        actors, rollout, _ = self.collector.collect(
+            policy, belief.actors, NOTHING, play_key, self.config.num_steps
+        )
+
+        def turn(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, Examples]:
+            return self.seen(now[0], memory, now[1])
+
+        memory, examples = jax.lax.scan(turn, belief.memory, (rollout.state, rollout.reset))
+        total = self.config.num_envs * self.config.num_steps
+        flat = jax.tree.map(lambda x: x.reshape(total, *x.shape[2:]), examples)
+        order = jax.random.permutation(batch_key, total).reshape(self.config.num_minibatches, -1)
+
+        def step(carry: tuple[PyTree, PyTree], index: jax.Array) -> tuple[Any, Any]:
+            params, opt_state = carry
+            batch = jax.tree.map(lambda x: x[index], flat)
+            gradient, metrics = jax.grad(self.loss, has_aux=True)(params, batch)
+            changes, opt_state = self.optimizer().update(gradient, opt_state, params)
+            return (optax.apply_updates(params, changes), opt_state), metrics
+
+        (params, opt_state), metrics = jax.lax.scan(step, (belief.params, belief.opt_state), order)
+        following = BeliefState(params, opt_state, actors, memory, belief.update + 1)
+        return following, jax.tree.map(jnp.mean, metrics)
+
+    def loss(self, params: PyTree, batch: Examples) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The mean over cards of minus the logarithm of their chances, and the metrics."""
+        rules, state = self.rules, batch.state
+        seat = current_player(state)
+        unknown, cards = hand_of(rules, state, seat), true_cards(rules, state, seat)
+        ways = ways_on(rules, unknown, cards)
+        tilt = belief_tilt(rules, self.level, params, batch.view, batch.memory, state)
+        held = jnp.sum(unknown.allowed != 0)
+        nats, grounded = (-jnp.sum(log_chance(ways, cards, u)) / held for u in (tilt, None))
+        return nats, {"nats": nats, "grounded_nats": grounded}
+
+
+def true_cards(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
+    """The cards int32[H, N] in the hand of `seat` int32[N], 0 in an empty slot."""
+    hand = jnp.take_along_axis(state.hands, seat[:, None, None], axis=1)[:, 0]
+    return jnp.where(hand != 0, jax.lax.population_count(hand - 1), 0).astype(jnp.int32).T

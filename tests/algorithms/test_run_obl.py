@@ -1,0 +1,108 @@
+"""Whole tiny runs of off-belief learning, level by level."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.games import TINY, TINY_3P
+
+from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy, init_params
+from hanabi_rl.algorithms.obl import BELIEF, OBLConfig, level_below
+from hanabi_rl.algorithms.registry import run
+from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.beliefs import BeliefTraining
+from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.storage.trees import read_tree
+
+NETWORK = StructuredConfig("facts", trunk=(32,), head=8, card=(8,), critic=(32,))
+LEARNT = dataclasses.replace(NETWORK, level="learnt")
+PROFILED = dataclasses.replace(NETWORK, profile=True)
+
+
+def config_of(rules: Rules, folder: Path, updates: int = 2, **given: Any) -> OBLConfig:
+    """Of a run that is over in no time, unless more updates are asked for."""
+    fields: dict[str, Any] = {
+        "num_envs": 32,
+        "num_steps": 16,
+        "total_steps": 512 * updates,
+        "num_minibatches": 2,
+        "lr": 3e-3,
+        "entropy_coef": 0.003,
+        "clip_value": False,
+        "eval_every": 1000,
+        "eval_games": 200,
+        "save_every": 1000,
+        "report_games": 1000,
+        "report_policy": "final",
+        "tensorboard": False,
+        "network": NETWORK,
+        "belief": BeliefTraining(steps=512 * updates, num_envs=32, num_steps=16),
+    }
+    return OBLConfig(**(fields | {"game": rules, "run_dir": str(folder)} | given))
+
+
+def kept(folder: Path, network: StructuredConfig) -> str:
+    """A fresh policy in a folder."""
+    params = init_params(TINY, network, jax.random.key(0))
+    policy = NetworkPolicy(params=params, rules=TINY, network=network)
+    save_policy(folder, policy, algorithm="obl", steps=0, score=None)
+    return str(folder)
+
+
+def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -> None:
+    wide = kept(tmp_path / "wide", dataclasses.replace(NETWORK, trunk=(64,)))
+    told = kept(tmp_path / "told", PROFILED)
+    good = kept(tmp_path / "good", NETWORK)
+    for name, network in (
+        (wide, NETWORK),
+        (told, NETWORK),
+        (told, PROFILED),
+        ("bot:iggi", NETWORK),
+    ):
+        config = config_of(TINY, tmp_path / "run", previous=name, network=network)
+        with pytest.raises(ValueError, match=f"--previous {name}: expected a structured network"):
+            level_below(config)
+    assert level_below(config_of(TINY, tmp_path / "run", previous=good, network=LEARNT))
+    with pytest.raises(ValueError, match="expected the game of the level below"):
+        run("obl", config_of(TINY_3P, tmp_path / "run", previous=good, network=LEARNT))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", [TINY, TINY_3P])
+def test_a_level_begins_as_the_one_below(rules: Rules, tmp_path: Path) -> None:
+    """Where nothing is learnt it is that one, shown more; its belief is kept, and resumed with."""
+    first, second = tmp_path / "level-1", tmp_path / "level-2"
+    below = run("obl", config_of(rules, first))
+    config = config_of(rules, second, previous=str(first), network=LEARNT, lr=1e-12, hands=2)
+    above = run("obl", config)
+    assert above["selfplay_mean"] == pytest.approx(below["selfplay_mean"], abs=1e-6)
+    policy = load_policy(second)
+    assert isinstance(policy, NetworkPolicy) and policy.network == LEARNT
+    belief = read_tree(second / BELIEF)
+    assert any(np.any(x) for x in jax.tree.leaves(belief))
+    written = (second / BELIEF).stat().st_mtime_ns
+    again = run("obl", dataclasses.replace(config, resume=True))
+    assert again["selfplay_mean"] == above["selfplay_mean"]
+    assert (second / BELIEF).stat().st_mtime_ns == written
+
+
+@pytest.mark.slow
+def test_reading_the_level_below_is_worth_points(tmp_path: Path) -> None:
+    """Level 1 is far above nothing, and level 2 above level 1: what a hint was given for counts."""
+    found, previous = [], None
+    for level in range(2):
+        folder = tmp_path / str(level)
+        config = config_of(TINY, folder, 120, previous=previous, network=LEARNT)
+        found.append(run("obl", config))
+        previous = str(folder)
+    low, high = found
+    assert low["selfplay_mean"] > 3.0, found
+    assert high["selfplay_ci95"][0] > low["selfplay_ci95"][1], found
