@@ -117,10 +117,6 @@ class Training:
     """What the stage of training is called."""
     reference: NetworkPolicy | None = None
     """What the learner begins as and is regularised towards."""
-    start: Any = None
-    """The actor's first parameters where it is not held to them; None: drawn afresh."""
-    belief: Any = None
-    """See `Given`."""
     partners: Policy | Population | None = None
     """Who holds the seats that the learner does not."""
     evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
@@ -183,10 +179,10 @@ class PPOAlgorithm(Algorithm):
             reference=at_precision(reference, config.precision),
             partners=at_precision(training.partners, config.precision),
             starts=starts,
-            belief=training.belief,
         )
-        actor = training.start if reference is None else reference.params
-        learner, actors = jax.jit(ppo.init)(jax.random.key(config.seed), given, actor)
+        learner, actors = jax.jit(ppo.init)(
+            jax.random.key(config.seed), given, None if reference is None else reference.params
+        )
         policy = NetworkPolicy(
             params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network
         )

@@ -22,7 +22,7 @@ from hanabi_rl.env.starts import Starts
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, games_of
 from hanabi_rl.learning.finite import NotFiniteError
-from hanabi_rl.learning.off_belief import OffBeliefPPO, check_network
+from hanabi_rl.learning.off_belief import Below, OffBeliefPPO, check_network
 from hanabi_rl.nn.kinds import NetworkField
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured import Level, StructuredConfig
@@ -107,31 +107,30 @@ class OBL(FromScratch):
         ppo, stage = OffBeliefPPO(config, config.network, hands=config.hands), "Off-belief learning"
         if config.previous is None:
             return Training(ppo, f"{stage}, level 1")
-        below = parallel.on_first_host(lambda: level_below(config))
-        assert isinstance(config.network, StructuredConfig) and isinstance(
-            below.network, StructuredConfig
-        ), "level_below"
-        start = at_level(config.game, below.network, below.params, config.network.level)
-        return Training(ppo, f"{stage}, the level above {config.previous}", start=start)
+        return Training(ppo, f"{stage}, the level above {config.previous}")
 
     def train(
         self, config: OBLConfig, run_dir: Path, training: Training, starts: Starts | None = None
     ) -> float:
         """See `PPOAlgorithm`; above level 1 the belief comes first, which the run keeps."""
         if config.previous is not None:
-            belief = parallel.on_first_host(lambda: kept_belief(config, run_dir / BELIEF))
-            training = dataclasses.replace(training, belief=belief)
+            below = parallel.on_first_host(lambda: below_of(config, run_dir / BELIEF))
+            ppo = dataclasses.replace(training.ppo, below=below)
+            training = dataclasses.replace(training, ppo=ppo)
         return super().train(config, run_dir, training, starts)
 
 
-def kept_belief(config: OBLConfig, path: Path) -> dict[str, Any]:
-    """The belief under the level below: that of the file, or one learnt now and written there."""
+def below_of(config: OBLConfig, path: Path) -> Below:
+    """The level below, with the belief of the file, or one learnt now and written there."""
+    policy = level_below(config)
+    assert isinstance(config.network, StructuredConfig), "check_network"
+    assert isinstance(policy.network, StructuredConfig), "level_below"
+    level = config.network.level
     if not path.exists():
-        assert isinstance(config.network, StructuredConfig), "check_network"
-        policy, seed = level_below(config), config.seed
-        params = learn_belief(config.belief, policy, config.network.level, seed, config.precision)
-        write_tree(path, jax.tree.map(np.asarray, params))
-    return read_tree(path)
+        belief = learn_belief(config.belief, policy, level, config.seed, config.precision)
+        write_tree(path, jax.tree.map(np.asarray, belief))
+    actor = at_level(config.game, policy.network, policy.params, level)
+    return Below(actor=actor, belief=read_tree(path))
 
 
 def learn_belief(

@@ -1,16 +1,18 @@
 """Off-belief learning (Hu et al. 2021, arXiv 2103.04000): what a move is worth to whoever reads the
 past as if another policy had made it, and takes the future from its own.
 
-At every turn the mover's hand is drawn anew from the grounded belief (`env/belief.py`: the rules
-alone, so that nothing is read into why a move was chosen), its real move is made in that fictitious
+At every turn the mover's hand is drawn anew from the belief under the level below. Of level 1 that
+is the grounded belief (`env/belief.py`: the rules alone, so that nothing is read into why a move
+was chosen), above it a learnt one (`beliefs.py`). The mover's real move is made in that fictitious
 game, the others answer there with the policy as it is, and when the turn comes round
 
     target = r_0 + gamma r_1 + ... + gamma^(P-1) r_(P-1) + gamma^P V(o_P)
 
 is both what the critic learns and, minus the critic's estimate, the move's advantage (the paper's
 value of a policy from now on under the belief of another, here by PPO where the paper learns Q). No
-trace goes further: what comes after is of other hands. Since nothing can be read out of
-conventions, there are none, and independent runs come to play alike.
+trace goes further: what comes after is of other hands. Since nothing can be read out of a
+convention that the level below does not have, none comes up, and independent runs come to play
+alike.
 
 The networks must remember nothing of a hand that is drawn anew: what structured ones keep of a game
 is public (`agents/structured/memory.py`).
@@ -28,7 +30,7 @@ from hanabi_rl.env.streams import gumbel, random_words
 from hanabi_rl.learning.beliefs import belief_tilt
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
 from hanabi_rl.learning.rewards import shaped_score
-from hanabi_rl.learning.rollout import ActorState, Given, Rollout
+from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
 from hanabi_rl.nn.kinds import Network
 from hanabi_rl.nn.structured import StructuredConfig
 
@@ -44,6 +46,16 @@ def check_network(network: Network) -> None:
         )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Below:
+    """The level below, as parameters: by identity, so that no two are one program."""
+
+    actor: PyTree
+    """What the learner begins as."""
+    belief: PyTree
+    """Of the belief network that was taught by that level's games."""
+
+
 @dataclasses.dataclass(frozen=True)
 class OffBeliefPPO(PPO):
     """PPO whose returns are of fictitious games. For networks that read for the mover and keep
@@ -51,10 +63,18 @@ class OffBeliefPPO(PPO):
 
     hands: int = 1
     """Drawn anew for a decision, each with answers of its own; the target is their mean."""
+    below: Below | None = None
+    """None: level 1, whose belief is the grounded one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_network(self.network)
+
+    def init(
+        self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
+    ) -> tuple[LearnerState, ActorState]:
+        """See `PPO.init`; above level 1 the actor is that of the level below."""
+        return super().init(key, given, actor if self.below is None else self.below.actor)
 
     def experience(
         self,
@@ -67,7 +87,7 @@ class OffBeliefPPO(PPO):
     ) -> Experience:
         """See `PPO.experience`: the rollout with fictitious targets. Environment e's hands and
         answers depend on (key, e) alone."""
-        del last_value
+        del given, last_value
         assert isinstance(self.network, StructuredConfig), "check_network"
         level, rules = self.network.level, self.env.rules
         progress = self.progress(self.timesteps(learner))
@@ -82,8 +102,8 @@ class OffBeliefPPO(PPO):
         def of_step(now: tuple[jax.Array, State, PyTree, PyTree, jax.Array]) -> jax.Array:
             t, state, memory, view, action = now
             tilt = None
-            if given.belief is not None:
-                tilt = belief_tilt(rules, level, given.belief, view, memory, state)
+            if self.below is not None:
+                tilt = belief_tilt(rules, level, self.below.belief, view, memory, state)
 
             def of_hand(number: jax.Array) -> jax.Array:
                 return self.fictitious_return(

@@ -68,8 +68,6 @@ class Given(flax.struct.PyTreeNode):
     starts: Starts | None = None
     # what behaviours are worth to the learner's own seats
     preference: Preference | None = None
-    # the parameters of the belief that fictitious hands are drawn from; None: the grounded one
-    belief: PyTree = None
 
 
 NOTHING = Given()

@@ -3,6 +3,7 @@ answer to its move."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections import Counter
@@ -19,9 +20,9 @@ from hanabi_rl.env import belief, rules
 from hanabi_rl.env.rules import State
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, belief_tilt
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.off_belief import OffBeliefPPO
+from hanabi_rl.learning.off_belief import Below, OffBeliefPPO
 from hanabi_rl.learning.ppo import Experience, LearnerState
-from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
+from hanabi_rl.learning.rollout import NOTHING, ActorState, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 
@@ -49,13 +50,11 @@ class Played(NamedTuple):
 
     def experience(self, rollout: Rollout, key: jax.Array) -> Experience:
         """Of the rollout, or one that differs in what the mover cannot see; at level 1."""
-        return experience(self.ppo, self.learner, self.before, rollout, NOTHING, key)
+        return experience(self.ppo, self.learner, self.before, rollout, key)
 
 
-def off_belief(
-    ppo: OffBeliefPPO, learner: Any, before: Any, rollout: Any, given: Given, key: Any
-) -> Experience:
-    return ppo.experience(learner, before, given, key, rollout, jnp.zeros((8, 1)))
+def off_belief(ppo: OffBeliefPPO, learner: Any, before: Any, rollout: Any, key: Any) -> Experience:
+    return ppo.experience(learner, before, NOTHING, key, rollout, jnp.zeros((8, 1)))
 
 
 experience = functools.partial(jax.jit, static_argnums=0)(off_belief)
@@ -87,8 +86,8 @@ def played() -> Played:
 
     @jax.jit
     def draw(belief: Any) -> jax.Array:
-        given = NOTHING.replace(belief=belief)
-        of_one = functools.partial(off_belief, ppo, learner, before, rollout, given)
+        above = dataclasses.replace(ppo, below=Below(actor=None, belief=belief))
+        of_one = functools.partial(off_belief, above, learner, before, rollout)
         return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
 
     found = beliefs(ppo)
