@@ -114,6 +114,7 @@ class OBL(FromScratch):
     ) -> float:
         """See `PPOAlgorithm`; above level 1 the belief comes first, which the run keeps."""
         if config.previous is not None:
+            assert isinstance(training.ppo, OffBeliefPPO), "made above"
             below = parallel.on_first_host(lambda: below_of(config, run_dir / BELIEF))
             ppo = dataclasses.replace(training.ppo, below=below)
             training = dataclasses.replace(training, ppo=ppo)

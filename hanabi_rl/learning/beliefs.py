@@ -129,8 +129,8 @@ class BeliefLearner:
         param_key, env_key = jax.random.split(key)
         actors = self.collector.begin(env_key, self.config.num_envs)
         memory = self.view.memory(self.config.num_envs)
-        one = jax.tree.map(lambda x: x[:1], (actors.env.game, memory))
-        example = self.seen(*one, jnp.ones(1, bool))[1]
+        game, known = jax.tree.map(lambda x: x[:1], (actors.env.game, memory))
+        example = self.seen(game, known, jnp.ones(1, bool))[1]
         facts = kinds_of(
             self.rules,
             self.level,
