@@ -1,0 +1,1 @@
+"""Thinking at the time of play: single-agent search on top of an agent's policy."""

@@ -1,0 +1,100 @@
+"""An agent that thinks before it moves: `AGENT?search=fast`.
+
+What it is shown of a game is the observation of its seat, and everything that a search computes is
+computed from that (`seen.py`): it cannot know more than the agent that it searches for. The same
+history gives the same choice, in greedy play and with a key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.policy import PyTree
+from hanabi_rl.agents.search.history import (
+    History,
+    Past,
+    Position,
+    Shown,
+    another_game,
+    init_history,
+    look,
+)
+from hanabi_rl.agents.search.settings import Settings
+from hanabi_rl.agents.search.thinking import Decision, Players, decide, shown_to
+from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.env.state import select_games
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.nn.structured import Level
+
+_LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
+
+
+class Searched(Wrapper):
+    """`policy` with a search at every turn of its own; the others are taken to play as `model`
+    does, or as `policy` where that is None."""
+
+    model: Any = None  # a Policy
+    settings: Settings = flax.struct.field(pytree_node=False, default=Settings())
+
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        model = None if self.model is None else self.model.identity()
+        own = {"wrapper": "searched", "of": self.policy.identity(), "model": model}
+        return digest({**own, "settings": self.settings})
+
+    @property
+    def shown(self) -> Shown:
+        """The most that the policy or the model reads."""
+        each = [shown_to(policy) for policy in (self.policy, self.model) if policy is not None]
+        level = max((reads.level for reads in each), key=_LEVELS.index)
+        return Shown(level, any(reads.profile for reads in each))
+
+    def init_carry(self, batch: int) -> History:
+        """See `Policy.init_carry`."""
+        return init_history(self.rules, self.shown, self.settings.window, batch)
+
+    def next_game(self, carry: History, met: jax.Array) -> History:
+        """See `agents/policy.py`."""
+        return select_games(met, another_game(self.rules, self.shown, carry), carry)
+
+    def step(
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
+    ) -> tuple[History, jax.Array]:
+        """See `Policy.step`; the key is not read."""
+        del key
+        carry = look(self.rules, self.shown, carry, obs, reset)
+        my_turn = ~legal[:, self.rules.noop]
+
+        def one(game: tuple[History, jax.Array]) -> jax.Array:
+            history, mine = game
+            idle = jnp.zeros(self.rules.num_moves)
+            return jax.lax.cond(mine, lambda: self._decide(history).logits, lambda: idle)
+
+        # one game after the other: each row's answer is its own, to the bit, and the rows of one
+        # search fill the machine
+        logits = jax.lax.map(one, (carry, my_turn))
+        return carry, jnp.where(legal, logits, ILLEGAL_LOGIT)
+
+    def decide(self, carry: History) -> Decision:
+        """Everything that the searches after `step` found, leaves [N, ...], turn or not."""
+        return jax.lax.map(self._decide, carry)
+
+    def _decide(self, history: History) -> Decision:
+        """Of one game, leaves without the axis of games."""
+        now: Position = jax.tree.map(lambda x: x[None], history.now)
+        past: Past = history.past
+        key = jax.random.wrap_key_data(history.chance)
+        players = Players(self.policy, self.model)
+        return decide(
+            self.rules, self.shown, self.settings, players, now, past, history.length, key
+        )

@@ -1,0 +1,359 @@
+"""One decision of a searching seat (Lerer et al. 2020, "Improving Policies via Search in
+Cooperative Partially Observable Games", arXiv 1912.02318; regularised as Jacob et al. 2022,
+arXiv 2112.07544).
+
+1. The policy's own distribution tau over the moves; those worth trying are tried.
+2. `K` own hands from the grounded belief, each with the likelihood of what the others did,
+
+       L(hand) = prod over their last moves of (1 - epsilon) pi(move | hand) + epsilon / |legal|.
+
+3. Hands drawn again by that weight and an order of the deck with each; every move tried is made
+   with the same ones, and the policy (for the others: the model of them) plays on to the end.
+4. Logits log tau(a) + gain(a) / lambda, the gain over the policy's own move.
+
+The networks are in the program once, whatever they are asked: a loop asks them for all `R` rows at
+a time, first for the decision, then for the others' last moves, then ply by ply. That is what keeps
+the time to compile it down to that of the policy itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.search.history import Past, Position, Shown
+from hanabi_rl.agents.search.settings import Settings
+from hanabi_rl.agents.structured.features import Features, features_of, remember, sizes
+from hanabi_rl.agents.structured.memory import Memory, next_seat
+from hanabi_rl.agents.structured.sight import from_state
+from hanabi_rl.env.belief import Unknown, draw_cards, draw_hand, hand_of, with_cards
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.rules import finished, legal_for_mover, score, step
+from hanabi_rl.env.state import State
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+
+
+class Players(NamedTuple):
+    """Who plays in a search."""
+
+    own: Any
+    """The policy of the searching seat, which reads features (`step_inputs`)."""
+    others: Any
+    """The model of the others; None: the same."""
+
+
+class Hands(NamedTuple):
+    """`K` hands that the seat may hold."""
+
+    cards: jax.Array
+    """int32[H, K]: ids, 0 in an empty slot."""
+    rest: jax.Array
+    """int32[kinds, K]: what is then in the deck."""
+
+
+class Decision(NamedTuple):
+    """What a search found, of one game."""
+
+    logits: jax.Array
+    """float32[A]: of the searching agent."""
+    policy: jax.Array
+    """float32[A]: log-probabilities of the policy as it is."""
+    tried: jax.Array
+    """int32[M]: the moves tried, the policy's likeliest first."""
+    num_tried: jax.Array
+    """int32[]: how many of `tried` were; 1 where there was nothing to choose."""
+    gain: jax.Array
+    """float32[M]: points more than the policy's likeliest move."""
+    error: jax.Array
+    """float32[M]: the standard errors of the gains, hands and decks being the same."""
+    value: jax.Array
+    """float32[M]: the mean scores."""
+    effective: jax.Array
+    """float32[]: the effective number of hands."""
+    loglik: jax.Array
+    """float32[K]: log-likelihood of the others' last moves, hand by hand."""
+    hands: jax.Array
+    """int32[K, H]: the hands."""
+
+
+class _Work(NamedTuple):
+    """The carry of the loop (R rows, M moves)."""
+
+    time: jax.Array  # int32[], how often the networks were asked
+    stop: jax.Array  # bool[]
+    policy: jax.Array  # float32[A], log-probabilities
+    tried: jax.Array  # int32[M]
+    num_tried: jax.Array  # int32[]
+    loglik: jax.Array  # float32[K]
+    effective: jax.Array  # float32[]
+    state: State  # [R], games played on
+    before: Memory  # [R]
+
+
+def decide(
+    rules: Rules,
+    shown: Shown,
+    settings: Settings,
+    players: Players,
+    now: Position,
+    past: Past,
+    length: jax.Array,
+    key: jax.Array,
+) -> Decision:
+    """One decision.
+
+    Args:
+        now: the position [1] at the seat's turn.
+        past: the others' last moves, leaves [W, ...], newest first; `length` int32[] of them.
+        key: one typed key.
+    """
+    rows = settings.rollouts
+    hand_key, *deal_keys = jax.random.split(key, 3)
+    hands = _draw_hands(rules, settings, now.state, hand_key)
+    blocks = settings.hands // rows
+    reads = length * blocks
+
+    def repeated(tree: Any) -> Any:
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape[1:])), tree)
+
+    def ask(work: _Work) -> _Work:
+        playing = work.time > reads
+        index = jnp.maximum(work.time - 1, 0)
+        which, block = index % jnp.maximum(length, 1), index // jnp.maximum(length, 1)
+
+        def look_back() -> tuple[State, Memory]:
+            """The decision, or one of the others' last moves, with the hands of a block."""
+            cards = jax.lax.dynamic_slice_in_dim(hands.cards, block * rows, rows, axis=1)
+            move = jax.tree.map(lambda x: x[which], (past.position, past.slot, past.card))
+            then, slot, card = move
+            gone = jnp.broadcast_to(card[:, None], cards.shape)
+            held = jnp.where(slot[:, None] < 0, gone, cards[jnp.maximum(slot, 0)])
+            own = work.time == 0
+            place = jax.tree.map(lambda a, b: jnp.where(own, a, b[None]), now, then)
+            held = jnp.where(own, cards, held)
+            state = _with_hands(rules, repeated(place.state), held)
+            return state, repeated(place.before)
+
+        state, before = jax.lax.cond(playing, lambda: (work.state, work.before), look_back)
+        sight, legal = from_state(rules, state), legal_for_mover(rules, state)
+        memory = before
+        if shown.level != "facts" or shown.profile:
+            memory = remember(rules, shown.level, before, sight)
+        features = features_of(rules, shown.level, memory, sight)
+        logits = _answers(rules, shown, players, state.player[0] == 0, features, legal)
+
+        def decided() -> _Work:
+            policy = jax.nn.log_softmax(logits[0])
+            tried, count = worth_trying(settings, policy, legal[0])
+            after = next_seat(memory)
+            return work._replace(
+                policy=policy, tried=tried, num_tried=count, before=after, stop=count < 2
+            )
+
+        def read() -> _Work:
+            chance = jax.nn.softmax(logits, axis=-1)[:, past.action[which]]
+            at_random = 1.0 / jnp.maximum(jnp.sum(legal, axis=-1), 1)
+            likely = jnp.log((1 - settings.epsilon) * chance + settings.epsilon * at_random)
+            so_far = jax.lax.dynamic_slice(work.loglik, (block * rows,), (rows,))
+            loglik = jax.lax.dynamic_update_slice(work.loglik, so_far + likely, (block * rows,))
+            return work._replace(loglik=loglik)
+
+        def played() -> _Work:
+            return work._replace(before=next_seat(memory))
+
+        stage = jnp.where(playing, 2, jnp.minimum(work.time, 1))
+        work = jax.lax.switch(stage, [decided, read, played])
+        begins = (work.time == reads) & ~work.stop
+        action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+
+        def begin() -> tuple[_Work, jax.Array]:
+            weight, effective = weights(work.loglik)
+            enough = effective >= settings.effective * settings.hands
+            deal_from = repeated(now.state)
+            state, first = _dealt(rules, settings, deal_from, hands, weight, work, *deal_keys)
+            return work._replace(effective=effective, stop=~enough, state=state), first
+
+        work, action = jax.lax.cond(begins, begin, lambda: (work, action))
+        work = jax.lax.cond(
+            (begins | playing) & ~work.stop, lambda: _played(rules, work, action), lambda: work
+        )
+        return work._replace(time=work.time + 1)
+
+    start = _Work(
+        time=jnp.int32(0),
+        stop=jnp.bool_(False),
+        policy=jnp.zeros(rules.num_moves),
+        tried=jnp.zeros(settings.moves, jnp.int32),
+        num_tried=jnp.int32(1),
+        loglik=jnp.zeros(settings.hands),
+        effective=jnp.float32(0),
+        state=repeated(now.state),
+        before=repeated(now.before),
+    )
+    work = jax.lax.while_loop(lambda work: ~work.stop, ask, start)
+    return _decision(rules, settings, work, hands)
+
+
+def worth_trying(
+    settings: Settings, policy: jax.Array, legal: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The moves int32[M] that are tried, likeliest first, and how many they are, by the policy's
+    log-probabilities float32[A]; 1 where there is no choice."""
+    chance, tried = jax.lax.top_k(jnp.where(legal, policy, ILLEGAL_LOGIT), settings.moves)
+    likely = (jnp.exp(chance) >= settings.least) & (chance > ILLEGAL_LOGIT / 2)
+    return tried.astype(jnp.int32), jnp.maximum(jnp.sum(likely), 1)
+
+
+def weights(loglik: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Hands' weights float32[K], which sum to 1, and their effective number
+    1 / sum of squares (Kong 1992), by their log-likelihoods."""
+    weight = jax.nn.softmax(loglik)
+    return weight, 1.0 / jnp.sum(weight**2)
+
+
+def logits_after(
+    settings: Settings, policy: jax.Array, tried: jax.Array, gain: jax.Array, error: jax.Array
+) -> jax.Array:
+    """log tau(a) + gain(a) / lambda, float32[A]: the solution of max E[gain] - lambda KL(pi, tau)
+    (Jacob et al. 2022, section 3); moves not tried are taken to gain nothing.
+
+    Args:
+        policy: float32[A], log tau.
+        tried, gain, error: [M], of which what was not tried gains 0.
+    """
+    surely = jnp.sign(gain) * jnp.maximum(jnp.abs(gain) - settings.doubt * error, 0.0)
+    return policy.at[tried].add(surely / settings.lam)
+
+
+def _draw_hands(rules: Rules, settings: Settings, state: State, key: jax.Array) -> Hands:
+    """Hands from the grounded belief of seat 0 in one game [1]."""
+    unknown = hand_of(rules, state, jnp.zeros(1, jnp.int32))
+    many = [jnp.broadcast_to(x, (*x.shape[:-1], settings.hands)) for x in unknown]
+    words = jax.random.bits(key, (rules.hand_size, settings.hands))
+    return Hands(*draw_hand(rules, Unknown(*many), words))
+
+
+def _with_hands(rules: Rules, state: State, cards: jax.Array) -> State:
+    """The games [R] with the cards int32[H, R] in the hand of seat 0."""
+    seat = jnp.zeros(cards.shape[1], jnp.int32)
+    return with_cards(rules, state, seat, cards, jnp.zeros((1, cards.shape[1]), jnp.int32))
+
+
+def _answers(
+    rules: Rules,
+    shown: Shown,
+    players: Players,
+    mine: jax.Array,
+    features: Features,
+    legal: jax.Array,
+) -> jax.Array:
+    """The logits [R, A] of the seat's policy where it is its turn, bool[], else of the others'."""
+
+    def of(policy: Any) -> jax.Array:
+        inputs = part_of(rules, shown, policy, features)
+        fresh = jnp.zeros(legal.shape[0], jnp.bool_)
+        answer: jax.Array = policy.step_inputs((), inputs, legal, fresh)[1]
+        return jnp.where(legal, answer, ILLEGAL_LOGIT)
+
+    if players.others is None:
+        return of(players.own)
+    return jax.lax.cond(mine, lambda: of(players.own), lambda: of(players.others))
+
+
+def shown_to(policy: Any) -> Shown:
+    """What a policy reads of a structured view; raises ValueError where it reads observations."""
+    reads = getattr(policy, "reads", None)
+    if reads is None:
+        raise ValueError(
+            "expected an agent with a structured network (agent:NAME, or a run with "
+            "--network structured), whose memory is public, got one that reads observations"
+        )
+    level, _, told = reads.partition("+")
+    return Shown(level, told == "profile")
+
+
+def part_of(rules: Rules, shown: Shown, policy: Any, features: Features) -> Features:
+    """What the policy reads of features that show more: every level begins with those below it, and
+    the profile comes last."""
+    reads = shown_to(policy)
+    if reads == shown:
+        return features
+    widths = sizes(rules, reads.level)
+    own = Features(
+        *[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)]
+    )
+    if not reads.profile:
+        return own
+    told = sizes(rules, reads.level, True).table.shape[-1] - widths.table.shape[-1]
+    table = jnp.concatenate([own.table, features.table[..., -told:]], axis=-1)
+    return own._replace(table=table)
+
+
+def _dealt(
+    rules: Rules,
+    settings: Settings,
+    state: State,
+    hands: Hands,
+    weight: jax.Array,
+    work: _Work,
+    pick_key: jax.Array,
+    deck_key: jax.Array,
+) -> tuple[State, jax.Array]:
+    """The games [R] with hands drawn again by their weight, and orders of the deck; and each one's
+    first move. Every `num_tried` rows in a row have the same cards."""
+    rows = settings.rollouts
+    deal = _deal_of_row(settings, work.num_tried)
+    start = jax.random.uniform(pick_key)
+    share = (deal + start) / (rows // work.num_tried)
+    which = jnp.sum(jnp.cumsum(weight)[:, None] < share, axis=0)
+    which = jnp.minimum(which, settings.hands - 1)
+    most = rules.deck_size - rules.num_players * rules.hand_size
+    words = jax.random.bits(deck_key, (most, rows))[:, deal]
+    drawn = draw_cards(hands.rest[:, which], words)
+    seat = jnp.zeros(rows, jnp.int32)
+    dealt = with_cards(rules, state, seat, hands.cards[:, which], drawn)
+    return dealt, work.tried[jnp.arange(rows) % work.num_tried]
+
+
+def _deal_of_row(settings: Settings, num_tried: jax.Array) -> jax.Array:
+    """Which deal each row int32[R] has; those left over at the end repeat the last."""
+    rows = settings.rollouts
+    return jnp.minimum(jnp.arange(rows) // num_tried, rows // num_tried - 1)
+
+
+def _played(rules: Rules, work: _Work, action: jax.Array) -> _Work:
+    """One move in every row."""
+    state = step(rules, work.state, action)[0].materialized()
+    return work._replace(state=state, stop=jnp.all(finished(rules, state)))
+
+
+def _decision(rules: Rules, settings: Settings, work: _Work, hands: Hands) -> Decision:
+    """The values of the moves, from the games that were played."""
+    rows, count = settings.rollouts, work.num_tried
+    deals = rows // count
+    counted = jnp.arange(rows) < deals * count
+    place = jnp.arange(settings.moves)[:, None]
+    mine = counted & (jnp.arange(rows) % count == place)  # [M, R]
+    scores = score(rules, work.state).astype(jnp.float32)
+    more = scores - scores[_deal_of_row(settings, count) * count]
+    value = jnp.sum(jnp.where(mine, scores, 0), axis=1) / deals
+    gain = jnp.sum(jnp.where(mine, more, 0), axis=1) / deals
+    spread = jnp.sum(jnp.where(mine, (more - gain[:, None]) ** 2, 0), axis=1)
+    error = jnp.sqrt(spread / jnp.maximum(deals - 1, 1) / deals)
+    enough = work.effective >= settings.effective * settings.hands
+    used = (jnp.arange(settings.moves) < count) & (count > 1) & enough
+    gain, error = jnp.where(used, gain, 0), jnp.where(used, error, 0)
+    return Decision(
+        logits=logits_after(settings, work.policy, work.tried, gain, error),
+        policy=work.policy,
+        tried=work.tried,
+        num_tried=count,
+        gain=gain,
+        error=error,
+        value=jnp.where(used, value, 0),
+        effective=work.effective,
+        loglik=work.loglik,
+        hands=hands.cards.T,
+    )
