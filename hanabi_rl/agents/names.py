@@ -53,8 +53,11 @@ class Option(NamedTuple):
 
     type: Any
     """Of its value, as `read_value` takes it."""
-    wrap: Callable[[Policy, Any], Policy]
+    wrap: Callable[..., Policy]
+    """(policy, value) -> the policy wrapped; its `settings` by keyword."""
     about: str
+    settings: Callable[[], Mapping[str, Any]] = dict
+    """What may follow it in a name and sets a part of it -> its type."""
 
 
 def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
@@ -87,6 +90,21 @@ def _tempered(policy: Policy, temperature: float) -> Policy:
     return Tempered(policy, temperature=temperature)
 
 
+def _searched(policy: Policy, preset: str, partner: str | None = None, **given: Any) -> Policy:
+    from hanabi_rl.agents.search.searched import searched
+    from hanabi_rl.agents.search.settings import settings_of
+
+    settings = settings_of(preset, given)
+    model = None if partner is None else load_policy(partner, policy.rules)
+    return searched(policy, model, settings)
+
+
+def _search_settings() -> dict[str, Any]:
+    from hanabi_rl.agents.search.settings import option_types
+
+    return {**option_types(), "partner": str}
+
+
 OPTIONS: dict[str, Option] = {
     "colors": Option(
         tuple[int, ...], _renamed, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
@@ -96,6 +114,14 @@ OPTIONS: dict[str, Option] = {
         _safe,
         "safe=0.6,0.1: it plays no card whose chance, by counting, is below 0.6 on the last life, "
         "below 0.1 before",
+    ),
+    "search": Option(
+        str,
+        _searched,
+        "search=fast: it thinks before each move, with the others taken to play as it does itself; "
+        "search=strong: longer; partner=agent:NAME after it: they are taken to play as that "
+        "agent; lambda=0.3, rollouts=64, ...: see docs/search.md",
+        _search_settings,
     ),
     "temperature": Option(
         float,
@@ -181,9 +207,7 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     text = str(path_or_name)
     name = parse_name(text)
     known = bot_parameters(name.plain) if name.source == BOT else {}
-    for key in name.settings:
-        if key not in known and key not in OPTIONS:
-            raise ValueError(f"{text}: expected one of {_settings(known)}, got {key!r}")
+    options = _options(text, name, known)
     if name.source == BOT:
         own = {
             key: read_value(value, known[key].type, where=f"{text}: {key}")
@@ -195,15 +219,33 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
         policy = STORED[name.source](name.plain) if name.source else _in_folder(name.place)
         if rules is not None and policy.rules != rules:
             raise ValueError(f"{text}: expected a policy for {rules}, got one for {policy.rules}")
-    for key, value in name.settings.items():
-        if key not in known:
-            where, option = f"{text}: {key}", OPTIONS[key]
-            typed = read_value(value, option.type, where=where)
-            try:
-                policy = option.wrap(policy, typed)
-            except ValueError as error:
-                raise ValueError(f"{where}: {error}") from error
+    for key, (value, given) in options.items():
+        try:
+            policy = OPTIONS[key].wrap(policy, value, **given)
+        except ValueError as error:
+            raise ValueError(f"{text}: {key}: {error}") from error
     return policy
+
+
+def _options(
+    text: str, name: AgentName, known: Mapping[str, Any]
+) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """The options of a name in order, each with its value and the settings that follow it; the
+    settings of a bot, which are `known`, are none."""
+    found: dict[str, tuple[Any, dict[str, Any]]] = {}
+    of: Mapping[str, Any] = {}
+    for key, value in name.settings.items():
+        where = f"{text}: {key}"
+        if key in known:
+            continue
+        if key in OPTIONS:
+            found[key] = read_value(value, OPTIONS[key].type, where=where), {}
+            of = OPTIONS[key].settings()
+        elif key in of:
+            found[next(reversed(found))][1][key] = read_value(value, of[key], where=where)
+        else:
+            raise ValueError(f"{text}: expected one of {_settings({**known, **of})}, got {key!r}")
+    return found
 
 
 def read_value(text: str, kind: Any, *, where: str) -> Any:

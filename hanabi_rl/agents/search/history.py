@@ -88,9 +88,7 @@ def init_history(rules: Rules, shown: Shown, window: int, games: int) -> History
     )
 
 
-def look(
-    rules: Rules, shown: Shown, history: History, obs: jax.Array, reset: jax.Array
-) -> History:
+def look(rules: Rules, shown: Shown, history: History, obs: jax.Array, reset: jax.Array) -> History:
     """The history after one more observation float32[N, O]; where `reset` bool[N], of a game that
     begins with it."""
     games = obs.shape[0]

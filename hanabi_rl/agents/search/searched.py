@@ -7,6 +7,7 @@ history gives the same choice, in greedy play and with a key.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import flax.struct
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import PyTree
+from hanabi_rl.agents.policy import Policy, PyTree
 from hanabi_rl.agents.search.history import (
     History,
     Past,
@@ -45,7 +46,7 @@ class Searched(Wrapper):
         """See `Policy.identity`."""
         model = None if self.model is None else self.model.identity()
         own = {"wrapper": "searched", "of": self.policy.identity(), "model": model}
-        return digest({**own, "settings": self.settings})
+        return digest({**own, "settings": dataclasses.asdict(self.settings)})
 
     @property
     def shown(self) -> Shown:
@@ -98,3 +99,21 @@ class Searched(Wrapper):
         return decide(
             self.rules, self.shown, self.settings, players, now, past, history.length, key
         )
+
+
+def searched(policy: Policy, model: Policy | None, settings: Settings) -> Searched:
+    """`policy` with a search.
+
+    Raises:
+        ValueError: a policy, or a model, that reads observations: what it remembers of a game is
+            its own, and would have to be run again for every hand that the seat may hold.
+    """
+    found = Searched(policy, model=model, settings=settings)
+    for what, each in (("", policy), ("partner: ", model)):
+        if each is not None and getattr(each, "reads", None) is None:
+            raise ValueError(
+                f"{what}expected an agent with a structured network, whose memory is public, got "
+                "one that reads observations (a bot, an LSTM or feed-forward network, or a wrapper "
+                "of its own like ?safe=, which may come after ?search=)"
+            )
+    return found

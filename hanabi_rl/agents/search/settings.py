@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from hanabi_rl.storage.ranges import Range, check_fields
 
@@ -12,13 +14,13 @@ from hanabi_rl.storage.ranges import Range, check_fields
 class Settings:
     """Every number of a search; the defaults are the preset `fast`."""
 
-    hands: Annotated[int, Range(2, 65536)] = 64
-    """Own hands drawn from the grounded belief; a multiple of `rollouts`."""
-    rollouts: Annotated[int, Range(2, 65536)] = 64
+    hands: Annotated[int, Range(2, 65536)] = 128
+    """Own hands drawn from the grounded belief, rounded up to whole times `rollouts`."""
+    rollouts: Annotated[int, Range(2, 65536)] = 128
     """Games played to their ends a decision, shared by the moves tried (SPARTA's N)."""
-    moves: Annotated[int, Range(2, 64)] = 4
+    moves: Annotated[int, Range(2, 64)] = 6
     """The most moves tried, the policy's likeliest."""
-    least: Annotated[float, Range(0.0, 1.0)] = 0.02
+    least: Annotated[float, Range(0.0, 1.0)] = 0.01
     """Moves to which the policy gives a smaller chance are not tried."""
     window: Annotated[int, Range(1, 256)] = 8
     """How many of the others' last moves the hands are weighted by."""
@@ -26,17 +28,53 @@ class Settings:
     """The chance that a partner made any legal move, whatever the model says."""
     effective: Annotated[float, Range(0.0, 1.0)] = 0.02
     """The least effective sample, as a share of `hands`: below it the policy plays as it is."""
-    lam: Annotated[float, Range(0.0, 1000.0, above=True)] = 0.3
+    lam: Annotated[float, Range(0.0, 1000.0, above=True)] = 0.1
     """lambda: the points that are worth one nat of likeness to the policy."""
-    doubt: Annotated[float, Range(0.0, 100.0)] = 0.0
+    doubt: Annotated[float, Range(0.0, 100.0)] = 1.0
     """A gain is taken to be this many standard errors less than was measured."""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, least in (("hands", self.rollouts), ("rollouts", self.moves)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
-        if self.hands % self.rollouts:
-            raise ValueError(
-                f"hands: expected a multiple of the {self.rollouts} rollouts, got {self.hands}"
-            )
+        if self.rollouts < self.moves:
+            raise ValueError(f"rollouts: expected at least one a move, got {self.rollouts}")
+
+    @property
+    def blocks(self) -> int:
+        """How often the model is asked about `rollouts` hands at a time."""
+        return -(-self.hands // self.rollouts)
+
+    @property
+    def drawn(self) -> int:
+        """K, the hands drawn."""
+        return self.blocks * self.rollouts
+
+
+PRESETS: dict[str, Settings] = {
+    "fast": Settings(),
+    "strong": Settings(hands=1024, rollouts=512, moves=8, window=16),
+}
+
+
+def option_types() -> dict[str, type]:
+    """The settings by the names that they have in an agent's name -> their types."""
+    types = typing.get_type_hints(Settings)
+    return {NAMES.get(field.name, field.name): types[field.name] for field in _FIELDS}
+
+
+def settings_of(preset: str, given: Mapping[str, Any]) -> Settings:
+    """A preset with some of its settings given, by their names in an agent's name.
+
+    Raises:
+        ValueError: no such preset, or a setting out of its range.
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"expected one of {', '.join(PRESETS)}, got {preset!r}")
+    fields = {name: field for field, name in NAMES.items()}
+    return dataclasses.replace(
+        PRESETS[preset], **{fields.get(name, name): value for name, value in given.items()}
+    )
+
+
+NAMES = {"lam": "lambda"}
+"""Settings that Python has no field for."""
+_FIELDS = dataclasses.fields(Settings)

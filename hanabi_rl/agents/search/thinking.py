@@ -112,8 +112,7 @@ def decide(
     rows = settings.rollouts
     hand_key, *deal_keys = jax.random.split(key, 3)
     hands = _draw_hands(rules, settings, now.state, hand_key)
-    blocks = settings.hands // rows
-    reads = length * blocks
+    reads = length * settings.blocks
 
     def repeated(tree: Any) -> Any:
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape[1:])), tree)
@@ -170,7 +169,7 @@ def decide(
 
         def begin() -> tuple[_Work, jax.Array]:
             weight, effective = weights(work.loglik)
-            enough = effective >= settings.effective * settings.hands
+            enough = effective >= settings.effective * settings.drawn
             deal_from = repeated(now.state)
             state, first = _dealt(rules, settings, deal_from, hands, weight, work, *deal_keys)
             return work._replace(effective=effective, stop=~enough, state=state), first
@@ -187,7 +186,7 @@ def decide(
         policy=jnp.zeros(rules.num_moves),
         tried=jnp.zeros(settings.moves, jnp.int32),
         num_tried=jnp.int32(1),
-        loglik=jnp.zeros(settings.hands),
+        loglik=jnp.zeros(settings.drawn),
         effective=jnp.float32(0),
         state=repeated(now.state),
         before=repeated(now.before),
@@ -230,8 +229,8 @@ def logits_after(
 def _draw_hands(rules: Rules, settings: Settings, state: State, key: jax.Array) -> Hands:
     """Hands from the grounded belief of seat 0 in one game [1]."""
     unknown = hand_of(rules, state, jnp.zeros(1, jnp.int32))
-    many = [jnp.broadcast_to(x, (*x.shape[:-1], settings.hands)) for x in unknown]
-    words = jax.random.bits(key, (rules.hand_size, settings.hands))
+    many = [jnp.broadcast_to(x, (*x.shape[:-1], settings.drawn)) for x in unknown]
+    words = jax.random.bits(key, (rules.hand_size, settings.drawn))
     return Hands(*draw_hand(rules, Unknown(*many), words))
 
 
@@ -263,13 +262,8 @@ def _answers(
 
 
 def shown_to(policy: Any) -> Shown:
-    """What a policy reads of a structured view; raises ValueError where it reads observations."""
-    reads = getattr(policy, "reads", None)
-    if reads is None:
-        raise ValueError(
-            "expected an agent with a structured network (agent:NAME, or a run with "
-            "--network structured), whose memory is public, got one that reads observations"
-        )
+    """What a policy reads of a structured view."""
+    reads: str = policy.reads
     level, _, told = reads.partition("+")
     return Shown(level, told == "profile")
 
@@ -281,9 +275,7 @@ def part_of(rules: Rules, shown: Shown, policy: Any, features: Features) -> Feat
     if reads == shown:
         return features
     widths = sizes(rules, reads.level)
-    own = Features(
-        *[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)]
-    )
+    own = Features(*[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)])
     if not reads.profile:
         return own
     told = sizes(rules, reads.level, True).table.shape[-1] - widths.table.shape[-1]
@@ -308,7 +300,7 @@ def _dealt(
     start = jax.random.uniform(pick_key)
     share = (deal + start) / (rows // work.num_tried)
     which = jnp.sum(jnp.cumsum(weight)[:, None] < share, axis=0)
-    which = jnp.minimum(which, settings.hands - 1)
+    which = jnp.minimum(which, settings.drawn - 1)
     most = rules.deck_size - rules.num_players * rules.hand_size
     words = jax.random.bits(deck_key, (most, rows))[:, deal]
     drawn = draw_cards(hands.rest[:, which], words)
@@ -342,7 +334,7 @@ def _decision(rules: Rules, settings: Settings, work: _Work, hands: Hands) -> De
     gain = jnp.sum(jnp.where(mine, more, 0), axis=1) / deals
     spread = jnp.sum(jnp.where(mine, (more - gain[:, None]) ** 2, 0), axis=1)
     error = jnp.sqrt(spread / jnp.maximum(deals - 1, 1) / deals)
-    enough = work.effective >= settings.effective * settings.hands
+    enough = work.effective >= settings.effective * settings.drawn
     used = (jnp.arange(settings.moves) < count) & (count > 1) & enough
     gain, error = jnp.where(used, gain, 0), jnp.where(used, error, 0)
     return Decision(
