@@ -17,11 +17,10 @@ from support.search import (
     SETTINGS,
     TINY,
     Habit,
-    decided,
+    decisions,
     in_worlds,
     reader,
     searcher,
-    seen_by,
     world,
 )
 
@@ -34,7 +33,7 @@ from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
-from hanabi_rl.env.rules import deal, legal_actions, step
+from hanabi_rl.env.rules import deal, finished, legal_actions, step
 from hanabi_rl.env.state import State
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -104,8 +103,8 @@ def test_a_state_read_back_shows_what_was_seen() -> None:
         seat = turn % rules.num_players
         made = jnp.full(len(decks), turn)
         seen, legal, same = read(state, jnp.int32(seat), made, jnp.asarray(since))
-        np.testing.assert_array_equal(*seen)
-        going = np.asarray(state.life_tokens > 0) & (since <= rules.num_players)
+        going = ~np.asarray(finished(rules, state))
+        np.testing.assert_array_equal(*(np.asarray(x)[going] for x in seen))
         true_legal = np.asarray(legal_actions(rules, state))[:, seat]
         np.testing.assert_array_equal(np.asarray(legal)[going], true_legal[going])
         for one, other in same:
@@ -133,13 +132,12 @@ def exact_belief(game: Game, seat: int, settings: Settings) -> dict[tuple[int, .
         for card in hand:
             rest.remove(card)
         decks.append(world(game, seat, hand, rest))
-    chances, _ = in_worlds(reader(), np.array(decks), game.moves)
+    chances, choices, _ = in_worlds(reader(), np.array(decks), game.moves)
     theirs = [t for t in range(len(game.moves)) if t % TINY.num_players != seat]
     loglik = np.zeros(len(decks))
     for turn in theirs[-settings.window :]:
-        before = dataclasses.replace(game, moves=game.moves[:turn])
-        likely = (1 - settings.epsilon) * chances[turn, :, game.moves[turn]]
-        loglik += np.log(likely + settings.epsilon / legal_of(before, turn % 2).sum())
+        at_random = settings.epsilon / choices[turn]
+        loglik += np.log((1 - settings.epsilon) * chances[turn] + at_random)
     return {
         hand: np.array([ways, log]) for (hand, ways), log in zip(hands.items(), loglik, strict=True)
     }
@@ -150,11 +148,9 @@ def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
     and drew since are among them, and moves too old to be read."""
     games = games_at_turn(6, range(4, 19))
     assert any(len(game.moves) > 2 * SETTINGS.window for game in games)
-    _, carry = seen_by(searcher(), games, [0] * len(games))
     spreads = []
-    for row, game in enumerate(games):
+    for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
         exact = exact_belief(game, 0, SETTINGS)
-        found = decided(searcher(), carry, row)
         held = len(next(iter(exact)))
         drawn = [tuple(hand[:held].tolist()) for hand in found.hands]
         expected = np.array([exact[hand][1] for hand in drawn])
@@ -186,7 +182,7 @@ def exact_values(
         decks += [world(game, seat, hand, order) for order in orders]
         shares += [ways * np.exp(log - best) / len(orders)] * len(orders)
     weight = np.array(shares) / np.sum(shares)
-    scores = [in_worlds(reader(), np.array(decks), game.moves, [int(m)])[1] for m in moves]
+    scores = [in_worlds(reader(), np.array(decks), game.moves, [int(m)])[2] for m in moves]
     return np.array(scores) @ weight, len(decks) == 1
 
 
@@ -196,13 +192,11 @@ def test_values_are_those_of_every_world_played_to_its_end() -> None:
         game
         for game in games_at_turn(40, range(8, 20))
         if len(game.table().deck) - game.table().drawn <= 1
-    ]
-    _, carry = seen_by(searcher(), games, [0] * len(games))
+    ][:8]
     sure, compared = 0, 0
-    for row, game in enumerate(games[:10]):
-        found = decided(searcher(), carry, row)
+    for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
         tried = found.tried[: found.num_tried]
-        if found.num_tried < 2:
+        if found.num_tried < 2 or found.effective < SETTINGS.effective * SETTINGS.hands:
             continue
         values, one_world = exact_values(game, 0, SETTINGS, tried)
         deals = SETTINGS.rollouts // found.num_tried
@@ -224,15 +218,21 @@ def test_a_move_better_than_the_habit_is_found() -> None:
     seat = game.to_move
     assert seat is not None
     playable = slices["play"].start + TINY.hand_size - 1
-    for lam, expected in ((0.1, playable), (50.0, slices["discard"].start)):
-        settings = dataclasses.replace(SETTINGS, lam=lam, hands=8, rollouts=8)
-        habit = Searched(Habit(jnp.asarray(logits), TINY), settings=settings)
-        found, carry = seen_by(habit, [game], [seat])
-        assert np.argmax(found[0]) == expected
-        decision = decided(habit, carry, 0)
-        where = list(decision.tried).index(playable)
-        assert decision.gain[where] == pytest.approx(1.0)
-        assert decision.error[where] == pytest.approx(0.0)
+    settings = dataclasses.replace(SETTINGS, lam=0.1, hands=8, rollouts=8)
+    (found,) = decisions(
+        Searched(Habit(jnp.asarray(logits), TINY), settings=settings), [game], [seat]
+    )
+    where = list(found.tried).index(playable)
+    assert found.gain[where] == pytest.approx(1.0)
+    assert found.error[where] == pytest.approx(0.0)
+    usual = slices["discard"].start
+    assert np.argmax(found.policy) == usual
+    for lam, expected in ((0.1, playable), (50.0, usual)):
+        dial = dataclasses.replace(settings, lam=lam)
+        given = found.policy, found.tried, found.gain, found.error
+        answer = thinking.logits_after(dial, *map(jnp.asarray, given))
+        assert np.argmax(answer) == expected
+    assert np.argmax(found.logits) == playable
 
 
 def last_move_with_a_known_playable_card() -> Game:
@@ -265,9 +265,9 @@ def test_logits_are_the_policy_s_and_the_gain_over_lambda() -> None:
     policy = np.log(np.array([0.5, 0.3, 0.2], np.float32))
     tried, gain, error = np.array([0, 2]), np.array([0.0, 0.7]), np.array([0.0, 0.2])
     found = thinking.logits_after(settings, jnp.asarray(policy), tried, gain, error)
-    np.testing.assert_allclose(found, policy + [0, 0, (0.7 - 0.2) / 0.5], rtol=1e-6)
+    np.testing.assert_allclose(found, policy + np.array([0, 0, 1.0]), rtol=1e-6)
     worse = thinking.logits_after(settings, jnp.asarray(policy), tried, -gain, error)
-    np.testing.assert_allclose(worse, policy - [0, 0, (0.7 - 0.2) / 0.5], rtol=1e-6)
+    np.testing.assert_allclose(worse, policy - np.array([0, 0, 1.0]), rtol=1e-6)
     doubtful = thinking.logits_after(settings, jnp.asarray(policy), tried, gain, 5 * error)
     np.testing.assert_allclose(doubtful, policy, rtol=1e-6)
 
@@ -291,13 +291,13 @@ def test_hands_weigh_what_they_are_likely() -> None:
 
 
 def test_with_too_few_hands_that_fit_the_policy_plays_as_it_is() -> None:
-    games = games_at_turn(3, range(6, 12))
-    careful = searcher().replace(settings=dataclasses.replace(SETTINGS, effective=1.0))
-    _, carry = seen_by(searcher(), games, [0] * 3)
-    for row in range(3):
-        found = decided(careful, carry, row)
-        assert found.effective < SETTINGS.hands
-        np.testing.assert_array_equal(found.logits, found.policy)
+    games = games_at_turn(24, range(6, 16))
+    least = SETTINGS.effective * SETTINGS.hands
+    few = []
+    for found in decisions(searcher(), games, [0] * len(games)):
+        few.append(found.effective < least)
+        assert (found.logits == found.policy).all() == (few[-1] or not found.gain.any())
+    assert 0 < sum(few) < len(few)
 
 
 # ---- what it may not know, and chance ----------------------------------------------------------
@@ -314,8 +314,8 @@ def swapped(count: int) -> tuple[list[Game], list[Game], list[int]]:
 def cheats(searching: Searched, see: Any, count: int) -> int:
     """In how many positions other hidden cards change the answer, to the bit."""
     one, other, seats = swapped(count)
-    answers = [seen_by(searching, games, seats, see)[0] for games in (one, other)]
-    return int((answers[0] != answers[1]).any(axis=1).sum())
+    answers = [decisions(searching, games, seats, see) for games in (one, other)]
+    return sum((a.logits != b.logits).any() for a, b in zip(*answers, strict=True))
 
 
 def seen_with_a_leak(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
@@ -339,28 +339,27 @@ def test_hidden_cards_change_no_choice_in_a_thousand_positions() -> None:
     assert cheats(searcher(), observe_seat, 1000) == 0
 
 
-def test_one_game_at_a_time_is_several_at_once() -> None:
-    """And the same history is the same choice, to the bit."""
-    games = games_at_turn(4, range(2, 12))
-    together, _ = seen_by(searcher(), games, [0] * 4)
-    for row, game in enumerate(games):
-        alone, _ = seen_by(searcher(), [game], [0])
-        np.testing.assert_array_equal(alone[0], together[row])
+def test_the_same_history_is_the_same_choice_whatever_is_beside_it() -> None:
+    """To the bit."""
+    games = games_at_turn(8, range(2, 12))
+    one = decisions(searcher(), games, [0] * 8)
+    other = decisions(searcher(), games[::-1], [0] * 8)[::-1]
+    for a, b in zip(one, other, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
 # ---- as an agent -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_model_of_another_level_is_shown_its_part() -> None:
     """A partner that reads less than the policy is asked what it would be asked by itself."""
     policy, partner = reader(level="learnt"), reader(level="facts", seed=1)
     games = games_at_turn(4, range(6, 12))
     mixed = Searched(policy, model=partner, settings=SETTINGS)
     assert mixed.shown == thinking.Shown("learnt", profile=False)
-    _, carry = seen_by(mixed, games, [0] * 4)
-    for row, game in enumerate(games):
+    for game, found in zip(games, decisions(mixed, games, [0] * 4), strict=True):
         state = state_after(game)
-        found = decided(mixed, carry, row)
         hands = [tuple(hand.tolist()) for hand in found.hands]
         unseen = unseen_cards(TINY, state, 0, 0)
         decks = []
@@ -369,13 +368,11 @@ def test_a_model_of_another_level_is_shown_its_part() -> None:
             for card in hand:
                 rest.remove(card)
             decks.append(world(game, 0, hand, rest))
-        chances, _ = in_worlds(partner, np.array(decks), game.moves)
+        chances, choices, _ = in_worlds(partner, np.array(decks), game.moves)
         expected = np.zeros(len(decks))
-        for turn in range(1, len(game.moves), 2):
-            before = dataclasses.replace(game, moves=game.moves[:turn])
-            share = SETTINGS.epsilon / legal_of(before, 1).sum()
-            likely = (1 - SETTINGS.epsilon) * chances[turn, :, game.moves[turn]] + share
-            expected += np.log(likely)
+        for turn in range(1, len(game.moves), 2)[-SETTINGS.window :]:
+            at_random = SETTINGS.epsilon / choices[turn]
+            expected += np.log((1 - SETTINGS.epsilon) * chances[turn] + at_random)
         np.testing.assert_allclose(found.loglik[:WORLDS_READ], expected, atol=2e-3)
 
 
@@ -418,11 +415,14 @@ def test_a_wrong_setting_is_named(options: str, message: str) -> None:
 
 
 def test_it_plays_whole_games_beside_others() -> None:
-    """Through `play_games`, which refills slots; a search with nothing to choose from plays the
-    policy's own games."""
-    decks = evaluation_decks(TINY, 6, 1)
-    plain = reader(level="facts")
-    idle = Searched(plain, settings=dataclasses.replace(SETTINGS, least=1.0))
-    teams = ((plain, plain), (idle, plain))
-    games = [play_games(team, TINY, decks, chunk_size=8) for team in teams]
-    np.testing.assert_array_equal(games[0].actions, games[1].actions)
+    """Through `play_games`, which refills slots: who by habit only discards plays a card where it
+    thinks."""
+    decks = evaluation_decks(TINY, 12, 1)
+    weights = np.linspace(0, -0.1, TINY.num_moves, dtype=np.float32)
+    weights[action_slices(TINY)["discard"]] += 0.5
+    weights[action_slices(TINY)["play"]] += 0.3
+    plain = Habit(jnp.asarray(weights), TINY)
+    settings = Settings(hands=16, rollouts=16, least=0.0, effective=0.0)
+    teams = (plain, plain), (Searched(plain, settings=settings), plain)
+    without, by = (play_games(team, TINY, decks, chunk_size=8) for team in teams)
+    assert by.scores.mean() > without.scores.mean() + 0.5
