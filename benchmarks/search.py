@@ -93,7 +93,7 @@ def row_of(chunks: list[dict[str, Any]]) -> common.Record:
         "games": len(plain),
         "plain": round(plain.mean(), 2),
         "with_search": round(searching.mean(), 2),
-        "difference": str(mean_interval(searching - plain)),
+        "difference": f"{mean_interval(searching - plain)}",
         "zero": f"{np.mean(plain == 0):.1%} -> {np.mean(searching == 0):.1%}",
         "perfect": f"{np.mean(plain == 25):.1%} -> {np.mean(searching == 25):.1%}",
         "seconds_a_move": round(seconds / moves, 4) if moves else None,

@@ -71,6 +71,7 @@ def play(
     names = _line_up(agents, players, watch)
     if not terminal:
         check_extra()
+    from hanabi_rl.agents.search.searched import thinks
     from hanabi_rl.serve.folder import GameFolder
     from hanabi_rl.serve.local import LocalPlay
     from hanabi_rl.serve.partners import Starting
@@ -99,6 +100,7 @@ def _agents(names: list[str], players: int | None, watch: bool) -> Seated:
     """Loads the agents that were named."""
     from hanabi_rl.serve.in_numpy import InNumPy
     from hanabi_rl.serve.runner import Runner
+    from hanabi_rl.serve.ticks import compiled
 
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
         policies = load_agents(names, players or _players(names, watch))
@@ -108,7 +110,9 @@ def _agents(names: list[str], players: int | None, watch: bool) -> Seated:
 
     def partners() -> Runner:
         with progress("getting ready"):
-            return Runner(line_up, rules, run=InNumPy())  # one game at a time: sooner than compiled
+            # one game at a time: sooner than compiled, but for a search, which computes far more
+            run = compiled if any(map(thinks, line_up)) else InNumPy()
+            return Runner(line_up, rules, run=run)
 
     return rules, names, partners
 

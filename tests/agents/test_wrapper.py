@@ -9,6 +9,8 @@ from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.agents.safe import Safe
+from hanabi_rl.agents.search.searched import Searched
+from hanabi_rl.agents.search.settings import Settings
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.env.game import Rules
 
@@ -21,6 +23,7 @@ def test_no_two_wrappers_are_one_structure_to_jit() -> None:
         Tempered(bot, temperature=0.5),
         Safe(bot, last_life=0.5, before=0.5),
         Renamed(bot, colors=jnp.arange(5)),
+        Searched(bot),
     ]
     for one, other in itertools.combinations(wrapped, 2):
         assert jax.tree.structure(one) != jax.tree.structure(other), (one, other)
@@ -39,7 +42,9 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
             *(Noisy(bot, epsilon=x) for x in (0.25, 0.5)),
             *(Tempered(bot, temperature=x) for x in (0.25, 0.5)),
             *(Safe(bot, last_life=x, before=y) for x in (0.25, 0.5) for y in (0.25, 0.5)),
+            *(Searched(bot, settings=Settings(lam=x)) for x in (0.25, 0.5)),
+            Searched(bot, model=Tempered(bot, temperature=2.0)),
             *(Renamed(bot, colors=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
         )
     ]
-    assert len({each.identity() for each in wrapped}) == len(wrapped) == 22
+    assert len({each.identity() for each in wrapped}) == len(wrapped) == 28

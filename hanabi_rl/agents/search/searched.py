@@ -117,3 +117,10 @@ def searched(policy: Policy, model: Policy | None, settings: Settings) -> Search
                 "of its own like ?safe=, which may come after ?search=)"
             )
     return found
+
+
+def thinks(policy: Any) -> bool:
+    """Whether an agent searches, whatever wrappers are around it."""
+    while policy is not None and not isinstance(policy, Searched):
+        policy = getattr(policy, "policy", None)
+    return policy is not None

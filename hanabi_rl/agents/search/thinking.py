@@ -18,7 +18,7 @@ the time to compile it down to that of the policy itself.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import finished, legal_for_mover, score, step
 from hanabi_rl.env.state import State
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.nn.structured import Level
 
 
 class Players(NamedTuple):
@@ -265,7 +266,7 @@ def shown_to(policy: Any) -> Shown:
     """What a policy reads of a structured view."""
     reads: str = policy.reads
     level, _, told = reads.partition("+")
-    return Shown(level, told == "profile")
+    return Shown(cast(Level, level), told == "profile")
 
 
 def part_of(rules: Rules, shown: Shown, policy: Any, features: Features) -> Features:
