@@ -4,6 +4,7 @@ be played, by the policy on its observations and nothing of the search."""
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from support.hidden import random_game
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.search.history import look
@@ -160,3 +162,26 @@ def _all_seats(policy: Any, carry: Any, state: State, first: jax.Array) -> Any:
     of_seats = logits.reshape(games, rules.num_players, -1)
     movers = jnp.arange(games), state.player
     return carry, of_seats[movers], jnp.sum(legal[movers], axis=-1)
+
+
+def state_after(game: Game) -> State:
+    state = deal(game.rules, jnp.asarray([game.deck]))
+    for move in game.moves:
+        state = step(game.rules, state, jnp.array([move]))[0]
+    return state
+
+
+def games_at_turn(count: int, turns: range, seat: int = 0) -> list[Game]:
+    """Games in progress in which it is the seat's turn."""
+    found: list[Game] = []
+    for seed in itertools.count():
+        game = random_game(TINY, seed, turns=turns[seed % len(turns)], seat=seat)
+        if game.to_move == seat and not game.table().over and len(game.moves) in turns:
+            found.append(game)
+        if len(found) == count:
+            return found
+    raise AssertionError
+
+
+def legal_of(game: Game, seat: int) -> np.ndarray:
+    return np.asarray(legal_actions(game.rules, state_after(game)))[0, seat]

@@ -25,8 +25,9 @@ from hanabi_rl.agents.search.history import (
     init_history,
     look,
 )
+from hanabi_rl.agents.search.players import Players, shown_to
 from hanabi_rl.agents.search.settings import Settings
-from hanabi_rl.agents.search.thinking import Decision, Players, decide, shown_to
+from hanabi_rl.agents.search.thinking import Decision, decide
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.env.state import select_games
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT

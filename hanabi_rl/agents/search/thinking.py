@@ -18,14 +18,15 @@ the time to compile it down to that of the policy itself.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.search.history import Past, Position, Shown
+from hanabi_rl.agents.search.players import Players, answers
 from hanabi_rl.agents.search.settings import Settings
-from hanabi_rl.agents.structured.features import Features, features_of, remember, sizes
+from hanabi_rl.agents.structured.features import features_of, remember
 from hanabi_rl.agents.structured.memory import Memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.belief import Unknown, draw_cards, draw_hand, hand_of, with_cards
@@ -33,16 +34,6 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import finished, legal_for_mover, score, step
 from hanabi_rl.env.state import State
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
-from hanabi_rl.nn.structured import Level
-
-
-class Players(NamedTuple):
-    """Who plays in a search."""
-
-    own: Any
-    """The policy of the searching seat, which reads features (`step_inputs`)."""
-    others: Any
-    """The model of the others; None: the same."""
 
 
 class Hands(NamedTuple):
@@ -142,7 +133,7 @@ def decide(
         if shown.level != "facts" or shown.profile:
             memory = remember(rules, shown.level, before, sight)
         features = features_of(rules, shown.level, memory, sight)
-        logits = _answers(rules, shown, players, state.player[0] == 0, features, legal)
+        logits = answers(rules, shown, players, state.player[0] == 0, features, legal)
 
         def decided() -> _Work:
             policy = jax.nn.log_softmax(logits[0])
@@ -239,49 +230,6 @@ def _with_hands(rules: Rules, state: State, cards: jax.Array) -> State:
     """The games [R] with the cards int32[H, R] in the hand of seat 0."""
     seat = jnp.zeros(cards.shape[1], jnp.int32)
     return with_cards(rules, state, seat, cards, jnp.zeros((1, cards.shape[1]), jnp.int32))
-
-
-def _answers(
-    rules: Rules,
-    shown: Shown,
-    players: Players,
-    mine: jax.Array,
-    features: Features,
-    legal: jax.Array,
-) -> jax.Array:
-    """The logits [R, A] of the seat's policy where it is its turn, bool[], else of the others'."""
-
-    def of(policy: Any) -> jax.Array:
-        inputs = part_of(rules, shown, policy, features)
-        fresh = jnp.zeros(legal.shape[0], jnp.bool_)
-        answer: jax.Array = policy.step_inputs((), inputs, legal, fresh)[1]
-        return jnp.where(legal, answer, ILLEGAL_LOGIT)
-
-    if players.others is None:
-        return of(players.own)
-    return jax.lax.cond(mine, lambda: of(players.own), lambda: of(players.others))
-
-
-def shown_to(policy: Any) -> Shown:
-    """What a policy reads of a structured view."""
-    reads: str = policy.reads
-    level, _, told = reads.partition("+")
-    return Shown(cast(Level, level), told == "profile")
-
-
-def part_of(rules: Rules, shown: Shown, policy: Any, features: Features) -> Features:
-    """What the policy reads of features that show more: every level begins with those below it, and
-    the profile comes last."""
-    reads = shown_to(policy)
-    if reads == shown:
-        return features
-    widths = sizes(rules, reads.level)
-    own = Features(*[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)])
-    if not reads.profile:
-        return own
-    told = sizes(rules, reads.level, True).table.shape[-1] - widths.table.shape[-1]
-    table = jnp.concatenate([own.table, features.table[..., -told:]], axis=-1)
-    return own._replace(table=table)
 
 
 def _dealt(

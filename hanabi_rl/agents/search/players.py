@@ -1,0 +1,66 @@
+"""Who plays in a search, and what they are asked: the logits of many rows at once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.search.history import Shown
+from hanabi_rl.agents.structured.features import Features, sizes
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.nn.structured import Level
+
+
+class Players(NamedTuple):
+    """Who plays in a search."""
+
+    own: Any
+    """The policy of the searching seat, which reads features (`step_inputs`)."""
+    others: Any
+    """The model of the others; None: the same."""
+
+
+def answers(
+    rules: Rules,
+    shown: Shown,
+    players: Players,
+    mine: jax.Array,
+    features: Features,
+    legal: jax.Array,
+) -> jax.Array:
+    """The logits [R, A] of the seat's policy where it is its turn, bool[], else of the others'."""
+
+    def of(policy: Any) -> jax.Array:
+        inputs = part_of(rules, shown, policy, features)
+        fresh = jnp.zeros(legal.shape[0], jnp.bool_)
+        answer: jax.Array = policy.step_inputs((), inputs, legal, fresh)[1]
+        return jnp.where(legal, answer, ILLEGAL_LOGIT)
+
+    if players.others is None:
+        return of(players.own)
+    return jax.lax.cond(mine, lambda: of(players.own), lambda: of(players.others))
+
+
+def shown_to(policy: Any) -> Shown:
+    """What a policy reads of a structured view."""
+    reads: str = policy.reads
+    level, _, told = reads.partition("+")
+    return Shown(cast(Level, level), told == "profile")
+
+
+def part_of(rules: Rules, shown: Shown, policy: Any, features: Features) -> Features:
+    """What the policy reads of features that show more: every level begins with those below it, and
+    the profile comes last."""
+    reads = shown_to(policy)
+    if reads == shown:
+        return features
+    widths = sizes(rules, reads.level)
+    own = Features(*[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)])
+    if not reads.profile:
+        return own
+    told = sizes(rules, reads.level, True).table.shape[-1] - widths.table.shape[-1]
+    table = jnp.concatenate([own.table, features.table[..., -told:]], axis=-1)
+    return own._replace(table=table)
