@@ -203,6 +203,13 @@ def test_hands_weigh_what_they_are_likely() -> None:
     np.testing.assert_allclose(effective, 1 / (expected**2).sum(), rtol=1e-5)
 
 
+def test_a_hand_is_drawn_again_as_often_as_it_weighs() -> None:
+    weight = np.array([0.5, 0.0, 0.125, 0.375], np.float32)
+    for start in (0.0, 0.3, 0.99):
+        drawn = thinking.drawn_again(jnp.asarray(weight), (jnp.arange(16) + start) / 16)
+        np.testing.assert_array_equal(np.bincount(drawn, minlength=4), 16 * weight)
+
+
 def test_with_too_few_hands_that_fit_the_policy_plays_as_it_is() -> None:
     games = games_at_turn(24, range(6, 16))
     least = SETTINGS.effective * SETTINGS.hands

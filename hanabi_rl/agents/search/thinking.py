@@ -246,16 +246,21 @@ def _dealt(
     first move. Every `num_tried` rows in a row have the same cards."""
     rows = settings.rollouts
     deal = _deal_of_row(settings, work.num_tried)
-    start = jax.random.uniform(pick_key)
-    share = (deal + start) / (rows // work.num_tried)
-    which = jnp.sum(jnp.cumsum(weight)[:, None] < share, axis=0)
-    which = jnp.minimum(which, settings.drawn - 1)
+    shares = (deal + jax.random.uniform(pick_key)) / (rows // work.num_tried)
+    which = drawn_again(weight, shares)
     most = rules.deck_size - rules.num_players * rules.hand_size
     words = jax.random.bits(deck_key, (most, rows))[:, deal]
     drawn = draw_cards(hands.rest[:, which], words)
     seat = jnp.zeros(rows, jnp.int32)
     dealt = with_cards(rules, state, seat, hands.cards[:, which], drawn)
     return dealt, work.tried[jnp.arange(rows) % work.num_tried]
+
+
+def drawn_again(weight: jax.Array, shares: jax.Array) -> jax.Array:
+    """The hand int32[R] at each share of the weights float32[K], the hands laid end to end: evenly
+    spaced shares draw each hand as often as it weighs (systematic resampling, Kitagawa 1996)."""
+    which = jnp.sum(jnp.cumsum(weight)[:, None] <= shares, axis=0)
+    return jnp.minimum(which, len(weight) - 1)
 
 
 def _deal_of_row(settings: Settings, num_tried: jax.Array) -> jax.Array:
