@@ -30,6 +30,7 @@ PAIRS = (
     ("agent:hgroup-2p", "agent:hgroup-2p"),
     ("agent:clone-2p", "agent:clone-2p"),
     ("agent:convention-2p", "agent:convention-2p"),
+    ("agent:human-3p-facts", "agent:human-3p-facts"),
     ("agent:convention-2p", "bot:convention"),
 )
 """Agents and their partners; in the last pair the model of the partner is wrong."""
@@ -91,8 +92,8 @@ def row_of(chunks: list[dict[str, Any]]) -> common.Record:
     moves = sum(chunk["searching_moves"] for chunk in timed)
     return {
         "games": len(plain),
-        "plain": round(plain.mean(), 2),
-        "with_search": round(searching.mean(), 2),
+        "plain": round(float(plain.mean()), 2),
+        "with_search": round(float(searching.mean()), 2),
         "difference": f"{mean_interval(searching - plain)}",
         "zero": f"{np.mean(plain == 0):.1%} -> {np.mean(searching == 0):.1%}",
         "perfect": f"{np.mean(plain == 25):.1%} -> {np.mean(searching == 25):.1%}",

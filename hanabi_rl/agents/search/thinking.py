@@ -11,9 +11,8 @@ arXiv 2112.07544).
    with the same ones, and the policy (for the others: the model of them) plays on to the end.
 4. Logits log tau(a) + gain(a) / lambda, the gain over the policy's own move.
 
-The networks are in the program once, whatever they are asked: a loop asks them for all `R` rows at
-a time, first for the decision, then for the others' last moves, then ply by ply. That is what keeps
-the time to compile it down to that of the policy itself.
+The networks are in the program once, which keeps the time to compile it down: a loop asks them for
+all `R` rows at a time, first for the decision, then for the others' last moves, then ply by ply.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Decision(NamedTuple):
     gain: jax.Array
     """float32[M]: points more than the policy's likeliest move."""
     error: jax.Array
-    """float32[M]: the standard errors of the gains, hands and decks being the same."""
+    """float32[M]: their standard errors, hands and decks being the same."""
     value: jax.Array
     """float32[M]: the mean scores."""
     effective: jax.Array
@@ -117,8 +116,9 @@ def decide(
         def look_back() -> tuple[State, Memory]:
             """The decision, or one of the others' last moves, with the hands of a block."""
             cards = jax.lax.dynamic_slice_in_dim(hands.cards, block * rows, rows, axis=1)
-            move = jax.tree.map(lambda x: x[which], (past.position, past.slot, past.card))
-            then, slot, card = move
+            then, slot, card = jax.tree.map(
+                lambda x: x[which], (past.position, past.slot, past.card)
+            )
             gone = jnp.broadcast_to(card[:, None], cards.shape)
             held = jnp.where(slot[:, None] < 0, gone, cards[jnp.maximum(slot, 0)])
             own = work.time == 0
@@ -228,8 +228,8 @@ def _draw_hands(rules: Rules, settings: Settings, state: State, key: jax.Array) 
 
 def _with_hands(rules: Rules, state: State, cards: jax.Array) -> State:
     """The games [R] with the cards int32[H, R] in the hand of seat 0."""
-    seat = jnp.zeros(cards.shape[1], jnp.int32)
-    return with_cards(rules, state, seat, cards, jnp.zeros((1, cards.shape[1]), jnp.int32))
+    nothing = jnp.zeros((1, cards.shape[1]), jnp.int32)
+    return with_cards(rules, state, nothing[0], cards, nothing)
 
 
 def _dealt(
@@ -244,8 +244,7 @@ def _dealt(
 ) -> tuple[State, jax.Array]:
     """The games [R] with hands drawn again by their weight, and orders of the deck; and each one's
     first move. Every `num_tried` rows in a row have the same cards."""
-    rows = settings.rollouts
-    deal = _deal_of_row(settings, work.num_tried)
+    rows, deal = settings.rollouts, _deal_of_row(settings, work.num_tried)
     shares = (deal + jax.random.uniform(pick_key)) / (rows // work.num_tried)
     which = drawn_again(weight, shares)
     most = rules.deck_size - rules.num_players * rules.hand_size
@@ -265,8 +264,8 @@ def drawn_again(weight: jax.Array, shares: jax.Array) -> jax.Array:
 
 def _deal_of_row(settings: Settings, num_tried: jax.Array) -> jax.Array:
     """Which deal each row int32[R] has; those left over at the end repeat the last."""
-    rows = settings.rollouts
-    return jnp.minimum(jnp.arange(rows) // num_tried, rows // num_tried - 1)
+    rows = jnp.arange(settings.rollouts)
+    return jnp.minimum(rows // num_tried, len(rows) // num_tried - 1)
 
 
 def _played(rules: Rules, work: _Work, action: jax.Array) -> _Work:
@@ -280,16 +279,15 @@ def _decision(rules: Rules, settings: Settings, work: _Work, hands: Hands) -> De
     rows, count = settings.rollouts, work.num_tried
     deals = rows // count
     counted = jnp.arange(rows) < deals * count
-    place = jnp.arange(settings.moves)[:, None]
-    mine = counted & (jnp.arange(rows) % count == place)  # [M, R]
+    mine = counted & (jnp.arange(rows) % count == jnp.arange(settings.moves)[:, None])  # [M, R]
     scores = score(rules, work.state).astype(jnp.float32)
     more = scores - scores[_deal_of_row(settings, count) * count]
     value = jnp.sum(jnp.where(mine, scores, 0), axis=1) / deals
     gain = jnp.sum(jnp.where(mine, more, 0), axis=1) / deals
     spread = jnp.sum(jnp.where(mine, (more - gain[:, None]) ** 2, 0), axis=1)
     error = jnp.sqrt(spread / jnp.maximum(deals - 1, 1) / deals)
-    enough = work.effective >= settings.effective * settings.drawn
-    used = (jnp.arange(settings.moves) < count) & (count > 1) & enough
+    used = (jnp.arange(settings.moves) < count) & (count > 1)
+    used &= work.effective >= settings.effective * settings.drawn
     gain, error = jnp.where(used, gain, 0), jnp.where(used, error, 0)
     return Decision(
         logits=logits_after(settings, work.policy, work.tried, gain, error),
