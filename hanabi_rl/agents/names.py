@@ -105,9 +105,27 @@ def _search_settings() -> dict[str, Any]:
     return {**option_types(), "partner": str}
 
 
+def _knowing(policy: Policy, setting: tuple[str, ...]) -> Policy:
+    path, *seat = setting
+    if len(seat) > 1 or not all(text.isdecimal() for text in seat):
+        raise ValueError(
+            f"expected a file of games, or it and the partner's seat there, FILE,SEAT; got "
+            f"{','.join(setting)}"
+        )
+    from hanabi_rl.agents.knowing import knowing
+
+    return knowing(policy, path, *map(int, seat))
+
+
 OPTIONS: dict[str, Option] = {
     "colors": Option(
         tuple[int, ...], _renamed, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
+    ),
+    "knows": Option(
+        tuple[str, ...],
+        _knowing,
+        "knows=games.safetensors: it knows its partner from these games, those of the human seats "
+        "or, where none is marked, of every seat; knows=games.safetensors,1 of seat 1",
     ),
     "safe": Option(
         tuple[float, ...],

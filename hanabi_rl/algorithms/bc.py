@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.names import load_policy, spread_names
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_distinct_games, load_games
@@ -26,38 +26,25 @@ from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
 
 VALIDATION_SHARE = 0.1
-DEMO_BOT = "convention"
-"""Whose games are cloned when no data is given."""
 KEPT = {BEST_POLICY: "best self-play", MOST_ACCURATE: "best accuracy", LEAST_LOSS: "least loss"}
 
 
 def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
     """The games to clone and those to validate on.
 
-    Without data, the games are a bot's, generated once and cached. Without validation files, a
-    tenth of the games, split by deck, is held out.
+    Without data, the games are those of `demos`, generated once and cached. Without validation
+    files, a tenth of the games, split by deck, is held out.
 
     Raises:
         GameDataError: a file's games are not what they should be, or one to validate on is there
             twice.
         ValueError: files of different games, games both to clone and to validate on, no such bot,
-            or one whose rules the network is shown, or a network with a profile.
+            or one whose rules the network is shown.
     """
-    if getattr(config.network, "profile", False):
-        raise ValueError(
-            "network.profile: expected none in a clone, whose games do not say which are of the "
-            "same players, got one"
-        )
     if config.data:
         games = join_games([load_games(path) for path in config.data])
     else:
-        print(
-            f"No --data: cloning {config.demo_games:,} games of {DEMO_BOT}, the same ones for "
-            "every seed.",
-            file=sys.stderr,
-        )
-        check_level(getattr(config.network, "level", None), DEMO_BOT)
-        games = demo_games(rules, DEMO_BOT, config.demo_games, seed=0)
+        games = pool_games(config, rules)
     if config.val:
         validation = load_distinct_games(config.val)
         if validation.rules != games.rules:
@@ -69,14 +56,33 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
     return train, validation
 
 
-def check_level(level: str | None, bot: str) -> None:
-    """The reading is what `bot:convention` itself infers: a clone of it that is shown the reading
-    copies a rule and learns nothing.
+def pool_games(config: BCTraining, rules: Rules) -> Games:
+    """The games of `demos`, one player after another, from the cache where it has them.
 
-    Raises:
-        ValueError: the two together.
+    Raises ValueError as `training_games`.
     """
-    if level == "reading" and "convention" in bot:
+    players = spread_names(config.demos)
+    each = f"{config.demo_games:,} games of {'each of ' if len(players) > 1 else ''}"
+    print(
+        f"No --data: cloning {each}{', '.join(players)}, the same ones for every seed.",
+        file=sys.stderr,
+    )
+    parts = []
+    for player in players:
+        check_level(getattr(config.network, "level", None), player)
+        parts.append(demo_games(rules, player, config.demo_games, seed=0))
+    return join_games(parts)
+
+
+def reads_itself(level: str | None, bot: str) -> bool:
+    """Whether a clone of `bot` would be shown the bot's own rules: the reading is what
+    `bot:convention` itself infers, so that nothing were left to learn."""
+    return level == "reading" and "convention" in bot
+
+
+def check_level(level: str | None, bot: str) -> None:
+    """Raises ValueError where `reads_itself`."""
+    if reads_itself(level, bot):
         raise ValueError(
             "network.level: expected facts or learnt for a clone of bot:convention, whose own "
             "rules `reading` shows, got reading"

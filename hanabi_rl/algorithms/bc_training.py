@@ -4,17 +4,21 @@ import dataclasses
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.games import Games
+from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, BCTraining, Examples
 from hanabi_rl.learning.cloning_games import game_examples
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.nn.kinds import Network
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
@@ -32,10 +36,11 @@ class BCConfig(BCTraining, RunConfig):
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
     """The training loop. A finished run is left as it is."""
+    first = () if config.start_from is None else (first_params(config, train.rules),)
     examples = examples_of(train, config)
     loader = BatchLoader(len(examples), config.batch_size, config.seed)
     learner = BC(config, train.rules, config.epochs * loader.batches_per_epoch)
-    state = jax.jit(learner.init)(jax.random.key(config.seed))
+    state = jax.jit(learner.init)(jax.random.key(config.seed), *first)
     with open_session(
         "bc",
         config,
@@ -62,12 +67,38 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
     )
 
 
+def first_params(config: BCConfig, rules: Rules) -> Any:
+    """The parameters of the agent that cloning begins with.
+
+    Raises:
+        ValueError: there is no such agent, it plays another game, or its network is another one
+            than the config's; dropout and critic, which belong to training, may differ.
+    """
+
+    def load() -> NetworkPolicy:
+        policy = load_policy(config.start_from or "", rules)
+        got = getattr(policy, "network", type(policy).__name__)
+        if not isinstance(policy, NetworkPolicy) or _shape(got) != _shape(config.network):
+            raise ValueError(
+                f"--start-from {config.start_from}: expected an agent with the network that is "
+                f"cloned, {config.network}, got {got}"
+            )
+        return policy
+
+    return parallel.on_first_host(load).params
+
+
+def _shape(network: Network) -> Network:
+    """What of a network its parameters and its play depend on."""
+    return dataclasses.replace(network, dropout=0.0, critic=())
+
+
 def examples_of(games: Games, config: BCConfig) -> Examples:
     """What the config's network is cloned from: decisions if it is structured, else whole games."""
     if isinstance(config.network, StructuredConfig):
         from hanabi_rl.learning.cloning_decisions import decision_examples
 
-        return decision_examples(games, config.network, config.precision)
+        return decision_examples(games, config.network, config.precision, config.series)
     colors = color_key(config.seed) if config.permute_colors else None
     return game_examples(games, config.network, colors, config.precision)
 

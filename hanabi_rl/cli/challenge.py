@@ -23,6 +23,7 @@ def challenge(
     seed: Seed = 0,
     proxies: tuple[str, ...] = (),
     agents: tuple[str, ...] = (),
+    prior: Flag = False,
     out: Path | None = None,
     json: Flag = False,
 ) -> None:
@@ -43,8 +44,10 @@ def challenge(
         seed: of the games, the runs and the decks: another seed draws all of them anew.
         proxies: whom the methods play with instead of the partner (of A+B: both), any agents.
         agents: any others to play beside the methods, such as obl:FILE or a run of Other-Play.
+        prior: cloning begins with a clone of other bots and agents (the preset `prior` of
+            train/bc.py), none of the partner's family; trained once, beside the folder `out`.
         out: where the runs and challenge.json go; default
-            runs/challenge-PARTNER-PLAYERSp-LEVEL-GAMES-sSEED.
+            runs/challenge-PARTNER-PLAYERSp-LEVEL-GAMES[-prior]-sSEED.
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.launch.challenge import METHODS, Challenge, challenge_table, run_challenge
@@ -56,11 +59,10 @@ def challenge(
     chosen = Challenge(
         name, games, held_out, players, methods or METHODS,
         level,  # type: ignore[arg-type]  # the network says what it expects
-        total_steps, kl_weight, decks, seed, proxies, agents,
+        total_steps, kl_weight, decks, seed, proxies, agents, prior,
     )  # fmt: skip
-    folder = (
-        out or Path("runs") / f"challenge-{plain_name(name)}-{players}p-{level}-{games}-s{seed}"
-    )
+    told = f"{games}-prior" if prior else f"{games}"
+    folder = out or Path("runs") / f"challenge-{plain_name(name)}-{players}p-{level}-{told}-s{seed}"
     try:
         record = run_challenge(chosen, folder)
     except Stopped as stopped:

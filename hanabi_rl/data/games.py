@@ -68,7 +68,7 @@ class Games:
 
     `unfinished` games stop, legally, before the rules end them and while points could still be
     scored: hanab.live ends a game itself where none can. `human_seats` says whose moves are
-    worth cloning (None: everyone's).
+    worth cloning (None: everyone's), `players` who sat where (None: nobody knows).
     """
 
     rules: Rules
@@ -79,6 +79,7 @@ class Games:
     game_ids: np.ndarray  # int32|int64[N]
     unfinished: np.ndarray  # bool[N]
     human_seats: np.ndarray | None = None  # bool[N, P]
+    players: np.ndarray | None = None  # int32[N, P], the same number for the same player
     ends: Ends | None = None  # where they are known; else `points` and `lives` replay the games
 
     def __len__(self) -> int:
@@ -97,6 +98,7 @@ class Games:
             game_ids=self.game_ids[index],
             unfinished=self.unfinished[index],
             human_seats=None if self.human_seats is None else self.human_seats[index],
+            players=None if self.players is None else self.players[index],
             ends=None if ends is None else Ends(ends.points[index], ends.lives[index]),
         )
 
@@ -143,7 +145,7 @@ class Games:
 
 def join_games(parts: Sequence[Games]) -> Games:
     """All games of several records of one set of rules, in order, padded to the longest; unmarked
-    seats count as human.
+    seats count as human, and nobody of one record is anybody of another.
 
     Raises ValueError where there is nothing to join or the rules differ.
     """
@@ -177,10 +179,28 @@ def join_games(parts: Sequence[Games]) -> Games:
         human_seats=None
         if all(part.human_seats is None for part in parts)
         else np.concatenate(seats),
+        players=_join_players(parts),
         ends=None
         if len(ends) < len(parts)
         else Ends(*(np.concatenate(column) for column in zip(*ends, strict=True))),
     )
+
+
+def _join_players(parts: Sequence[Games]) -> np.ndarray | None:
+    """int32[N, P]: numbers of every record's own, those of one that does not know them of every
+    game's; None where none knows them."""
+    if all(part.players is None for part in parts):
+        return None
+    rows, free = [], 0
+    for part in parts:
+        row = part.players
+        if row is None:
+            row = np.arange(part.actions.shape[0] * part.rules.num_players)
+            row = row.reshape(-1, part.rules.num_players)
+        _, numbers = np.unique(row, return_inverse=True)
+        rows.append(numbers.reshape(row.shape) + free)
+        free += int(numbers.max(initial=-1)) + 1
+    return np.concatenate(rows).astype(np.int32)
 
 
 def pad_moves(rules: Rules, moves: Sequence[np.ndarray]) -> np.ndarray:

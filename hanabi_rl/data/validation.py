@@ -95,11 +95,12 @@ def check_arrays(games: Games, source: str = "games") -> None:
         "game_ids": ((num_games,), "iu"),
         "unfinished": ((num_games,), "b"),
         "human_seats": ((num_games, rules.num_players), "b"),
+        "players": ((num_games, rules.num_players), "i"),
     }
     kinds = {"u": "unsigned integers", "i": "signed integers", "iu": "integers", "b": "bool"}
     for name, (shape, kind) in expected.items():
         array = getattr(games, name)
-        if name == "human_seats" and array is None:
+        if name in ("human_seats", "players") and array is None:
             continue
         if array.shape != shape or array.dtype.kind not in kind:
             got = f"{array.dtype}{list(array.shape)}"

@@ -22,6 +22,7 @@ from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.presets import preset_config
+from hanabi_rl.launch.prior import Prior, train_prior
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies, same
 from hanabi_rl.measure.prediction import predict
@@ -34,6 +35,8 @@ from hanabi_rl.storage.files import read_json, write_json
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
 """`ippo` reads no game: what a method is worth without data."""
+FINE_TUNING: dict[str, Any] = {"lr": 1e-3, "final_lr": 2e-5}
+"""Of cloning that begins with a prior: half of the preset's rates."""
 FORMAT_VERSION = 2  # of the files of a challenge; raised when they, or the games, change
 
 
@@ -62,6 +65,9 @@ class Challenge:
     """Whom the methods play with; none: the partner, of A+B both."""
     agents: tuple[str, ...] = ()
     """Any agents that play beside the methods: rows without training."""
+    prior: bool = False
+    """Cloning begins with a clone of other players (`launch/prior.py`), none of the partner's
+    family."""
 
     def __post_init__(self) -> None:
         for name in ("games", "held_out", "total_steps", "decks"):
@@ -94,8 +100,13 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     train = demo_games(rules, partner, challenge.games, seed)
     held_out = demo_games(rules, partner, challenge.held_out, seed, "held-out")
     save_games(folder / "games.safetensors", train)
+    prior = None
+    if challenge.prior:
+        print("\n== prior", file=sys.stderr)
+        prior = train_prior(partner, rules, challenge.level, folder.parent)
     rows = _rows(folder, "methods") | {
-        name: _method(name, challenge, folder, held_out, proxies) for name in _in_order(challenge)
+        name: _method(name, challenge, _config(name, challenge, folder, prior), held_out, proxies)
+        for name in _in_order(challenge)
     }
     others = _rows(folder, "agents") | {
         name: {"method": name, **_measured(policy, challenge, held_out, proxies)}
@@ -103,6 +114,7 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     }
     record = dataclasses.asdict(challenge) | {
         "format_version": FORMAT_VERSION,
+        "prior": None if prior is None else dataclasses.asdict(prior) | {"about": str(prior)},
         "partner_with_itself": _with_themselves(challenge, proxies, held_out),
         "methods": [rows[name] for name in METHODS if name in rows],
         "agents": list(others.values()),
@@ -136,7 +148,7 @@ def _claim(challenge: Challenge, folder: Path) -> None:
         "format_version": FORMAT_VERSION,
     }
     if path.exists():
-        theirs = read_json(path)
+        theirs = {"prior": False, **read_json(path)}  # challenges have not always had one
         differs = [key for key, value in mine.items() if theirs.get(key) != value]
         if differs:
             raise ValueError(
@@ -178,12 +190,11 @@ def _check_table(
 def _method(
     name: str,
     challenge: Challenge,
-    folder: Path,
+    config: RunConfig,
     held_out: Games,
     proxies: dict[str, Policy],
 ) -> dict[str, Any]:
     print(f"\n== {name}", file=sys.stderr)
-    config = _config(name, challenge, folder)
     summary = run_once(name, config)
     print(f"{name}: playing with {', '.join(proxies)}", file=sys.stderr)
     return {
@@ -225,8 +236,9 @@ def cloning_epochs(games: int) -> int:
     return max(6, min(60, 48_000 // games))
 
 
-def _config(name: str, challenge: Challenge, folder: Path) -> RunConfig:
-    """The method's quick preset with the challenge's games, network and budget."""
+def _config(name: str, challenge: Challenge, folder: Path, prior: Prior | None = None) -> RunConfig:
+    """The method's quick preset with the challenge's games, network and budget; of cloning with the
+    prior."""
     base = preset_config(name, "quick")
     given: dict[str, Any] = {
         "game": Rules(num_players=challenge.players),
@@ -241,6 +253,8 @@ def _config(name: str, challenge: Challenge, folder: Path) -> RunConfig:
         "network": network,
     }
     if name == "bc":
+        if prior is not None:
+            cloning |= {"start_from": prior.run_dir, **FINE_TUNING}
         return dataclasses.replace(base, **given, **cloning)
     given["total_steps"] = challenge.total_steps
     if name == "ippo":
@@ -265,6 +279,7 @@ def challenge_table(record: dict[str, Any]) -> str:
         f"{record['games']:,} games of {record['partner']}, {record['players']} players, networks "
         f"shown {record['level']}, {record['total_steps']:,} steps; {record['decks']:,} games with "
         f"{', '.join(proxies)} over every line-up, seed {record['seed']}",
+        *_of_prior(record),
         f"{'':<{width}}{'with the proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"
         f"{'accuracy':>10}{'nats':>8}{'per timestep':>14}{'wall':>9}",
     ]
@@ -283,6 +298,12 @@ def challenge_table(record: dict[str, Any]) -> str:
         f"{own['cross_entropy_per_timestep']:>14.3f}"
     )
     return "\n".join(lines)
+
+
+def _of_prior(record: dict[str, Any]) -> list[str]:
+    """The line that says which prior there was; challenges have not always had one."""
+    prior = record.get("prior")
+    return [] if prior is None else [prior["about"]]
 
 
 def _beside(entry: dict[str, Any]) -> str:

@@ -41,10 +41,17 @@ class BCTraining:
     convention bot."""
     val: tuple[str, ...] = ()
     """Game files for validation. None: a tenth of the games, split by deck."""
+    demos: tuple[str, ...] = ("convention",)
+    """Whose games to clone when no data is given: bots, agents, A+B, `bot:rules?seed=0..3`, as
+    `hanabi-rl data demos` generates them."""
     demo_games: Count = 1000
-    """How many of these to clone when no data is given; `hanabi-rl data demos` makes files of
-    others'."""
+    """How many games of each of these."""
+    start_from: str | None = None
+    """An agent with the same network, whose weights cloning begins with. None: random ones."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
+    series: Number = 5
+    """With `network.profile`: how many games in a row a player is known before it is a stranger
+    again, where the games say who sat where; each game is one of strangers where they do not."""
     batch_size: Number = 32
     """Examples in a minibatch: what the network learns from by itself, which is a whole game (one
     trajectory per player) where it remembers, and one decision where it is structured."""
@@ -106,10 +113,11 @@ class BC:
     num_updates: int
     """Minibatches in the whole run, for the learning-rate schedule."""
 
-    def init(self, key: jax.Array) -> BCState:
-        """A state with fresh parameters."""
+    def init(self, key: jax.Array, params: PyTree = None) -> BCState:
+        """A state with fresh parameters, or with those of another agent."""
         param_key, run_key = jax.random.split(key)
-        params = init_params(self.rules, self.config.network, param_key)
+        if params is None:
+            params = init_params(self.rules, self.config.network, param_key)
         return BCState(
             params=params,
             opt_state=self.optimizer().init(params),

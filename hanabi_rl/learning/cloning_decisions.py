@@ -17,6 +17,8 @@ import numpy as np
 from hanabi_rl.agents.structured.acting import logits
 from hanabi_rl.agents.structured.features import Features, look
 from hanabi_rl.agents.structured.memory import init_memory, next_seat
+from hanabi_rl.agents.structured.profile import init_profile
+from hanabi_rl.agents.structured.recorded import GAMES_AT_ONCE, counts_before
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.replay import replay
@@ -27,7 +29,6 @@ from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured import Level, StructuredConfig
 
 PyTree = Any
-GAMES_AT_ONCE = 64
 
 
 class DecisionExamples(flax.struct.PyTreeNode):
@@ -68,22 +69,29 @@ class DecisionExamples(flax.struct.PyTreeNode):
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _look_at_all(rules: Rules, level: Level, states: State) -> tuple[Features, jax.Array]:
-    """states [T, N] -> the movers' features float16 [T, N, ...] and legal actions."""
+def _look_at_all(
+    rules: Rules, level: Level, states: State, known: jax.Array | None
+) -> tuple[Features, jax.Array]:
+    """states [T, N], and what is known of the players when the games begin float32 [N, P, K] (None:
+    without a profile) -> the movers' features float16 [T, N, ...] and legal actions."""
 
     def turn(memory: Any, state: State) -> Any:
         memory, view = look(rules, level, memory, from_state(rules, state))
         small = jax.tree.map(lambda x: x.astype(jnp.float16), view)
         return next_seat(memory), (small, legal_for_mover(rules, state))
 
-    return jax.lax.scan(turn, init_memory(rules, level, (states.counters.shape[1],)), states)[1]
+    batch = (states.counters.shape[1],)
+    told = None if known is None else init_profile(rules, batch)._replace(counts=known)
+    return jax.lax.scan(turn, init_memory(rules, level, batch, told), states)[1]
 
 
 def decision_examples(
-    games: Games, network: StructuredConfig, precision: Precision = "float32"
+    games: Games, network: StructuredConfig, precision: Precision = "float32", series: int = 1
 ) -> DecisionExamples:
-    """Every decision of the games' cloned seats, game after game in groups, as the network's level
-    shows them; of games with `human_seats`, only these seats' moves."""
+    """Every decision of the games' cloned seats, game after game in groups, as the network is shown
+    them; of games with `human_seats`, only these seats' moves. A network with a profile is told of
+    the games before with the same players, up to `series` in a row (`counts_before`)."""
+    before = counts_before(games, series) if network.profile else None
     rules, length, parts = games.rules, int(games.num_actions.max()), []
     for start in range(0, len(games), GAMES_AT_ONCE):
         group = np.arange(start, start + GAMES_AT_ONCE)
@@ -93,7 +101,8 @@ def decision_examples(
         if games.human_seats is not None:
             cloned = cloned & games.human_seats[index]
         chosen = cloned.any(axis=-1) & (group < len(games))
-        view, legal = _look_at_all(rules, network.level, played.state)
+        known = None if before is None else jnp.asarray(before[index])
+        view, legal = _look_at_all(rules, network.level, played.state, known)
         action = jnp.asarray(games.actions[index, :length].T)
         parts.append(jax.tree.map(lambda x, c=chosen: np.asarray(x)[c], (view, legal, action)))
     view, legal, action = jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy, shipped_for
+from hanabi_rl.agents.names import load_policy, parse_name, shipped_for
 from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.measure.intervals import Interval, mean_interval
 
@@ -47,6 +47,15 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "rule seeds": tuple(f"bot:rules?seed={seed}" for seed in range(900, 904)),
 }
 """The partners of every family; agents play in the gauntlet of the game that they play."""
+
+
+def family_of(name: str) -> str | None:
+    """The family of a partner, whatever its settings; None where it is in none of the list."""
+    plain = parse_name(name).plain
+    for family, names in FAMILIES.items():
+        if plain in {parse_name(other).plain for other in names}:
+            return family
+    return None
 
 
 class Partner(NamedTuple):

@@ -20,6 +20,8 @@ from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.storage.cache import cache_folder
 
+FORMAT_VERSION = 2  # of the games in the cache: 1 did not say who sat where
+
 
 def demo_games(
     rules: Rules,
@@ -62,11 +64,12 @@ def demonstrators(rules: Rules, bot: str) -> tuple[Policy, ...]:
     names = bot.split("+")
     if len(names) > rules.num_players:
         raise ValueError(f"{bot}: expected at most {rules.num_players} agents, got {len(names)}")
-    chosen = [load_policy(_agent_name(name), rules) for name in names]
+    chosen = [load_policy(agent_name(name), rules) for name in names]
     return tuple(chosen[seat % len(chosen)] for seat in range(rules.num_players))
 
 
-def _agent_name(name: str) -> str:
+def agent_name(name: str) -> str:
+    """`name` as `load_policy` takes it: a bot's may come without `bot:`."""
     return name if ":" in name or Path(name).exists() else f"bot:{name}"
 
 
@@ -81,7 +84,7 @@ def demo_path(
     """Where the cache keeps these games: a folder a purpose, and a name by players, games, seed,
     and a hash of the rules and of who plays."""
     who = [policy.identity() for policy in demonstrators(rules, bot)]
-    content = json.dumps([dataclasses.asdict(rules), who], sort_keys=True)
+    content = json.dumps([dataclasses.asdict(rules), who, FORMAT_VERSION], sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     name = f"{plain_name(bot)[-40:]}-{rules.num_players}p-{num_games}-s{seed}-{digest}.safetensors"
     return cache_folder() / purpose / name
@@ -91,10 +94,14 @@ def generate(
     rules: Rules, bot: str, num_games: int, seed: int, purpose: Purpose = "demos"
 ) -> Games:
     """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with
-    the shorter one. Several agents move on by one seat from game to game."""
+    the shorter one. Several agents move on by one seat from game to game; the games say who sat
+    where."""
     decks = evaluation_decks(rules, num_games, seed, purpose)
     players = rules.num_players
     seating = (np.arange(players) + np.arange(num_games)[:, None]) % players
     games = play_games(demonstrators(rules, bot), rules, decks, seed, seating=seating)
     moves = [games.moves(game) for game in range(num_games)]
-    return dataclasses.replace(games, actions=pad_moves(rules, moves))
+    who = np.empty_like(seating)  # the position of a seat's agent in the line-up, then its number
+    np.put_along_axis(who, seating, np.arange(players)[None], axis=1)
+    who = (who % len(bot.split("+"))).astype(np.int32)
+    return dataclasses.replace(games, actions=pad_moves(rules, moves), players=who)

@@ -3,6 +3,7 @@ hidden cards, and kept from game to game."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from hanabi_rl.agents.structured import features, memory, profile
 from hanabi_rl.agents.structured.acting import init_params
 from hanabi_rl.agents.structured.board import count_cards
 from hanabi_rl.agents.structured.features import look
+from hanabi_rl.agents.structured.recorded import counts_before, player_counts
 from hanabi_rl.agents.structured.sight import from_observation, from_state
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
@@ -237,6 +239,36 @@ def test_a_profile_turns_with_the_table(games: Any, seats: int) -> None:
         for row in range(3):
             np.testing.assert_array_equal(turned.counts[:, row], known.counts[:, (row + seats) % 3])
             np.testing.assert_array_equal(turned.cards[:, row], known.cards[:, (row + seats) % 3])
+
+
+def test_recorded_games_are_counted_for_every_seat(games: Any) -> None:
+    """All moves but the last, which no player sees."""
+    recorded = games[0]
+    found = player_counts(recorded)
+    for game in range(GAMES):
+        expected = recount(RULES, recorded.decks[game], recorded.moves(game)[:-1])
+        np.testing.assert_array_equal(found[game], expected, err_msg=str(game))
+    one = recorded.select([4])
+    np.testing.assert_array_equal(player_counts(one)[0], found[4])
+
+
+def test_what_is_known_when_a_game_begins_is_of_the_same_table_and_of_this_series(
+    games: Any,
+) -> None:
+    """In series of three: the third table is of others, the last is in another order."""
+    order = [[0, 1, 2], [1, 2, 0], [5, 6, 7], [2, 0, 1], [0, 1, 2], [1, 2, 0], [0, 2, 1]]
+    earlier: list[list[int]] = [[], [0], [], [0, 1], [], [4], []]
+    recorded = games[0].select(slice(len(order)))
+    assert not counts_before(recorded, 3).any()  # nobody knows who they are
+    recorded = dataclasses.replace(recorded, players=np.array(order, np.int32))
+    counts, found = player_counts(recorded), counts_before(recorded, 3)
+    for game, (seats, before) in enumerate(zip(order, earlier, strict=True)):
+        for seat, player in enumerate(seats):
+            expected = sum(
+                (counts[g, order[g].index(player)] for g in before), np.zeros(len(NAMES))
+            )
+            np.testing.assert_array_equal(found[game, seat], expected, err_msg=f"{game} {seat}")
+    assert found[[1, 3, 5]].any()
 
 
 def test_shares_are_drawn_towards_nothing_where_there_is_little_to_go_by() -> None:

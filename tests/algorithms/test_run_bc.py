@@ -1,17 +1,21 @@
 """A whole BC run: what it writes, and that an interrupted one ends like one that was not."""
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from support.games import TINY, taught_games
+from support.policies import network_policy
 from support.runs import RUN_FILES, read_lines, read_state
 
+from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy import NetworkPolicy, init_params
 from hanabi_rl.algorithms.bc import run_bc, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
@@ -20,6 +24,7 @@ from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning.cloning import BC, BCTraining
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.play.demos import generate
 from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.folder import write_config
 from hanabi_rl.runs.session import Stopped
@@ -171,10 +176,64 @@ def test_validation_games_of_another_game_are_refused(training: BCTraining, tmp_
         )
 
 
-def test_a_clone_with_a_profile_is_refused(training: BCTraining) -> None:
-    told = BCTraining(data=training.data, network=StructuredConfig(profile=True))
-    with pytest.raises(ValueError, match=r"network.profile: expected none in a clone"):
-        training_games(told, load_games(training.data[0]).rules, seed=0)
+def test_a_clone_begins_as_the_agent_asked_for(
+    training: BCTraining, bc_config: Any, tmp_path: Path
+) -> None:
+    """With a rate of 0 it is still that agent at the end."""
+    for network in (training.network, StructuredConfig(trunk=(8,), head=8, card=(8,))):
+        first = NetworkPolicy(init_params(TINY, network, jax.random.key(5)), TINY, network)
+        folder = tmp_path / network.kind
+        save_policy(folder / "agent", first, algorithm="bc", steps=0, score=None)
+        drops = dataclasses.replace(network, dropout=0.2, critic=(4,))  # training's own
+        same = {"lr": 0.0, "final_lr": 0.0, "weight_decay": 0.0, "epochs": 1, "network": drops}
+        start = str(folder / "agent")
+        run_bc(bc_config(run_dir=str(folder / "run"), start_from=start, **same))
+        kept: Any = load_policy(folder / "run")
+        jax.tree.map(np.testing.assert_array_equal, kept.params, first.params)
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ("bot:random", "expected an agent with the network that is cloned, .*, got RandomBot"),
+        ("agent:ippo-2p", "expected a policy for .*num_colors=2"),
+        ("{other}", r"cloned, NetworkConfig\(embedding=.*, got NetworkConfig\(embedding=\(8,\)"),
+        ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(level='facts', profile=True"),
+    ],
+)
+def test_cloning_cannot_begin_with_another_network(
+    start: str, message: str, bc_config: Any, tmp_path: Path
+) -> None:
+    """Nothing is left of the start that failed."""
+    told = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
+    agents = {
+        "other": network_policy(TINY, 0),
+        "told": NetworkPolicy(init_params(TINY, told, jax.random.key(0)), TINY, told),
+    }
+    for name, agent in agents.items():
+        save_policy(tmp_path / name, agent, algorithm="bc", steps=0, score=None)
+    start = start.format(**{name: tmp_path / name for name in agents})
+    with pytest.raises(ValueError, match=message):
+        run_bc(bc_config(run_dir=str(tmp_path / "run"), start_from=start))
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_data_the_games_of_everybody_named_are_cloned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
+    config = BCTraining(demos=("random", "bot:rules?seed=0..1"), demo_games=10)
+    games = training_games(config, TINY, seed=0)
+    played = {content for part in games for content in part.contents()}
+    each = [
+        generate(TINY, name, 10, 0) for name in ("random", "bot:rules?seed=0", "bot:rules?seed=1")
+    ]
+    assert played == {content for part in each for content in part.contents()}
+    players = np.concatenate([part.players for part in games])
+    assert (players[:, 0] == players[:, 1]).all() and len(np.unique(players)) == 3
+    assert (
+        "10 games of each of random, bot:rules?seed=0, bot:rules?seed=1" in capsys.readouterr().err
+    )
 
 
 def test_a_run_that_cloned_decisions_by_whole_epochs_goes_on_from_them(

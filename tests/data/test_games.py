@@ -93,6 +93,8 @@ def test_the_split_of_the_human_games_is_the_whole():
 def test_round_trip(games, tmp_path, suffix):
     seats = np.arange(16).reshape(8, 2) % 3 > 0
     games = dataclasses.replace(games, human_seats=seats)
+    if suffix == ".safetensors":  # hanab.live has names
+        games = dataclasses.replace(games, players=np.arange(16, dtype=np.int32).reshape(8, 2) % 5)
     path = tmp_path / "new" / f"games{suffix}"
     save_games(path, games)
     assert_equal(load_games(path), games)
@@ -164,6 +166,24 @@ def test_joining_and_selecting(games):
         join_games([])
     with pytest.raises(ValueError, match="one set of rules"):
         join_games([games, dataclasses.replace(games, rules=Rules(num_players=3))])
+
+
+def test_players_of_one_file_are_nobody_of_another(games):
+    """Of three games, five of whom nobody knows who played them, and three again."""
+    known = dataclasses.replace(
+        games.select(slice(3)), players=np.array([[4, 9], [9, 4], [4, 4]], np.int32)
+    )
+    joined = join_games([known, games.select(slice(3, 8)), known])
+    validate_games(joined)
+    first, unknown, again = np.split(joined.players, [3, 8])
+    for rows in (first, again):
+        (a, b), *others = rows.tolist()
+        assert a != b and others == [[b, a], [a, a]]
+    assert len({*unknown.ravel().tolist()}) == 10
+    parts = [{*rows.ravel().tolist()} for rows in (first, unknown, again)]
+    assert len(set.union(*parts)) == sum(map(len, parts)) == 14
+    assert joined.select([1, 0]).players.tolist() == first[[1, 0]].tolist()
+    assert join_games([games, games]).players is None
 
 
 def swap_cards(t):

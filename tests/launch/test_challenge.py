@@ -16,6 +16,7 @@ from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch import challenge as challenges
+from hanabi_rl.launch import prior as priors
 from hanabi_rl.launch.challenge import Challenge, challenge_table, cloning_epochs, run_challenge
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.measure.leaderboard import play_leaderboard
@@ -157,6 +158,62 @@ def test_a_partner_that_has_become_another_is_another_challenge(
     monkeypatch.setattr(challenges, "demonstrators", lambda *_: (other, other))
     with pytest.raises(ValueError, match="holds a challenge with another partner_hashes"):
         run_challenge(SHORT, tmp_path / "c")
+
+
+def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
+    tmp_path: Path, predicted: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for all challenges with such partners; the table says which, and cloning begins there."""
+    pool = (
+        "bot:simple",
+        "bot:holmes",
+        "bot:iggi",
+        "agent:ippo-2p",
+        "bot:rules?seed=0..1",
+        "agent:x",
+    )
+    preset = dataclasses.replace(preset_config("bc", "prior"), demos=pool)
+    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    trained: list[Any] = []
+    monkeypatch.setattr(priors, "run_once", lambda _, config: trained.append(config))
+    who = SimpleNamespace(identity=lambda: "a prior")
+    monkeypatch.setattr(priors, "load_policy", lambda *_: who)
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        challenges,
+        "_method",
+        lambda name, _, config, *rest: asked.append(config) or {"method": name},
+    )
+    record = run_challenge(dataclasses.replace(SHORT, prior=True, level="learnt"), tmp_path / "c")
+    (config,) = trained
+    assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
+    assert config.run_dir == str(tmp_path / "prior-2p-learnt-without-simple")
+    assert (config.network.level, config.seed, asked[0].start_from) == ("learnt", 0, config.run_dir)
+    assert asked[0].lr < preset_config("bc", "quick").lr
+    figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
+    own = figures | {"cross_entropy_per_timestep": 1.0}
+    table = challenge_table(record | {"methods": [], "partner_with_itself": own})
+    assert (
+        f"cloning begins with {config.run_dir}, a clone of 400 games each of bot:iggi, "
+        "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1: none of the partner's family, simple"
+    ) in table.splitlines()
+    assert record["prior"]["identity"] == "a prior"
+    with pytest.raises(ValueError, match="another prior: expected True, got False"):
+        run_challenge(dataclasses.replace(SHORT, level="learnt"), tmp_path / "c")
+    rules = Rules(num_players=3)
+    found = priors.train_prior("rules?seed=7+agent:y", rules, "facts", tmp_path)
+    assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
+    assert found.left_out == ("rule seeds",)
+    assert "nobody left out" in str(priors.train_prior("random", rules, "facts", tmp_path))
+
+
+def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = dataclasses.replace(preset_config("bc", "prior"), demos=("bot:convention",))
+    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    with pytest.raises(ValueError, match="--prior: expected players of other families than simple"):
+        priors.train_prior("simple", Rules(), "reading", tmp_path)
 
 
 @pytest.mark.slow

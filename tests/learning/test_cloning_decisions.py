@@ -11,11 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from support.games import taught_games
+from support.games import TINY_3P, random_games, taught_games
 
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.structured import profile
 from hanabi_rl.agents.structured.acting import init_params as _init_params
+from hanabi_rl.agents.structured.columns import spread
+from hanabi_rl.agents.structured.features import sizes
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.replay import replay
+from hanabi_rl.env.rules import State, legal_actions
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, MAX_GRAD_NORM, BCState, BCTraining
 from hanabi_rl.learning.cloning_decisions import DecisionExamples, decision_examples
@@ -41,6 +48,40 @@ def test_every_move_of_the_cloned_seats_is_a_decision() -> None:
     half = decision_examples(dataclasses.replace(games, human_seats=first_seat_only), NETWORK)
     moves = sorted(move for game in range(70) for move in games.moves(game)[::2].tolist())
     assert sorted(np.asarray(half.action).tolist()) == moves
+
+
+def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
+    """Of two games of the same three players, who sit one seat further in the second one: bit for
+    bit what each player's policy, stepped on its observations in all turns, knows in its own."""
+    network = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
+    order = np.array([[0, 1, 2], [2, 0, 1]], np.int32)
+    games = dataclasses.replace(random_games(TINY_3P, 2, seed=7), players=order)
+    examples = decision_examples(games, network, series=2)
+    shown = np.asarray(examples.view.table)
+    width = sizes(TINY_3P, "facts", True).table.shape[1] - sizes(TINY_3P, "facts").table.shape[1]
+    policy = NetworkPolicy(init_params(TINY_3P, network, jax.random.key(0)), TINY_3P, network)
+
+    @jax.jit
+    def step(carry: Any, state: State, seats: jax.Array, new: jax.Array) -> Any:
+        obs, legal = observe(TINY_3P, state)[0, seats], legal_actions(TINY_3P, state)[0, seats]
+        carry, _ = policy.step(carry, obs, legal, jnp.broadcast_to(new, 3))
+        return carry, spread(profile.features(carry.profile), (0,)).astype(jnp.float16)
+
+    played = replay(TINY_3P, games.decks, games.actions).state
+    carry, known, turns = policy.init_carry(3), {}, 0
+    for game in range(2):
+        seats = jnp.argsort(order[game])  # of each player
+        if game:
+            carry = policy.next_game(carry, jnp.ones(3, bool))
+        for turn in range(games.num_actions[game]):
+            state = jax.tree.map(lambda x, t=turn, g=game: x[t, g : g + 1], played)
+            carry, features = step(carry, state, seats, jnp.bool_(game + turn == 0))
+            known[turn, game] = np.asarray(features)[order[game, turn % 3]]
+            turns += 1
+    assert len(shown) == turns and games.num_actions.min() > 6
+    for row, place in zip(shown, sorted(known), strict=True):  # turn by turn
+        np.testing.assert_array_equal(row[-width:], known[place], err_msg=str(place))
+    assert known[0, 1].any() and not known[0, 0].any()
 
 
 def cloned(games: Games, epochs: int) -> tuple[BC, BCState]:

@@ -98,6 +98,15 @@ def test_agents_take_turns_around_the_seats_on_decks_of_their_own(monkeypatch):
     np.testing.assert_array_equal(seating, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]])
 
 
+def test_games_say_who_sat_where(cache):
+    """Two agents at a table of three, A B A, everybody one seat further from game to game."""
+    games = demos.demo_games(TINY_3P, "random+random", 3, seed=1)
+    again = demos.demo_games(TINY_3P, "random+random", 3, seed=1)  # from the cache
+    for each in (games, again):
+        assert each.players.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert not demos.generate(TINY_3P, "random", 3, 1).players.any()
+
+
 def test_what_is_refused(cache):
     with pytest.raises(ValueError, match="at least one game, got num_games=0"):
         demos.demo_games(TINY, "random", 0)

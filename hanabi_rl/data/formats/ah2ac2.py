@@ -1,8 +1,8 @@
 """The AH2AC2 safetensors layout, read and written.
 
 `actions [N, T, P]`, `decks [N, 50, 2]`, `game_ids [N]`, `num_actions [N]`, `num_players []`,
-`scores [N]`, optionally `human_seats bool[N, P]`. A game that is not the standard one has its
-`Rules` as JSON in the file's metadata.
+`scores [N]`, optionally, both ours, `human_seats bool[N, P]` and `players [N, P]`. A game that is
+not the standard one has its `Rules` as JSON in the file's metadata.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIMENSIONS = {
     "num_players": 0,
     "scores": 1,
 }
-OPTIONAL = {"human_seats": 2}
+OPTIONAL = {"human_seats": 2, "players": 2}
 # far beyond any game: what replays a file of games allocates by its number of turns
 MAX_TURNS = 1024
 
@@ -79,6 +79,7 @@ def read_each(
         game_ids=tensors["game_ids"],
         unfinished=np.zeros(len(decks), bool),
         human_seats=tensors.get("human_seats"),
+        players=None if (players := tensors.get("players")) is None else players.astype(np.int32),
     )
     return games, good
 
@@ -99,6 +100,8 @@ def write(path: Path, games: Games) -> None:
     }
     if games.human_seats is not None:
         tensors["human_seats"] = games.human_seats
+    if games.players is not None:
+        tensors["players"] = games.players
     metadata = None if rules.is_standard else {"rules": json.dumps(dataclasses.asdict(rules))}
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     save_file(
@@ -146,8 +149,8 @@ def _check_tensors(tensors: dict[str, np.ndarray], source: str, validate: bool) 
 def _too_wide(tensors: dict[str, np.ndarray], source: str) -> Iterator[GameDataError]:
     """Games with a number that does not fit into int32: it would come out as another one."""
     limits = np.iinfo(np.int32)
-    for name in ("actions", "decks", "num_actions", "scores"):
-        tensor = tensors[name]
+    for name in ("actions", "decks", "num_actions", "scores", "players"):
+        tensor = tensors.get(name, np.zeros((), np.int32))
         if tensor.dtype.itemsize < 4 or tensor.dtype == np.int32:
             continue
         for game in _games_with((tensor < limits.min) | (tensor > limits.max)):
@@ -191,6 +194,7 @@ def _check_shapes(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> 
         "num_actions": (num_games,),
         "scores": (num_games,),
         "human_seats": (num_games, rules.num_players),
+        "players": (num_games, rules.num_players),
     }
     for name, shape in expected.items():
         if name in tensors and tensors[name].shape != shape:

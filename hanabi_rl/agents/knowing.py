@@ -1,0 +1,97 @@
+"""An agent that knows its partner from recorded games before the first move, without training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.policy import Policy, PyTree
+from hanabi_rl.agents.structured.memory import Memory
+from hanabi_rl.agents.structured.recorded import player_counts
+from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.data.files import load_games
+from hanabi_rl.data.games import Games
+from hanabi_rl.env.state import select_games
+
+
+class Knowing(Wrapper):
+    """`policy`, a network with a profile or a wrapper of one, to whom every stranger is the player
+    of the games: what it counts in play is added."""
+
+    counts: jax.Array  # float32 [P, K], of `profile.COUNTS`, the agent's own first
+
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        return digest({"wrapper": "knowing", "of": self.policy.identity()}, self.counts)
+
+    def init_carry(self, batch: int) -> PyTree:
+        """See `Policy.init_carry`."""
+        fresh: Memory = self.policy.init_carry(batch)
+        assert fresh.profile is not None, "`knowing` asks"
+        counts = jnp.broadcast_to(self.counts, fresh.profile.counts.shape)
+        return fresh._replace(profile=fresh.profile._replace(counts=counts))
+
+    def step(
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
+    ) -> tuple[PyTree, jax.Array]:
+        """See `Policy.step`."""
+        carry = select_games(reset, self.init_carry(len(reset)), carry)
+        return self.policy.step(carry, obs, legal, jnp.zeros_like(reset), key)
+
+
+def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
+    """`policy`, which knows who plays in a file of games.
+
+    Args:
+        policy: reads a profile.
+        path: the games, as `load_games` reads them.
+        seat: where the partner sat, in every game. None: at the human seats where the games have
+            any, else at every seat.
+
+    Raises:
+        ValueError: another kind of agent, games of another game, or no such seat.
+        GameDataError, FileNotFoundError: as `load_games`.
+    """
+    fresh = jax.eval_shape(lambda: policy.init_carry(1))
+    if not isinstance(fresh, Memory) or fresh.profile is None:
+        raise ValueError(
+            "expected an agent that reads a profile of its partners (agent:anyone-2p, what "
+            f"--network.profile trains), got {_kind(policy)}"
+        )
+    games = load_games(Path(path))
+    if games.rules != policy.rules:
+        raise ValueError(f"{path}: expected games of {policy.rules}, got {games.rules}")
+    return Knowing(policy, jnp.asarray(known_counts(games, seat)))
+
+
+def known_counts(games: Games, seat: int | None = None) -> np.ndarray:
+    """What the games tell of the partner, as the profile of somebody who has yet to play,
+    float32[P, K]: its own row is empty, each of the others is the partner. See `knowing`.
+
+    Raises ValueError where there is no such seat.
+    """
+    players = games.rules.num_players
+    if seat is not None and not 0 <= seat < players:
+        raise ValueError(f"expected a seat from 0 to {players - 1}, got {seat}")
+    is_partner = np.ones((len(games), players), bool)
+    if seat is not None:
+        is_partner[:] = np.arange(players) == seat
+    elif games.human_seats is not None:
+        is_partner = games.human_seats
+    counts = player_counts(games)
+    partner = counts[is_partner].sum(axis=0)
+    return np.stack([np.zeros_like(partner), *[partner] * (players - 1)])
+
+
+def _kind(policy: Policy) -> str:
+    network = getattr(policy, "network", None)
+    return f"a {type(policy).__name__}" + ("" if network is None else f" with {network}")

@@ -1,0 +1,76 @@
+"""The prior of a challenge: a clone of many players, none of the partner's family, which cloning a
+few games of the partner begins with."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from hanabi_rl.agents.names import load_policy, shipped_for, spread_names
+from hanabi_rl.algorithms.bc import reads_itself
+from hanabi_rl.env.game import Rules
+from hanabi_rl.launch.presets import preset_config
+from hanabi_rl.launch.sweep import run_once
+from hanabi_rl.measure.gauntlet import family_of
+from hanabi_rl.nn.structured import Level
+from hanabi_rl.play.demos import agent_name
+
+PRESET = "prior"
+
+
+@dataclasses.dataclass(frozen=True)
+class Prior:
+    """Which prior, and of whom."""
+
+    run_dir: str
+    players: tuple[str, ...]
+    games: int
+    """Of each of them."""
+    left_out: tuple[str, ...]
+    """The partner's families; none where it is in no family that is known."""
+    identity: str
+
+    def __str__(self) -> str:
+        family = " and ".join(self.left_out)
+        without = f"none of the partner's family, {family}" if family else "nobody left out"
+        return (
+            f"cloning begins with {self.run_dir}, a clone of {self.games:,} games each of "
+            f"{', '.join(self.players)}: {without}"
+        )
+
+
+def train_prior(partner: str, rules: Rules, level: Level, beside: Path) -> Prior:
+    """The prior for a challenge of `partner` (A+B: of both), trained where `beside` has none yet.
+
+    It is one run for all seeds and numbers of games: its players, games and seed are those of the
+    preset `prior`, but for the families left out and for who plays another game.
+
+    Raises:
+        ValueError: nobody is left to clone, or as a run of cloning does.
+        Stopped: as a run does; the same call goes on.
+    """
+    base: Any = preset_config("bc", PRESET)
+    found = {family_of(agent_name(name)) for name in partner.split("+")}
+    families = tuple(sorted(name for name in found if name is not None))
+    players = tuple(
+        name
+        for name in spread_names(base.demos)
+        if shipped_for(name, rules)
+        and family_of(name) not in families
+        and not reads_itself(level, name)
+    )
+    if not players:
+        raise ValueError(f"--prior: expected players of other families than {partner}, got none")
+    without = "".join(f"-without-{name.replace(' ', '-')}" for name in families)
+    run_dir = beside / f"prior-{rules.num_players}p-{level}{without}"
+    config = dataclasses.replace(
+        base,
+        game=rules,
+        demos=players,
+        network=dataclasses.replace(base.network, level=level),
+        run_dir=str(run_dir),
+    )
+    run_once("bc", config)
+    identity = load_policy(run_dir).identity()
+    return Prior(str(run_dir), players, base.demo_games, families, identity)
