@@ -53,12 +53,15 @@ def train_prior(partner: str, rules: Rules, level: Level, beside: Path) -> Prior
     base: Any = preset_config("bc", PRESET)
     found = {family_of(agent_name(name)) for name in partner.split("+")}
     families = tuple(sorted(name for name in found if name is not None))
+
+    def is_other(name: str) -> bool:
+        each = [agent_name(one) for one in name.split("+")]
+        return not any(family_of(one) in families or not shipped_for(one, rules) for one in each)
+
     players = tuple(
         name
         for name in spread_names(base.demos)
-        if shipped_for(name, rules)
-        and family_of(name) not in families
-        and not reads_itself(level, name)
+        if is_other(name) and not reads_itself(level, name)
     )
     if not players:
         raise ValueError(f"--prior: expected players of other families than {partner}, got none")

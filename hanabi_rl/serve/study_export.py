@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import join_games
 from hanabi_rl.serve.folder import as_games
@@ -37,7 +39,8 @@ def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) ->
         raise ValueError(f"{folder.path}: expected a game to export, got none of {len(people)}")
     beside = out.with_name(f".{out.stem}.new{out.suffix}")
     try:
-        save_games(beside, join_games([as_games(_stopped(each)) for _, _, each in chosen]))
+        games = join_games([as_games(_stopped(each)) for _, _, each in chosen])
+        save_games(beside, dataclasses.replace(games, players=_players(chosen)))
         load_games(beside)  # by full replay
         beside.replace(out)
     finally:
@@ -53,6 +56,20 @@ def _stopped(played: Played) -> Any:
     """A game that goes on as one that was left now."""
     game = played.game
     return game if game.status == "done" else dataclasses.replace(game, end_reason="left")
+
+
+def _players(chosen: Sequence[tuple[Participant, int, Played]]) -> np.ndarray:
+    """int32[N, P], who sat where: a person is its number in the study, the agents are -1, -2, ...,
+    in the order of their names."""
+    agents = sorted({played.agent for _, _, played in chosen})
+    rows = [
+        [
+            person.number if seat in played.game.people else -1 - agents.index(played.agent)
+            for seat in range(played.game.rules.num_players)
+        ]
+        for person, _, played in chosen
+    ]
+    return np.array(rows, np.int32)
 
 
 def _of_game(person: Participant, place: int, played: Played) -> dict[str, Any]:

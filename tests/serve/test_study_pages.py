@@ -115,6 +115,10 @@ def test_a_whole_study_is_kept_and_its_export_loads(play, visit, tmp_path, capsy
     for row, line in enumerate(lines):
         seats[row, line["seat"]] = True
         assert len(line["times_ms"]) == games.num_actions[row]
+        agent = -1 - ["bot:a", "bot:b"].index(line["agent"])
+        expected = [agent, agent]
+        expected[line["seat"]] = line["participant"]
+        assert games.players[row].tolist() == expected
         assert line["policy_hash"] == f"identity of {line['agent']}"
         assert line["answers"] == {"meant": 7, "remarks": f"fine {line['number']}"}
         assert line["consent_version"] == "3"
