@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.registry import make_bot
+from hanabi_rl.agents.knowing import Knowing
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.agents.safe import Safe
@@ -24,6 +25,7 @@ def test_no_two_wrappers_are_one_structure_to_jit() -> None:
         Safe(bot, last_life=0.5, before=0.5),
         Renamed(bot, colors=jnp.arange(5)),
         Searched(bot),
+        Knowing(bot, counts=jnp.arange(5)),
     ]
     for one, other in itertools.combinations(wrapped, 2):
         assert jax.tree.structure(one) != jax.tree.structure(other), (one, other)
@@ -45,6 +47,7 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
             *(Searched(bot, settings=Settings(lam=x)) for x in (0.25, 0.5)),
             Searched(bot, model=Tempered(bot, temperature=2.0)),
             *(Renamed(bot, colors=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
+            *(Knowing(bot, counts=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
         )
     ]
-    assert len({each.identity() for each in wrapped}) == len(wrapped) == 28
+    assert len({each.identity() for each in wrapped}) == len(wrapped) == 30

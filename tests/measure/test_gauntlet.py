@@ -17,7 +17,7 @@ from hanabi_rl.cli import main
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import gauntlet
 from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.gauntlet import Beside, Partner, Result, strangers
+from hanabi_rl.measure.gauntlet import Beside, Partner, Result, family_of, strangers
 from hanabi_rl.show.gauntlet import gauntlet_figures, gauntlet_table, partner_table
 from hanabi_rl.storage.checkpoint import Checkpointer
 
@@ -136,3 +136,9 @@ def test_whom_a_run_was_trained_with_is_in_its_config(tmp_path: Path) -> None:
     for name in ("run", "run/policy", "run/policy/policy.safetensors", "run/checkpoints/5"):
         assert trained_with(str(tmp_path / name)) == expected
     assert trained_with("bot:smart") == trained_with(str(tmp_path)) == ()
+
+
+def test_a_partner_is_of_its_family_whatever_its_settings() -> None:
+    asked = ("bot:holmes", "bot:rules?seed=7", "bot:iggi?safe=1,1", "agent:clone-2p", "bot:random")
+    families = ["simple", "rule seeds", "rule lists", "conventions", None]
+    assert [family_of(name) for name in asked] == families
