@@ -74,11 +74,12 @@ def first_params(config: BCConfig, rules: Rules) -> Any:
         ValueError: there is no such agent, it plays another game, or its network is another one
             than the config's; dropout and critic, which belong to training, may differ.
     """
+    wanted = _shape(config.network)
 
     def load() -> NetworkPolicy:
         policy = load_policy(config.start_from or "", rules)
-        got = getattr(policy, "network", type(policy).__name__)
-        if not isinstance(policy, NetworkPolicy) or _shape(got) != _shape(config.network):
+        if not isinstance(policy, NetworkPolicy) or _shape(policy.network) != wanted:
+            got = getattr(policy, "network", type(policy).__name__)
             raise ValueError(
                 f"--start-from {config.start_from}: expected an agent with the network that is "
                 f"cloned, {config.network}, got {got}"

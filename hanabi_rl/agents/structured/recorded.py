@@ -16,6 +16,7 @@ from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
+from hanabi_rl.env.state import State
 
 GAMES_AT_ONCE = 64
 
@@ -37,7 +38,7 @@ def _count(rules: Rules, decks: jax.Array, actions: jax.Array, moves: jax.Array)
     """decks [n, D], actions [n, T] and their number [n] -> float32 [n, P, K]."""
     states = replay(rules, decks, actions).state
 
-    def turn(known: profile.Profile, state: object) -> tuple[profile.Profile, jax.Array]:
+    def turn(known: profile.Profile, state: State) -> tuple[profile.Profile, jax.Array]:
         sight = from_state(rules, state)
         after = profile.remember(rules, known, sight, count_cards(rules, sight))
         return after.rotated(1), after.counts
