@@ -13,12 +13,13 @@ import optax
 import pytest
 from support.games import TINY_3P, random_games, taught_games
 
+from hanabi_rl.agents.knowing import Knowing, known_counts
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured import profile
 from hanabi_rl.agents.structured.acting import init_params as _init_params
 from hanabi_rl.agents.structured.columns import spread
 from hanabi_rl.agents.structured.features import sizes
-from hanabi_rl.data.games import Games
+from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import replay
@@ -84,10 +85,11 @@ def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
     assert known[0, 1].any() and not known[0, 0].any()
 
 
-def cloned(games: Games, epochs: int) -> tuple[BC, BCState]:
-    examples = decision_examples(games, NETWORK)
+def cloned(games: Games, epochs: int, network: StructuredConfig = NETWORK) -> tuple[BC, BCState]:
+    examples = decision_examples(games, network, series=5)
     loader = BatchLoader(len(examples), CONFIG.batch_size, seed=0)
-    learner = BC(CONFIG, RULES, epochs * loader.batches_per_epoch)
+    config = dataclasses.replace(CONFIG, network=network)
+    learner = BC(config, RULES, epochs * loader.batches_per_epoch)
     update, data = learner.compile_update(), parallel.replicate(examples)
     state = parallel.replicate(jax.jit(learner.init)(jax.random.key(0)))
     while loader.epoch < epochs:
@@ -105,6 +107,27 @@ def test_a_simple_teacher_is_learnt() -> None:
     assert predict(learner.policy(state), held_out).accuracy().mean > 0.85
     again = cloned(train, CONFIG.epochs)[1]
     jax.tree.map(np.testing.assert_array_equal, state.params, again.params)
+
+
+@pytest.mark.slow
+def test_one_network_imitates_two_players_by_what_they_did_before() -> None:
+    """One discards its oldest card, the other its newest. A clone of both that knows ten games of
+    either predicts others of the same player, and knowing the wrong one it is worse."""
+
+    def played(num_games: int, seed: int, newest: bool) -> Games:
+        games = taught_games(RULES, num_games, seed, newest)
+        return dataclasses.replace(games, players=np.zeros((num_games, 2), np.int32))
+
+    both = [False, True]
+    train = join_games([played(150, 2, newest) for newest in both])
+    learner, state = cloned(train, 8, dataclasses.replace(NETWORK, profile=True))
+    policy = jax.device_get(learner.policy(state))
+    known = [Knowing(policy, jnp.asarray(known_counts(played(10, 4, newest)))) for newest in both]
+    accuracy = np.array(
+        [[predict(k, played(40, 5, newest)).accuracy().mean for newest in both] for k in known]
+    )
+    assert np.diag(accuracy).min() > 0.8
+    assert (np.diag(accuracy) - np.diag(accuracy[::-1])).min() > 0.1, accuracy
 
 
 def test_the_rate_falls_along_a_cosine() -> None:

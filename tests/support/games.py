@@ -69,15 +69,16 @@ def as_games(
     )
 
 
-def taught_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
+def taught_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = False) -> Games:
     """Two-player games on random decks in which everyone plays the first card they were just told
-    about, else tells of a playable card, else discards their oldest card: simple, clonable."""
+    about, else tells of a playable card, else discards their oldest card (or their newest): simple,
+    clonable."""
     rng = np.random.default_rng(seed)
     tables, moves = [], []
     for _ in range(num_games):
         table, played, told = Table(rules, rng.permutation(full_deck(rules))), [], []
         while not table.over:
-            action, told = taught_action(table, told)
+            action, told = taught_action(table, told, newest)
             played.append(action)
             table.apply(action)
         tables.append(table)
@@ -85,7 +86,7 @@ def taught_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
     return as_games(rules, tables, moves)
 
 
-def taught_action(table: Table, told: list[int]) -> tuple[int, list[int]]:
+def taught_action(table: Table, told: list[int], newest: bool = False) -> tuple[int, list[int]]:
     """The teacher's move after a hint about its slots `told`, and the slots that its own move tells
     about."""
     rules = table.rules
@@ -97,7 +98,8 @@ def taught_action(table: Table, told: list[int]) -> tuple[int, list[int]]:
     if table.info_tokens > 0 and (playable or must_tell):
         move = Move("rank", offset=1, value=other[playable[0] if playable else 0][1])
         return encode_action(rules, move), table.touched(move)
-    return encode_action(rules, Move("discard", slot=0)), []
+    slot = len(table.hands[table.player]) - 1 if newest else 0
+    return encode_action(rules, Move("discard", slot=slot)), []
 
 
 def deck_of(cards: str) -> list[int]:
