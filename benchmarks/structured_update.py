@@ -30,7 +30,7 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import NOTHING
 from hanabi_rl.nn.precision import Precision, factor_dtype
-from hanabi_rl.nn.structured import Level, StructuredActorCritic
+from hanabi_rl.nn.structured import Level, StructuredActorCritic, StructuredConfig
 from hanabi_rl.play.decks import evaluation_decks
 
 
@@ -40,6 +40,7 @@ def quick(
     """The quick preset for so many players, shown `level`; 0 environments or steps: as many as it
     says."""
     config: IPPOConfig = preset_config("ippo", "quick")
+    assert isinstance(config.network, StructuredConfig), config.network
     return dataclasses.replace(
         config,
         game=Rules(num_players=players),
@@ -64,6 +65,7 @@ def update(config: IPPOConfig) -> tuple[Any, tuple[Any, ...]]:
 def work(config: IPPOConfig) -> list[Work]:
     """Every product of one update."""
     rules, network = config.game, config.network
+    assert isinstance(network, StructuredConfig), network
     module = StructuredActorCritic(network, config.precision)
     games = deal(rules, jnp.asarray(evaluation_decks(rules, 1, 0)))
     told = own_truth(rules, games).size

@@ -71,7 +71,6 @@ def play(
     names = _line_up(agents, players, watch)
     if not terminal:
         check_extra()
-    from hanabi_rl.agents.search.searched import thinks
     from hanabi_rl.serve.folder import GameFolder
     from hanabi_rl.serve.local import LocalPlay
     from hanabi_rl.serve.partners import Starting
@@ -98,6 +97,7 @@ def play(
 
 def _agents(names: list[str], players: int | None, watch: bool) -> Seated:
     """Loads the agents that were named."""
+    from hanabi_rl.agents.search.searched import thinks
     from hanabi_rl.serve.in_numpy import InNumPy
     from hanabi_rl.serve.runner import Runner
     from hanabi_rl.serve.ticks import compiled

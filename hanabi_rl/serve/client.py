@@ -173,7 +173,7 @@ class Server:
 
     def rows(self, answer: Mapping[str, Any], agents: set[str]) -> Rows:
         """What the agents see, as a frame has it. Raises ProtocolError."""
-        seen = {agent: answer.get(agent) for agent in sorted(agents)}
+        seen: dict[str, Any] = {agent: answer.get(agent) for agent in sorted(agents)}
         for agent, row in seen.items():
             if not isinstance(row, dict) or not set(row) >= ROW_FIELDS:
                 expected = f"{' and '.join(sorted(ROW_FIELDS))} of {agent}"

@@ -85,7 +85,10 @@ def test_bots_are_loaded_by_name_and_told_apart() -> None:
             "expected one of colors, knows, safe, search, temperature, got 'smoothing'",
         ),
         ("bot:convention?colors=0,1,2", "colors: expected the colours 0 to 1 in another order"),
-        ("/nowhere?colour=0", "expected one of colors, knows, safe, search, temperature, got 'colour'"),
+        (
+            "/nowhere?colour=0",
+            "expected one of colors, knows, safe, search, temperature, got 'colour'",
+        ),
     ],
 )
 def test_settings_that_an_agent_does_not_take(name: str, message: str) -> None:
