@@ -3,6 +3,7 @@ leaderboard`: whether both come to the same score, game by game.
 
     python benchmarks/serve_submit.py --games 1000 --json
 
+No agent may play by chance of its own (`bot:iggi` does): who draws what depends on a game's number.
 Server and `hanabi-rl submit` are processes of their own. With --kills the latter is killed
 (SIGKILL) so many times on its way, and started again. Ends with 1 where a score differs, or a game
 is missing.
@@ -117,7 +118,7 @@ def main() -> None:
     """Prints the figures, and with --json one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else None)
     parser.add_argument("--agent", default="bot:convention")
-    parser.add_argument("--proxies", nargs="+", default=["bot:simple", "bot:iggi"])
+    parser.add_argument("--proxies", nargs="+", default=["bot:simple", "bot:holmes"])
     parser.add_argument("--games", type=int, default=1000, help="of each number of players")
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0, help="of the decks")
