@@ -1,5 +1,5 @@
 """An agent submitted to a challenge of our own, on the decks and line-ups of `hanabi-rl
-leaderboard`: whether both come to the same score, game by game.
+leaderboard`: whether both come to the same score and points, game by game.
 
     python benchmarks/serve_submit.py --games 1000 --json
 
@@ -91,34 +91,37 @@ def trial(folder: Path, chosen: argparse.Namespace) -> dict[str, Any]:
         said = submitted(address, key, chosen.agent, chosen.kills, chosen.games)
         seconds = time.perf_counter() - started
     record: dict[str, Any] = {"kills": chosen.kills, "seconds": seconds, "said": said}
-    ended = list(store.finished(known))
+    rows = store.rows(known)
+    store.close()
+    record["interruptions"] = sum(row.interruptions for row in rows)
     for players in (2, 3):
-        over = np.array([score for grant, score in ended if grant.num_players == players])
+        of_size = [row for row in rows if row.num_players == players]
+        over = np.array([(row.score, row.points) for row in of_size if row.status == "done"])
         expected = here(chosen.agent, chosen.proxies, players, chosen.games, chosen.seed)
-        equal = len(over) == len(expected)
+        whole = len(over) == len(expected)
         record[f"{players}p"] = {
             "games": len(over),
-            "scores_that_differ": int((over != expected).sum()) if equal else None,
-            "mean": float(over.mean()),
-            "leaderboard_mean": float(expected.mean()),
+            "that_differ": int((over != expected).any(axis=1).sum()) if whole else None,
+            "mean": float(over[:, 0].mean()),
+            "leaderboard_mean": float(expected[:, 0].mean()),
+            "mean_points": float(over[:, 1].mean()),
         }
-    record["interruptions"] = sum(row.interruptions for row in store.rows(known))
-    store.close()
     return record
 
 
 def here(agent: str, proxies: Sequence[str], players: int, games: int, seed: int) -> np.ndarray:
-    """The scores int[games] that `hanabi-rl leaderboard` comes to."""
+    """The scores and points int[games, 2] that `hanabi-rl leaderboard` comes to."""
     rules = Rules(num_players=players)
     beside = [load_policy(proxy, rules) for proxy in proxies]
-    return play_leaderboard(load_policy(agent, rules), beside, games, seed).score
+    entry = play_leaderboard(load_policy(agent, rules), beside, games, seed)
+    return np.stack([entry.score, entry.points], axis=1)
 
 
 def main() -> None:
     """Prints the figures, and with --json one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else None)
-    parser.add_argument("--agent", default="bot:convention")
-    parser.add_argument("--proxies", nargs="+", default=["bot:simple", "bot:holmes"])
+    parser.add_argument("--agent", default="bot:value")
+    parser.add_argument("--proxies", nargs="+", default=["bot:simple", "bot:smart"])
     parser.add_argument("--games", type=int, default=1000, help="of each number of players")
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0, help="of the decks")
@@ -130,7 +133,7 @@ def main() -> None:
         print(f"{name:14} {figure}", file=sys.stderr)
     if chosen.json:
         print(json.dumps(record))
-    if any(record[f"{n}p"]["scores_that_differ"] != 0 for n in (2, 3)):
+    if any(record[f"{n}p"]["that_differ"] != 0 for n in (2, 3)):
         sys.exit(1)
 
 

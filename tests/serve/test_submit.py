@@ -385,5 +385,5 @@ def test_a_command_that_is_killed_goes_on_and_scores_as_the_leaderboard() -> Non
     said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
     record = json.loads(said)
     for players in ("2p", "3p"):
-        assert record[players]["games"] == 24 and record[players]["scores_that_differ"] == 0
+        assert record[players]["games"] == 24 and record[players]["that_differ"] == 0
     assert record["interruptions"] > 0
