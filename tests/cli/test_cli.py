@@ -29,6 +29,7 @@ COMMANDS = [
     "metrics",
     "unit-tests",
     "play",
+    "live",
     "agents",
     "export",
     "replay",
