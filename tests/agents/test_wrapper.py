@@ -50,4 +50,4 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
             *(Knowing(bot, counts=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
         )
     ]
-    assert len({each.identity() for each in wrapped}) == len(wrapped) == 30
+    assert len({each.identity() for each in wrapped}) == len(wrapped) == 32
