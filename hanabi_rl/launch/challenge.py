@@ -35,8 +35,6 @@ from hanabi_rl.storage.files import read_json, write_json
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
 """`ippo` reads no game: what a method is worth without data."""
-FINE_TUNING: dict[str, Any] = {"lr": 1e-3, "final_lr": 2e-5}
-"""Of cloning that begins with a prior: half of the preset's rates."""
 FORMAT_VERSION = 2  # of the files of a challenge; raised when they, or the games, change
 
 
@@ -254,7 +252,7 @@ def _config(name: str, challenge: Challenge, folder: Path, prior: Prior | None =
     }
     if name == "bc":
         if prior is not None:
-            cloning |= {"start_from": prior.run_dir, **FINE_TUNING}
+            cloning["start_from"] = prior.run_dir
         return dataclasses.replace(base, **given, **cloning)
     given["total_steps"] = challenge.total_steps
     if name == "ippo":
