@@ -45,8 +45,8 @@ def _tutorial(path: Path) -> str:
     for cell in json.loads(path.read_text())["cells"]:
         text = "".join(cell["source"])
         if cell["cell_type"] == "code":
-            language = "bash" if text.startswith("!") else "python"
-            text = f"```{language}\n{text.replace('!', '') if language == 'bash' else text}\n```"
+            commands = re.sub(r"^!", "", text, flags=re.MULTILINE)
+            text = f"```{'python' if commands == text else 'bash'}\n{commands}\n```"
         blocks.append(text.replace(".ipynb)", ".md)"))
     download = f"Notebook: `docs/tutorials/{path.name}`"
     return "\n\n".join([*blocks, f"*{download}.*"])
