@@ -51,6 +51,28 @@ class Knowledge:
     hinted_color: int | None = None
     hinted_rank: int | None = None
 
+    @classmethod
+    def untold(cls, rules: Rules) -> Knowledge:
+        """Of a card just drawn."""
+        return cls(set(range(rules.num_colors)), set(range(rules.num_ranks)))
+
+    @property
+    def hinted(self) -> bool:
+        """A hint has touched the card."""
+        return self.hinted_color is not None or self.hinted_rank is not None
+
+    def tell(self, hint: Move, touched: bool) -> None:
+        """A hint that was given to the hand, and touched the card or not."""
+        options = self.colors if hint.kind == "color" else self.ranks
+        if not touched:
+            options.discard(hint.value)
+            return
+        options.intersection_update({hint.value})
+        if hint.kind == "color":
+            self.hinted_color = hint.value
+        else:
+            self.hinted_rank = hint.value
+
 
 class Table:
     """A game in progress. `deck` holds card ids, top first; a card is named by its *order*, its
@@ -73,10 +95,7 @@ class Table:
         size, players = rules.hand_size, rules.num_players
         self.hands = [list(range(seat * size, (seat + 1) * size)) for seat in range(players)]
         self.drawn = size * players
-        self.knowledge = [
-            Knowledge(set(range(rules.num_colors)), set(range(rules.num_ranks)))
-            for _ in range(rules.deck_size)
-        ]
+        self.knowledge = [Knowledge.untold(rules) for _ in range(rules.deck_size)]
         self.fireworks = [0] * rules.num_colors
         self.discards: list[int] = []
         self.info_tokens = rules.max_info_tokens
@@ -209,19 +228,9 @@ class Table:
     def _hint(self, move: Move) -> None:
         self.info_tokens -= 1
         touched = self.touched(move)
-        for slot, order in enumerate(
-            self.hands[(self.player + move.offset) % self.rules.num_players]
-        ):
-            known = self.knowledge[order]
-            options = known.colors if move.kind == "color" else known.ranks
-            if slot not in touched:
-                options.discard(move.value)
-                continue
-            options.intersection_update({move.value})
-            if move.kind == "color":
-                known.hinted_color = move.value
-            else:
-                known.hinted_rank = move.value
+        target = (self.player + move.offset) % self.rules.num_players
+        for slot, order in enumerate(self.hands[target]):
+            self.knowledge[order].tell(move, slot in touched)
 
     def describe(self, action: int) -> str:
         """The move in words, by the player to move: `Alice hints Bob red`. Slots count from 1, the

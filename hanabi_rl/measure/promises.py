@@ -10,7 +10,8 @@ import operator
 from collections.abc import Iterable
 
 from hanabi_rl.env.cards import is_single, next_cards, single, used_up, useless_cards
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import Table
+from hanabi_rl.measure.scripts import unseen_cards
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +47,11 @@ class Scene:
         self.playable = next_cards(rules, table.played) & ~self.dead
         self.critical = single(rules, planes) & ~self.dead
         self.holder = {order: seat for seat, hand in enumerate(self.hands) for order in hand}
-        self.hinted = {order for order in self.holder if _was_hinted(table, order)}
-        unseen = [_unseen(table, seat) for seat in range(rules.num_players)]
+        self.hinted = {order for order in self.holder if table.knowledge[order].hinted}
+        unseen = [
+            union(1 << card for card in unseen_cards(table, seat))
+            for seat in range(rules.num_players)
+        ]
         self.known = {
             order: _named(table, order) & unseen[seat] for order, seat in self.holder.items()
         }
@@ -119,28 +123,11 @@ class Scene:
         return bool(card & self.critical) or (by_rank and lone_two)
 
 
-def _unseen(table: Table, seat: int) -> int:
-    """The cards of which a copy is in the deck or in the hand of `seat`."""
-    left = full_deck(table.rules)
-    visible = [order for other, hand in enumerate(table.hands) if other != seat for order in hand]
-    for order in [*visible, *table.discards]:
-        left.remove(table.deck[order])
-    for card in range(table.rules.num_cards):
-        if table.played >> card & 1:
-            left.remove(card)
-    return union(1 << card for card in left)
-
-
 def _named(table: Table, order: int) -> int:
     """What hints leave possible."""
     known, rules = table.knowledge[order], table.rules
     colors = union(rules.color_cards[color] for color in known.colors)
     return colors & union(rules.rank_cards[rank] for rank in known.ranks)
-
-
-def _was_hinted(table: Table, order: int) -> bool:
-    known = table.knowledge[order]
-    return known.hinted_color is not None or known.hinted_rank is not None
 
 
 def union(sets: Iterable[int]) -> int:

@@ -23,11 +23,20 @@ def possible_cards(table: Table, seat: int, slot: int) -> set[int]:
     `seat` can see."""
     ranks = table.rules.num_ranks
     known = table.knowledge[table.hands[seat][slot]]
+    return {
+        card
+        for card in unseen_cards(table, seat)
+        if card // ranks in known.colors and card % ranks in known.ranks
+    }
+
+
+def unseen_cards(table: Table, seat: int) -> set[int]:
+    """The card ids of which a copy is in the deck or in the hand of `seat`."""
     others = [order for player, hand in enumerate(table.hands) if player != seat for order in hand]
     left = full_deck(table.rules)
     for card in [table.deck[order] for order in [*others, *table.discards]] + _on_fireworks(table):
         left.remove(card)
-    return {card for card in left if card // ranks in known.colors and card % ranks in known.ranks}
+    return set(left)
 
 
 def is_playable(table: Table, card: int) -> bool:
@@ -68,8 +77,7 @@ def impossible_slots(table: Table, seat: int) -> list[int]:
 
 def is_hinted(table: Table, seat: int, slot: int) -> bool:
     """A hint has touched the card."""
-    known = table.knowledge[table.hands[seat][slot]]
-    return known.hinted_color is not None or known.hinted_rank is not None
+    return table.knowledge[table.hands[seat][slot]].hinted
 
 
 def chop(table: Table, seat: int) -> int:

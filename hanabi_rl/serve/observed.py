@@ -27,10 +27,7 @@ class Observer:
         self._sections = sections(rules)
         self._hands = [list(range(s * size, (s + 1) * size)) for s in range(players)]
         self._drawn = size * players
-        self._told = [
-            Knowledge(set(range(rules.num_colors)), set(range(rules.num_ranks)))
-            for _ in range(rules.deck_size)
-        ]
+        self._told = [Knowledge.untold(rules) for _ in range(rules.deck_size)]
         self._discards: list[int] = []
         self._moves: list[SeenMove] = []
         self._turns_left: int | None = None
@@ -112,16 +109,7 @@ class Observer:
     def _hint(self, seat: int, target: int, move: Move, touched: list[int]) -> SeenMove:
         hand = self._hands[target]
         for slot, order in enumerate(hand):
-            told = self._told[order]
-            options = told.colors if move.kind == "color" else told.ranks
-            if slot not in touched:
-                options.discard(move.value)
-                continue
-            options.intersection_update({move.value})
-            if move.kind == "color":
-                told.hinted_color = move.value
-            else:
-                told.hinted_rank = move.value
+            self._told[order].tell(move, slot in touched)
         orders = tuple(hand[slot] for slot in touched)
         action = encode_action(self.rules, move)
         return SeenMove(seat, action, None, None, True, target, tuple(touched), orders)

@@ -28,12 +28,10 @@ from hanabi_rl.agents.search.history import (
 from hanabi_rl.agents.search.players import Players, shown_to
 from hanabi_rl.agents.search.settings import Settings
 from hanabi_rl.agents.search.thinking import Decision, decide
+from hanabi_rl.agents.structured.memory import LEVELS
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.env.state import select_games
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
-from hanabi_rl.nn.structured import Level
-
-_LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
 
 
 class Searched(Wrapper):
@@ -53,7 +51,7 @@ class Searched(Wrapper):
     def shown(self) -> Shown:
         """The most that the policy or the model reads."""
         each = [shown_to(policy) for policy in (self.policy, self.model) if policy is not None]
-        level = max((reads.level for reads in each), key=_LEVELS.index)
+        level = max((reads.level for reads in each), key=LEVELS.index)
         return Shown(level, any(reads.profile for reads in each))
 
     def init_carry(self, batch: int) -> History:
