@@ -103,10 +103,17 @@ def played(server: Server, make: Any, connections: int = 4, **options: Any) -> S
 
 def test_every_game_is_played_once_on_as_many_connections_as_may_be(served: Served) -> None:
     """Of four connections two are refused at first."""
-    key, most = served.key(7), []
+    key, most, met = served.key(7), list[int](), threading.Event()
+    together = threading.Barrier(LEASES, action=met.set)
     server = Server(served.address, key)
-    submission = Submission(server, lambda size: FirstLegal(), connections=4)
-    submission.run(server.games(), lambda: most.append(submission.playing))
+
+    def count(game: int, turn: int) -> None:
+        most.append(submission.playing)
+        if not met.is_set():  # the first game waits until as many as may be have begun
+            together.wait(60)
+
+    submission = Submission(server, lambda size: FirstLegal(count), connections=4)
+    submission.run(server.games(), lambda: None)
     assert max(most) == LEASES
     games = server.games()
     assert [game.status for game in games] == ["DONE"] * 7 and served.interruptions(key) == 0
