@@ -24,9 +24,10 @@ def in_chunks(
     size: int, *arrays: np.ndarray, fill: bool = False
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Slices of `size` games; the last one wraps around to keep its shape, `join_chunks` cuts the
-    repetition off. Fewer games than `size` are one smaller slice, or with `fill` repeated too."""
+    repetition off. Fewer games than `size` are one slice of the next power of two, so that similar
+    numbers share a compiled function, or with `fill` of `size`."""
     total = len(arrays[0])
-    size = size if fill else min(size, total)
+    size = size if fill else min(size, 1 << (total - 1).bit_length())
     for first in range(0, total, size):
         index = np.arange(first, first + size) % total
         yield tuple(array[index] for array in arrays)

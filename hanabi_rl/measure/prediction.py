@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -157,7 +156,8 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     seats = np.ones((num_games, players), bool) if games.human_seats is None else games.human_seats
     chunks = in_chunks(chunk_size, games.decks, games.actions)
     guess, nll = join_chunks(
-        [_predict_chunk(policy, *chunk, rules=games.rules) for chunk in chunks], num_games
+        [_guesses(movers_logits(policy, *chunk, rules=games.rules), chunk[1]) for chunk in chunks],
+        num_games,
     )
     played = np.arange(num_turns) < games.num_actions[:, None]
     return Decisions(
@@ -227,89 +227,56 @@ def _kl(
     chunk_size: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of N games the sums of KL at each temperature, [N, K], and their decisions [N]."""
-    if reference.rules != policy.rules:
-        raise ValueError(f"expected a reference for {policy.rules}, got {reference.rules}")
+    rules = policy.rules
+    if reference.rules != rules:
+        raise ValueError(f"expected a reference for {rules}, got {reference.rules}")
     at = jnp.asarray(temperatures, jnp.float32)
-    chunks = in_chunks(chunk_size, decks, actions)
-    parts = [_kl_chunk(reference, policy, *chunk, at, rules=policy.rules) for chunk in chunks]
-    kl, decisions = join_chunks(parts, len(decks))
-    return kl, decisions
+    parts = []
+    for chunk in in_chunks(chunk_size, decks, actions):
+        expected, got = (movers_logits(p, *chunk, rules=rules) for p in (reference, policy))
+        parts.append((_kl_sums(expected, got, chunk[1] != rules.noop, at),))
+    (kl,) = join_chunks(parts, len(decks))
+    return kl, np.asarray(actions != rules.noop).sum(axis=1)
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
-def _predict_chunk(
+def movers_logits(
     policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
-) -> tuple[jax.Array, ...]:
-    """The mover's guess int32[n, T] and the nats of its recorded move float32[n, T], in n games."""
+) -> jax.Array:
+    """What `policy` answers at every position of n recorded games, in the mover's seat.
 
-    def read(
-        carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array
-    ) -> tuple[Any, tuple[jax.Array, ...]]:
-        carry, logits = step_seats(policy, carry, obs, now.legal, reset)
-        nats = optax.softmax_cross_entropy_with_integer_labels(logits, now.action)
-        guess = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-        return carry, (
-            jnp.where(now.decision, guess, 0).sum(axis=1),
-            jnp.where(now.decision, nats, 0).sum(axis=1),
-        )
+    One compiled program a policy's structure: predictions and divergences are sums over what it
+    returns, logits float32[n, T, A], zeros after a game's end.
+    """
 
-    terms = _over_time(
-        rules, replay(rules, decks, actions), read, _init_all_seats(policy, len(decks))
-    )
-    return tuple(term.T for term in terms)
-
-
-@functools.partial(jax.jit, static_argnames=("rules",))
-def _kl_chunk(
-    reference: Policy,
-    policy: Policy,
-    decks: jax.Array,
-    actions: jax.Array,
-    temperatures: jax.Array,
-    *,
-    rules: Rules,
-) -> tuple[jax.Array, ...]:
-    """Sums of n games over their timesteps: KL [n, K] at each of `temperatures` [K], decisions
-    [n]."""
-
-    def read(
-        carry: Any, now: Trajectory, obs: jax.Array, reset: jax.Array
-    ) -> tuple[Any, tuple[jax.Array, ...]]:
-        reference_carry, reference_logits = step_seats(reference, carry[0], obs, now.legal, reset)
-        policy_carry, logits = step_seats(policy, carry[1], obs, now.legal, reset)
-
-        def kl(temperature: jax.Array) -> jax.Array:
-            nats = kl_to_reference(reference_logits, logits / temperature)
-            return jnp.where(now.decision, nats, 0).sum(axis=1)
-
-        sums = jax.lax.map(kl, temperatures).T, now.decision.sum(axis=1)
-        return (reference_carry, policy_carry), sums
-
-    carry = tuple(_init_all_seats(p, len(decks)) for p in (reference, policy))
-    return tuple(
-        term.sum(axis=0) for term in _over_time(rules, replay(rules, decks, actions), read, carry)
-    )
-
-
-def _over_time(
-    rules: Rules,
-    games: Trajectory,
-    read: Callable[..., tuple[Any, tuple[jax.Array, ...]]],
-    carry: Any,
-) -> tuple[jax.Array, ...]:
-    """Scans `read` over the timesteps, encoding one observation batch at a time; what it returns,
-    each [T, n]."""
-
-    def read_timestep(
-        carry: Any, timestep: tuple[Trajectory, jax.Array]
-    ) -> tuple[Any, tuple[jax.Array, ...]]:
+    def read(carry: Any, timestep: tuple[Trajectory, jax.Array]) -> tuple[Any, jax.Array]:
         now, reset = timestep
-        return read(carry, now, observe(rules, now.state), reset)
+        obs = observe(rules, now.state)
+        carry, logits = step_seats(policy, carry, obs, now.legal, reset)
+        return carry, jnp.where(now.decision[..., None], logits, 0).sum(axis=1)
 
+    games = replay(rules, decks, actions)
     first = jnp.arange(games.valid.shape[0]) == 0
-    _, terms = jax.lax.scan(read_timestep, carry, (games, first))
-    return terms
+    carry = policy.init_carry(len(decks) * rules.num_players)
+    _, logits = jax.lax.scan(read, carry, (games, first))
+    return jnp.swapaxes(logits, 0, 1)
 
 
-def _init_all_seats(policy: Policy, num_games: int) -> Any:
-    return policy.init_carry(num_games * policy.rules.num_players)
+@jax.jit
+def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The most likely move int32[n, T] and the nats of the recorded one float32[n, T]."""
+    nats = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(actions, jnp.int32))
+    return jnp.argmax(logits, axis=-1).astype(jnp.int32), nats
+
+
+@jax.jit
+def _kl_sums(
+    reference: jax.Array, policy: jax.Array, valid: jax.Array, temperatures: jax.Array
+) -> jax.Array:
+    """Sums over the `valid` bool[n, T] timesteps of n games of the KL at each temperature, [n,
+    K]."""
+
+    def at(temperature: jax.Array) -> jax.Array:
+        return jnp.where(valid, kl_to_reference(reference, policy / temperature), 0).sum(axis=1)
+
+    return jax.lax.map(at, temperatures).T

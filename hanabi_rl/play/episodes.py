@@ -31,7 +31,8 @@ DEFAULT_CHUNK = 256
 # no game's number: the stream of what policies draw for themselves, apart from that of the sampling
 OWN_CHANCE = np.uint32(2**32 - 1)
 _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
-_GAMES_PER_SLOT = 32  # that one compiled call may play; bounds its memory
+# of one compiled call, which may play fewer: calls of any number of games share it
+_GAMES_PER_SLOT = 32
 
 
 def play_games(
@@ -80,9 +81,7 @@ def play_games(
     distinct, positions = group_identical(policies)
     # a round number: similar numbers of games share a compiled function
     slots = min(chunk_size, -(-total // series // 8) * 8)
-    size = slots * series
-    while size < min(total, slots * _GAMES_PER_SLOT):
-        size *= 2
+    size = slots * series * (_GAMES_PER_SLOT if total > slots * series else 1)
     key = jax.random.key(seed)
     own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
