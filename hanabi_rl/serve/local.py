@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.lifecycle import Effects, Game, begin
@@ -75,6 +76,10 @@ class LocalPlay(Tables):
             game = self._games[game_id]
             return self._open_frame(game, game.turn)
         return super().frame(game_id)
+
+    def conventions(self, game: Game) -> list[str]:
+        """See `measure.annotate`."""
+        return [str(note) for note in annotate(self.rules, game.deck, game.moves)]
 
     def _open_frame(self, game: Game, turn: int) -> Frame:
         frame = super()._open_frame(game, turn)

@@ -47,9 +47,9 @@ def table_frame(sight: Sight, agents: dict[int, str]) -> Frame:
         "score": sight.score,
         "points": sight.points,
         "max_score": rules.max_score,
-        "last": _last(sight.moves[-1]) if sight.moves else None,
+        "last": _last(rules, sight.moves[-1]) if sight.moves else None,
         "log": [move_text(rules, move, names) for move in sight.moves],
-        "actions": _actions(sight, names),
+        "actions": actions_of(sight, names),
     }
 
 
@@ -82,7 +82,7 @@ def action_text(rules: Rules, action: int, seat: int, names: list[str]) -> str:
     if what.kind in ("play", "discard"):
         return f"{what.kind.capitalize()} card {what.slot + 1}"
     target = names[(seat + what.offset) % rules.num_players]
-    return f"Tell {target} {_value(what)}"
+    return f"Tell {'you' if target == 'You' else target} {_value(what)}"
 
 
 def card_text(rules: Rules, card: int | None) -> str:
@@ -114,11 +114,21 @@ def _card(rules: Rules, seen: SeenCard) -> Frame:
     }
 
 
-def _last(move: SeenMove) -> Frame:
-    return {"seat": move.seat, "target": move.target, "orders": list(move.orders)}
+def _last(rules: Rules, move: SeenMove) -> Frame:
+    """The last move, as the page marks it: `orders` are the cards that it is about."""
+    what = decode_action(rules, move.action)
+    return {
+        "seat": move.seat,
+        "target": move.target,
+        "orders": list(move.orders),
+        "kind": what.kind,
+        "value": what.value + (what.kind == "rank") if move.target is not None else None,
+        "card": None if move.card is None else _face(rules, move.card),
+        "success": move.success,
+    }
 
 
-def _actions(sight: Sight, names: list[str]) -> list[Frame]:
+def actions_of(sight: Sight, names: list[str]) -> list[Frame]:
     """One's own moves on one's own turn, each with why it is not allowed, or None."""
     if sight.over or sight.seat is None or sight.to_move != sight.seat:
         return []

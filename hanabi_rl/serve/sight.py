@@ -36,7 +36,7 @@ class SeenMove:
     success: bool  # a play that scored, or a move that is no play
     target: int | None  # the seat a hint went to
     touched: tuple[int, ...] = ()  # its slots that the hint points at
-    orders: tuple[int, ...] = ()  # the same cards by their place in the deck
+    orders: tuple[int, ...] = ()  # by their place in the deck: the same cards, or the one moved
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,8 @@ def _make(table: Table, action: int) -> SeenMove:
         order, points = table.hands[seat][move.slot], table.points
         table.apply(action)
         success = move.kind == "discard" or table.points > points
-        return SeenMove(seat, action, move.slot, table.deck[order], success, None)
+        card = table.deck[order]
+        return SeenMove(seat, action, move.slot, card, success, None, orders=(order,))
     target, touched = (seat + move.offset) % rules.num_players, tuple(table.touched(move))
     orders = tuple(table.hands[target][slot] for slot in touched)
     table.apply(action)

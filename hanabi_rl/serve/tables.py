@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Sequence
 
 from hanabi_rl.data.formats.hanab_live import share_link
 from hanabi_rl.env.game import Rules
@@ -22,7 +23,7 @@ from hanabi_rl.serve.lifecycle import (
     advance,
 )
 from hanabi_rl.serve.partners import Answer
-from hanabi_rl.serve.seat_view import Frame, table_frame
+from hanabi_rl.serve.seat_view import Frame, actions_of, seat_names, table_frame
 from hanabi_rl.serve.sight import open_sight, sight_of
 
 
@@ -76,6 +77,41 @@ class Tables:
         """Every position of a game that is done, or watched, with all hands face up."""
         game = self._games[game_id]
         return [self._open_frame(game, turn) for turn in range(game.turn + 1)]
+
+    def what_if(self, game_id: int, turn: int, moves: Sequence[int]) -> tuple[Game, list[Frame]]:
+        """The hypothetical game that leaves this one after `turn` moves and goes on with `moves`,
+        of whoever's turn it is, on the same deck; and its positions from there, each with the moves
+        that can follow.
+
+        Raises RefusedError while persons play this game, and for a move that is not allowed.
+        """
+        game = self._games[game_id]
+        if game.people and game.status != "done":
+            raise RefusedError("what would have been is shown once the game is over")
+        if not 0 <= turn <= game.turn:
+            raise RefusedError(f"expected a turn in 0..{game.turn}, got {turn}")
+        line = dataclasses.replace(
+            game, people=frozenset(), moves=game.moves[:turn], status="active", end_reason=""
+        )
+        if line.table().over:
+            raise RefusedError("the game is over here")
+        frames = [self._line_frame(game, line)]
+        for action in moves:
+            line, _ = advance(line, Moved(line.to_move or 0, line.turn, action))
+            frames.append(self._line_frame(game, line))
+        return line, frames
+
+    def _line_frame(self, game: Game, line: Game) -> Frame:
+        """The last position of a hypothetical game, with the names at the table of `game`."""
+        sight, you = open_sight(line, line.turn), _person(game)
+        frame = table_frame(dataclasses.replace(sight, seat=you), self._names_at(game))
+        mover = dataclasses.replace(sight, seat=sight.to_move)
+        return frame | {"actions": actions_of(mover, seat_names(self.rules, you))}
+
+    def conventions(self, game: Game) -> list[str]:
+        """What each move of a game that is shown face up was by convention; where that would teach
+        people whose play is to be measured, as in a study, nothing."""
+        return []
 
     def _open_frame(self, game: Game, turn: int) -> Frame:
         sight = dataclasses.replace(open_sight(game, turn), seat=_person(game))

@@ -67,7 +67,8 @@ def watch_terminal(
         frame = play.frame(game_id)
         show(f"{table_text(frame)}\n{bars_text(frame)}")
         play.partner_moves(game_id, frame["turn"], answer)
-        show(play.frame(game_id)["log"][-1] + "\n")
+        reading = play.conventions(play.game(game_id))[-1]
+        show(f"{play.frame(game_id)['log'][-1]} ({reading})\n")
         if next(source, "quit").strip().lower() in ("q", "quit"):
             return
     show(_ending(play.frame(game_id)))

@@ -4,10 +4,13 @@ A web worker: it imports no JAX and holds nothing but connections. What it sends
 `Tables` from sights, never from a deck.
 
 The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": "history", "frames":
-[...]}` (all of a game that is over, or watched), `{"type": "role", "moves": false}` (a newer tab of
-this game is there, and moves; true: not any more) and `{"type": "error", "text": ...}`. It takes
-`{"action": id, "turn": n}`, `{"leave": true}` and, where agents are watched, `{"step": turn}`. Any
-other turn than the current one is answered with the current table and changes nothing.
+[...], "conventions": [...]}` (all of a game that is over, or watched, and what each move was by
+convention), `{"type": "role", "moves": false}` (a newer tab of this game is there, and moves; true:
+not any more) and `{"type": "error", "text": ...}`. It takes `{"action": id, "turn": n}`, `{"leave":
+true}` and, where agents are watched, `{"step": turn}`. Any other turn than the current one is
+answered with the current table and changes nothing. `{"what_if": [id, ...], "turn": n}` asks for
+the hypothetical game that leaves one that is shown face up after n moves, and is answered like
+history, of type `what_if`.
 """
 
 from __future__ import annotations
@@ -138,7 +141,10 @@ class Lobby:
         if socket is not self._mover(game_id):
             return OLDER_TAB
         try:
-            await self._obey(game_id, content)
+            if "what_if" in content:
+                await _send(socket, self._what_if(game_id, content))
+            else:
+                await self._obey(game_id, content)
         except RefusedError as error:
             return str(error)
         return None
@@ -155,10 +161,7 @@ class Lobby:
         if content.get("leave") is True:
             self.play.leave(game_id)
         else:
-            action, turn = content.get("action"), content.get("turn")
-            if type(action) is not int or type(turn) is not int:
-                raise RefusedError("expected a whole number under 'action' and under 'turn'")
-            self.play.move(game_id, turn, action)
+            self.play.move(game_id, _whole(content, "turn"), _whole(content, "action"))
         await self._show(game_id)
         self._ask_partner(game_id)
 
@@ -205,7 +208,20 @@ class Lobby:
                     await _send(socket, message)
 
     def _history(self, game_id: int) -> dict[str, Any]:
-        return {"type": "history", "frames": self.play.history(game_id)}
+        return {
+            "type": "history",
+            "frames": self.play.history(game_id),
+            "conventions": self.play.conventions(self.play.game(game_id)),
+        }
+
+    def _what_if(self, game_id: int, content: dict[str, Any]) -> dict[str, Any]:
+        """Raises RefusedError."""
+        moves, turn = content["what_if"], _whole(content, "turn")
+        if not isinstance(moves, list) or any(type(move) is not int for move in moves):
+            raise RefusedError("expected a list of whole numbers under 'what_if'")
+        line, frames = self.play.what_if(game_id, turn, moves)
+        conventions = self.play.conventions(line)
+        return {"type": "what_if", "turn": turn, "frames": frames, "conventions": conventions}
 
 
 def make_app(
@@ -305,6 +321,14 @@ def _known_game(play: LocalPlay, game_id: int) -> int:
         return play.game(game_id).game_id
     except KeyError:
         raise HTTPException(404, "no such game here") from None
+
+
+def _whole(content: dict[str, Any], name: str) -> int:
+    """Raises RefusedError."""
+    value = content.get(name)
+    if type(value) is not int:
+        raise RefusedError(f"expected a whole number under {name!r}")
+    return value
 
 
 def _opened(socket: WebSocket) -> float:
