@@ -221,7 +221,8 @@ class Lobby:
             raise RefusedError("expected a list of whole numbers under 'what_if'")
         line, frames = self.play.what_if(game_id, turn, moves)
         conventions = self.play.conventions(line)
-        return {"type": "what_if", "turn": turn, "frames": frames, "conventions": conventions}
+        answer = {"type": "what_if", "turn": turn, "moves": moves}
+        return answer | {"frames": frames, "conventions": conventions}
 
 
 def make_app(

@@ -48,6 +48,7 @@ function replayKey(ui, key) {
   else if (key === "Home") ui.show(0);
   else if (key === "End") ui.show(last);
   else if (key === "a" && ui.watched) ui.toggleAuto();
+  else if (key === "v") ui.whatIf();
   else if (key === "n" && (ui.watched || ui.frame.over)) {
     /** @type {HTMLFormElement} */ (document.getElementById("new")).requestSubmit();
   } else return false;
@@ -56,11 +57,13 @@ function replayKey(ui, key) {
 
 /** Keys of a move. Returns whether the key was one. */
 function moveKey(ui, key) {
-  const { frame, choice } = ui;
+  const { choice } = ui, frame = ui.position();
   const number = /^[1-9]$/.test(key) ? Number(key) : null;
   const hint = ["hint", "color", "rank"].includes(choice.kind ?? "");
   const color = frame.letters.findIndex((letter) => letter.toLowerCase() === key);
-  if (key === "Escape") ui.cancel();
+  if (key === "Escape" && ui.line && choice.kind === null && choice.slot === null) ui.leaveLine();
+  else if (key === "Escape") ui.cancel();
+  else if (key === "Backspace" && ui.line) ui.undo();
   else if (frame.actions.length === 0) return false;
   else if (key === "Enter") {
     if (!ui.chosen()) return false;
@@ -76,9 +79,11 @@ function moveKey(ui, key) {
   } else if (key === "h" || key === "c") {
     const target = frame.others.length === 1 ? frame.others[0] : null;
     ui.choose({ kind: "hint", slot: null, target, value: null });
+  } else if (key === "n" && choice.slot !== null && !ui.line) {
+    /** @type {HTMLElement | null} */ (document.querySelector("[data-key=note]"))?.focus();
   } else if (number !== null && number <= frame.hand_size) ui.choose({ slot: number });
   else if (key === "ArrowLeft" || key === "ArrowRight") {
-    const held = frame.hands[frame.you].length;
+    const held = frame.hands[frame.me].length;
     const way = (key === "ArrowRight") === !ui.settings.newestLeft ? 1 : -1;
     const slot = choice.slot === null ? (way > 0 ? 1 : held) : choice.slot + way;
     ui.choose({ slot: Math.max(1, Math.min(slot, held)) });
@@ -98,7 +103,7 @@ export function listen(ui) {
     if (key === "?") {
       more.open = !more.open;
       if (more.open) more.scrollIntoView();
-    } else if (ui.history.length > 0) {
+    } else if (ui.history.length > 0 && !ui.line) {
       if (!replayKey(ui, key)) return;
     } else {
       if (!moveKey(ui, key)) return;

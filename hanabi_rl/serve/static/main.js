@@ -1,8 +1,13 @@
 // @ts-check
 /** The page: one state and one socket. What is shown is made by `view.js` from the state. */
+import { actionBar } from "./bar.js";
+import { h } from "./cards.js";
 import { listen } from "./keys.js";
+import { move, places } from "./motion.js";
+import { downloadWith, notesOf } from "./notes.js";
 import { keep, load } from "./settings.js";
-import { actionBar, h, view } from "./view.js";
+import { closeTip, listenForTips } from "./tip.js";
+import { seated, sideView, view } from "./view.js";
 
 const at = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const NOTHING = { kind: null, slot: null, target: null, value: null };
@@ -12,12 +17,19 @@ const ui = {
   next: document.querySelector("#new button")?.textContent ?? "", // what follows a game
   /** @type {any} */ frame: null, // the table as it is now
   /** @type {any[]} */ history: [], // every position, once a game is over or where it is watched
+  /** @type {string[]} */ conventions: [], // what each move was by convention, where that is told
   shown: 0, // which of them
+  /** @type {any} */ line: null, // moves that were not made, from a position that is shown
   auto: false,
   sent: -1, // the turn whose move is on its way
   choice: { ...NOTHING },
   settings: load(),
+  notes: notesOf(location.pathname.split("/").at(-1) ?? ""),
 
+  /** What is shown: the end of a hypothetical line, a position of the replay, or the table. */
+  position() {
+    return ui.line ? ui.line.frames.at(-1) : ui.history.length > 0 ? ui.history[ui.shown] : ui.frame;
+  },
   /** Takes up a part of a choice; `complete` where nothing is missing. */
   choose(part, complete = false) {
     ui.choice = { ...ui.choice, ...part };
@@ -35,17 +47,38 @@ const ui = {
   chosen() {
     const { kind, slot, target, value } = ui.choice;
     if (!ui.frame || kind === null || kind === "hint") return null;
-    return ui.frame.actions.find((action) => action.kind === kind
+    return ui.position().actions.find((action) => action.kind === kind
       && (kind === "play" || kind === "discard" ? action.slot === slot
         : action.target === target && action.value === value)) ?? null;
   },
   confirm() {
     const action = ui.chosen();
     if (!action || action.why_not || ui.sent === ui.frame.turn) return draw();
-    ui.sent = ui.frame.turn;
-    send({ action: action.id, turn: ui.frame.turn });
+    if (ui.line) send({ what_if: [...ui.line.moves, action.id], turn: ui.line.turn });
+    else {
+      ui.sent = ui.frame.turn;
+      send({ action: action.id, turn: ui.frame.turn });
+    }
     ui.choice = { ...NOTHING };
     draw();
+  },
+  /** Whether other moves than those made can be tried from here. */
+  canBranch: () => ui.history.length > 0 && !ui.history[ui.shown].over,
+  whatIf() {
+    ui.auto = false;
+    if (ui.canBranch()) send({ what_if: [], turn: ui.shown });
+  },
+  undo() {
+    if (ui.line.moves.length > 0) send({ what_if: ui.line.moves.slice(0, -1), turn: ui.line.turn });
+  },
+  leaveLine() {
+    ui.line = null;
+    ui.cancel();
+  },
+  /** A note is written: the focus goes back to its card. */
+  noted(slot) {
+    draw();
+    /** @type {HTMLElement | null} */ (document.querySelector(`[data-key=card-${slot}]`))?.focus();
   },
   askWhom(frame) {
     return ui.choice.target === null && frame.others.length > 1
@@ -71,6 +104,7 @@ const ui = {
   },
 };
 
+let drawn = -9; // the turn that is on the page
 /** @type {WebSocket | null} */
 let socket = null;
 let wait = 500; // ms before the next attempt
@@ -121,7 +155,12 @@ function receive(message) {
   } else if (message.type === "history") {
     const atEnd = ui.shown >= ui.history.length - 1;
     ui.history = message.frames;
+    ui.conventions = message.conventions;
     if (atEnd) ui.shown = ui.history.length - 1;
+  } else if (message.type === "what_if") {
+    ui.line = message;
+    ui.choice = { ...NOTHING };
+    draw();
   } else if (message.type === "frame") {
     if (!ui.frame || message.frame.turn !== ui.frame.turn) {
       ui.choice = { ...NOTHING, slot: null };
@@ -142,34 +181,60 @@ function dress() {
 /** Draws everything again and keeps the focus where it was. */
 function draw() {
   if (!ui.frame) return;
-  const focus = document.activeElement?.getAttribute("data-key");
-  const frame = ui.history.length > 0 ? ui.history[ui.shown] : ui.frame;
+  const focused = document.activeElement, focus = focused?.getAttribute("data-key");
+  const caret = focused instanceof HTMLInputElement && focused.type === "text"
+    ? focused.selectionStart : null;
+  const frame = seated(ui.position(), ui);
+  const before = Math.abs(frame.turn - drawn) === 1 ? places() : null; // a move on, or back
+  drawn = frame.turn;
+  closeTip();
   at("table").replaceChildren(view(frame, ui));
+  at("side").replaceChildren(...sideView(frame));
   at("actions").replaceChildren(actionBar(frame, ui));
-  drawLog(frame);
+  const readings = ui.line ? ui.line.conventions : ui.conventions;
+  drawLog(frame, readings);
   at("last").textContent = frame.log.at(-1) ?? "";
+  const reading = readings[frame.turn - 1];
+  at("convention").replaceChildren(...(reading ? ["By convention: ", ...convention(reading)] : []));
+  if (before) move(before);
   const heading = headline(frame);
   if (at("turn").textContent !== heading) at("turn").textContent = heading;
   document.title = `${frame.to_move === frame.you && frame.you !== null && !frame.over ? "● " : ""}${heading} – Hanabi`;
   if (focus) {
-    /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${focus}"]`))
-      ?.focus({ preventScroll: true });
+    const again = /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${focus}"]`));
+    again?.focus({ preventScroll: true });
+    if (caret !== null && again instanceof HTMLInputElement) again.setSelectionRange(caret, caret);
   }
 }
 
+/** `play hint, but good touch`: the second part is what a move breaks. @param {string} reading */
+function convention(reading) {
+  const [kind, broken] = reading.split(", but ");
+  return [kind, broken ? h("span", { class: "broken" }, h("span", { class: "sr" }, ", breaks"),
+    h("span", { "aria-hidden": "true" }, " ✗"), ` ${broken}`) : ""];
+}
+
 function headline(frame) {
+  if (ui.line) return `What if, turn ${frame.turn + 1}`
+    + (frame.over ? `: over with ${frame.score} points` : `: ${frame.names[frame.to_move]} to move`);
   if (frame.left) return `The game was left at ${frame.points} points`;
   if (frame.over) return `Game over: ${frame.score} of ${frame.max_score} points`;
   const who = frame.names[frame.to_move];
   return `Turn ${frame.turn + 1}: ${who === "You" ? "your turn" : `${who}'s turn`}`;
 }
 
-/** Adds what is new, so that a screen reader reads no more than that. */
-function drawLog(frame) {
+/** Changes what is new, so that a screen reader reads no more than that. */
+function drawLog(frame, readings) {
   const log = at("log");
   while (log.children.length > frame.log.length) log.lastElementChild?.remove();
-  for (let turn = log.children.length; turn < frame.log.length; turn++) {
-    log.append(h("li", {}, frame.log[turn]));
+  for (const [turn, text] of frame.log.entries()) {
+    const reading = readings[turn] ?? "", is = `${text} ${reading}`;
+    const line = /** @type {HTMLElement | undefined} */ (log.children[turn]);
+    if (line?.dataset.is === is) continue;
+    const made = h("li", { "data-is": is }, text,
+      reading ? h("span", { class: "by" }, " · ", convention(reading)) : null);
+    if (line) line.replaceWith(made);
+    else log.append(made);
   }
 }
 
@@ -194,6 +259,11 @@ for (const field of document.querySelectorAll("[data-setting]")) {
   });
 }
 listen(ui);
+listenForTips(ui);
+document.querySelector("a[href='/games.json']")?.addEventListener("click", (event) => {
+  event.preventDefault();
+  downloadWith(/** @type {HTMLAnchorElement} */ (event.currentTarget), ui.notes);
+});
 document.getElementById("leave")?.addEventListener("click", () => send({ leave: true }));
 dress();
 connect();

@@ -1,109 +1,13 @@
 // @ts-check
-/** The table as DOM: pure functions of the last frame and of what the person has chosen. */
-
-const SVG = "http://www.w3.org/2000/svg";
-
-/**
- * An element. Attributes: `on*` listeners, `class`, the rest as they are; false and null leave out.
- * @param {string} tag @param {Record<string, any>} attributes @param {...any} children
- * @returns {HTMLElement}
- */
-export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : String(value));
-  }
-  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-/** The shape that goes with a colour. @param {number} color */
-function shape(color) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("class", "shape");
-  svg.setAttribute("aria-hidden", "true");
-  const use = document.createElementNS(SVG, "use");
-  use.setAttribute("href", `#shape-${color % 5}`);
-  svg.append(use);
-  return svg;
-}
-
-/** @param {any} frame @param {any} card what a card is told to be, in words */
-function told(frame, card) {
-  const known = [];
-  if (card.color !== null) known.push(frame.colors[card.color]);
-  if (card.rank !== null) known.push(String(card.rank));
-  return known.join(" ");
-}
-
-/** @param {any} frame @param {any} card what a card is told not to be, in words */
-function excluded(frame, card) {
-  const not = [];
-  if (card.color === null && card.colors.length < frame.colors.length) {
-    not.push(...frame.letters.filter((_, color) => !card.colors.includes(color)));
-  }
-  if (card.rank === null && card.ranks.length < frame.ranks) {
-    for (let rank = 1; rank <= frame.ranks; rank++) if (!card.ranks.includes(rank)) not.push(rank);
-  }
-  return not.join(" ");
-}
-
-/** A card's face, or what its owner was told of it. */
-function face(frame, card) {
-  const [color, rank] = card.card ?? [card.color, card.rank];
-  return [
-    h("span", { class: "face" }, `${color === null ? "" : frame.letters[color]}${rank ?? ""}` || "?"),
-    color === null ? null : shape(color),
-  ];
-}
-
-function cardView(frame, seat, card, slot, ui) {
-  const mine = seat === frame.you && !frame.chances && !frame.over && card.card === null;
-  const hint = told(frame, card);
-  const not = excluded(frame, card);
-  const color = card.card ? card.card[0] : card.color;
-  const pointed = frame.last && frame.last.orders.includes(card.order);
-  const name = card.card ? `${frame.colors[card.card[0]]} ${card.card[1]}` : "your card";
-  const label =
-    `${slot}: ${name}, ` +
-    (hint ? `told ${hint}` : "told nothing") +
-    (not ? `, not ${not}` : "") +
-    (pointed ? ", just pointed at" : "");
-  const classes = ["card", color === null ? "unknown" : `c${color % 5}`];
-  if (hint) classes.push("hinted");
-  if (pointed) classes.push("pointed");
-  if (mine && ui.choice.slot === slot) classes.push("chosen");
-  const content = [
-    h("span", { class: classes.join(" "), "aria-hidden": "true" },
-      h("span", { class: "slot" }, String(slot)), face(frame, card)),
-    h("span", { class: "told", "aria-hidden": "true" }, hint ? `is ${hint}` : ""),
-    h("span", { class: "not", "aria-hidden": "true" }, not ? `not ${not}` : ""),
-  ];
-  content.unshift(h("span", { class: "sr" }, label)); // no aria-label: it would have to repeat the rest
-  if (!mine) return h("li", {}, content);
-  return h(
-    "li",
-    {},
-    h(
-      "button",
-      {
-        type: "button",
-        class: "mine",
-        "data-key": `card-${slot}`,
-        "aria-pressed": ui.choice.slot === slot ? "true" : "false",
-        onclick: () => ui.choose({ slot }),
-      },
-      content,
-    ),
-  );
-}
+/** The table as DOM: pure functions of a frame and of what the person has chosen. */
+import { cardView, h, pips, possible, shape } from "./cards.js";
 
 /** The hint buttons of one hand, beside the hand they point at. */
 function hintButtons(frame, seat, ui) {
+  if (ui.history.length > 0 && !ui.line) return null;
+  if (seat === frame.me && !ui.line) return null;
   const actions = frame.actions.filter((action) => action.target === seat);
-  if (actions.length === 0) return null;
+  if (actions.length === 0) return h("div", { class: "hints" }); // its place is kept
   const button = (action) => {
     const color = action.kind === "color";
     const chosen = ui.choice.kind === action.kind && ui.choice.target === seat
@@ -130,18 +34,47 @@ function hintButtons(frame, seat, ui) {
     row("color"), row("rank"));
 }
 
+/** What the person knows and thinks of the own card that is chosen. */
+function about(frame, ui) {
+  const { slot } = ui.choice;
+  const card = frame.me === null ? null : frame.hands[frame.me][(slot ?? 0) - 1];
+  if (!card || frame.over || (card.card && !ui.line)) return null;
+  return h("div", { class: "about" },
+    possible(frame, card, `Card ${slot} can be`),
+    ui.line ? null : h("label", { class: "noted" }, `Note on card ${slot}`,
+      h("input", {
+        type: "text", "data-key": "note", maxlength: 60, autocomplete: "off",
+        value: ui.notes.of(card.order),
+        oninput: (event) => ui.notes.keep(card.order, event.target.value),
+        onkeydown: (event) => {
+          if (event.isComposing || (event.key !== "Enter" && event.key !== "Escape")) return;
+          event.preventDefault(); // the card, which gets the focus, is not pressed
+          event.stopPropagation();
+          ui.noted(slot);
+        },
+      })));
+}
+
 function handView(frame, seat, ui) {
   const cards = frame.hands[seat].map((card, index) => cardView(frame, seat, card, index + 1, ui));
   if (ui.settings.newestLeft) cards.reverse();
-  const who = frame.names[seat] + (frame.agents[seat] ? ` (${frame.agents[seat]})` : "");
+  const name = frame.names[seat], agent = frame.agents[seat];
   const number = frame.others.indexOf(seat) + 1;
+  const numbered = number > 0 && frame.others.length > 1 && (ui.line || !ui.watched);
+  const moves = frame.to_move === seat && !frame.over;
   return h(
     "section",
-    { class: `hand${frame.to_move === seat && !frame.over ? " moves" : ""}`, "aria-label": who },
-    h("h2", {}, seat !== frame.you && frame.others.length > 1 && !ui.watched ? `${number} · ${who}` : who,
-      frame.to_move === seat && !frame.over ? h("span", { class: "now" }, " ← to move") : null),
+    {
+      class: `hand${moves ? " moves" : ""}${seat === frame.you ? " own" : ""}`,
+      "aria-label": agent ? `${name} (${agent})` : name,
+    },
+    h("h2", {}, numbered ? `${number} · ${name}` : name,
+      agent ? h("span", { class: "agent" }, ` ${agent}`) : null,
+      moves ? h("span", { class: "now" }, " ← to move") : null),
     h("div", { class: "row-of-hand" },
-      h("ol", { class: "cards" }, cards), hintButtons(frame, seat, ui)),
+      h("ol", { class: "cards" }, cards),
+      seat === frame.me ? about(frame, ui) : null,
+      hintButtons(frame, seat, ui)),
   );
 }
 
@@ -153,45 +86,51 @@ function counters(frame) {
   return h("ul", { class: "counters" },
     counter("Hints", frame.hints, dots(frame.hints, frame.max_hints, "●", "○")),
     counter("Lives", frame.lives, dots(frame.lives, frame.max_lives, "♥", "♡")),
-    counter("Deck", frame.deck),
     counter("Score", `${frame.over ? frame.score : frame.points} of ${frame.max_score}`),
     frame.turns_left === null || frame.over ? null : counter("Last moves", frame.turns_left));
 }
 
+/** Whether the last move put this card here. */
+const isLast = (frame, where, [color, rank]) => frame.last?.card
+  && (frame.last.kind === "play" && frame.last.success) === (where === "fireworks")
+  && frame.last.card[0] === color && frame.last.card[1] === rank;
+
+function pile(frame, where, color, rank, last, more = null) {
+  const empty = rank === 0;
+  return h("li", {
+    class: `pile c${color % 5}${empty ? " none" : ""}${last ? " last" : ""}`,
+    "data-order": last ? frame.last.orders[0] : null, "data-height": where === "fireworks" ? rank : null,
+  },
+  h("span", { class: "sr" }, `${frame.colors[color]} ${rank}${last ? ", the last move" : ""}`),
+  h("span", { class: "face", "aria-hidden": "true" }, `${frame.letters[color]}${rank}`), more);
+}
+
 function fireworks(frame) {
-  return h("section", { "aria-label": "Fireworks" },
-    h("h2", {}, "Fireworks"),
-    h("ul", { class: "piles" }, frame.fireworks.map((height, color) =>
-      h("li", { class: `pile c${color % 5}${height ? "" : " none"}` },
-        h("span", { class: "sr" }, `${frame.colors[color]} ${height}`),
-        h("span", { "aria-hidden": "true" }, `${frame.letters[color]}${height}`), shape(color)))));
+  return h("section", { class: "fireworks", "aria-label": "Fireworks" },
+    h("h2", { class: "sr" }, "Fireworks"),
+    h("ul", { class: "piles stacks" }, frame.fireworks.map((height, color) =>
+      pile(frame, "fireworks", color, height, isLast(frame, "fireworks", [color, height]),
+        height ? pips(color, height) : pips(color, 1)))));
+}
+
+function deck(frame) {
+  return h("p", { class: `deck${frame.deck ? "" : " none"}` }, h("span", {}, "Deck"),
+    h("strong", {}, String(frame.deck)));
 }
 
 function discards(frame) {
-  const sorted = [...frame.discards].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  return h("section", { "aria-label": "Discards" },
-    h("h2", {}, `Discards (${sorted.length})`),
-    sorted.length === 0 ? h("p", { class: "quiet" }, "none") :
-      h("ul", { class: "piles small" }, sorted.map(([color, rank]) =>
-        h("li", { class: `pile c${color % 5}` },
-          h("span", { class: "sr" }, `${frame.colors[color]} ${rank}`),
-          h("span", { "aria-hidden": "true" }, `${frame.letters[color]}${rank}`), shape(color)))));
-}
-
-/** What a chosen card can still be, by what was told of it. */
-function possible(frame, ui) {
-  const card = frame.you === null ? null : frame.hands[frame.you][(ui.choice.slot ?? 0) - 1];
-  if (!card || card.card || frame.over) return null;
-  const ranks = Array.from({ length: frame.ranks }, (_, index) => index + 1);
-  return h("table", { class: "possible" },
-    h("caption", {}, `Card ${ui.choice.slot} can be`),
-    h("tbody", {}, frame.colors.map((name, color) =>
-      h("tr", {}, h("th", { scope: "row" }, frame.letters[color], shape(color)),
-        ranks.map((rank) => {
-          const can = card.colors.includes(color) && card.ranks.includes(rank);
-          return h("td", { class: can ? "can" : "cannot" },
-            can ? String(rank) : h("span", { class: "sr" }, `not ${rank}`));
-        })))));
+  let marked = false; // one of several copies
+  const chip = ([color, rank]) => {
+    const last = !marked && isLast(frame, "discards", [color, rank]);
+    marked ||= last;
+    return pile(frame, "discards", color, rank, last, shape(color));
+  };
+  const rows = frame.colors.map((_, color) => frame.discards
+    .filter((card) => card[0] === color).sort((a, b) => a[1] - b[1]));
+  return h("section", { class: "discards", "aria-label": "Discards" },
+    h("h2", {}, `Discards (${frame.discards.length})`),
+    h("div", { class: "rows" }, rows.map((row, color) => row.length === 0
+      ? h("p", { class: "gap", "aria-hidden": "true" }, frame.letters[color], shape(color)) : h("ul", { class: "piles small" }, row.map(chip)))));
 }
 
 /** How likely an agent found each of its moves. */
@@ -215,72 +154,30 @@ function chances(frame) {
         bar(chance), h("span", { class: "percent" }, `${(100 * chance).toFixed(1)}%`)))));
 }
 
-/** The whole table. @param {any} frame @param {any} ui */
+/** Puts into a frame whose hand it is that moves are chosen for (`me`), and the others in order. */
+export function seated(frame, ui) {
+  const players = frame.names.length;
+  frame.me = ui.line && frame.to_move !== null ? frame.to_move : frame.you;
+  const first = frame.me ?? -1;
+  frame.others = Array.from({ length: players }, (_, index) => (first + 1 + index) % players)
+    .filter((seat) => seat !== frame.me);
+  return frame;
+}
+
+/** The table itself: hands, the person's own last, around the fireworks. */
 export function view(frame, ui) {
   const players = frame.names.length;
-  const first = frame.you ?? -1;
-  frame.others = Array.from({ length: players }, (_, index) => (first + 1 + index) % players)
-    .filter((seat) => seat !== frame.you);
-  const seats = frame.you === null ? frame.others : [...frame.others, frame.you];
-  return h("div", { class: "board" },
-    counters(frame),
-    fireworks(frame),
-    seats.map((seat) => handView(frame, seat, ui)),
-    possible(frame, ui),
-    chances(frame),
-    discards(frame));
+  const first = frame.you ?? 0;
+  const seats = Array.from({ length: players }, (_, index) =>
+    (first + index + (frame.you === null ? 0 : 1)) % players);
+  const hands = seats.map((seat) => handView(frame, seat, ui));
+  return h("div", { class: "board", "data-players": players },
+    h("div", { class: "partners" }, hands.slice(0, -1)),
+    h("div", { class: "middle" }, deck(frame), fireworks(frame), counters(frame)),
+    hands.at(-1));
 }
 
-/** The bar below: what is chosen, and the buttons that do it. */
-export function actionBar(frame, ui) {
-  if (ui.history.length > 0) return replayBar(frame, ui);
-  if (frame.actions.length === 0) return h("p", { class: "quiet" }, ui.waiting(frame));
-  const { slot } = ui.choice;
-  const action = ui.chosen();
-  const use = (kind, name) => h("button", {
-    type: "button",
-    "data-key": kind,
-    "aria-pressed": ui.choice.kind === kind ? "true" : "false",
-    class: ui.choice.kind === kind ? "chosen" : null,
-    onclick: () => ui.choose({ kind, target: null, value: null }, slot !== null),
-  }, name);
-  const text = action
-    ? (action.why_not ? `${action.text}? Not allowed: ${action.why_not}` : `${action.text}?`)
-    : ui.choice.kind === "play" || ui.choice.kind === "discard" ? "Which card?"
-      : ui.choice.kind === "hint" ? ui.askWhom(frame)
-        : slot ? `Card ${slot}: play or discard?` : "Choose a card, or tell something";
-  return h("div", { class: "choice" },
-    h("p", { role: "status", id: "asked" }, text),
-    h("div", { class: "row" }, use("play", "Play"), use("discard", "Discard"),
-      h("button", { type: "button", class: "go", "data-key": "go",
-        "aria-describedby": "asked", "aria-disabled": action && !action.why_not ? "false" : "true",
-        onclick: () => ui.confirm() }, "Confirm"),
-      h("button", { type: "button", "data-key": "back", onclick: () => ui.cancel() }, "Back")));
-}
-
-function replayBar(frame, ui) {
-  const last = ui.history.length - 1;
-  const slider = h("input", {
-    type: "range", min: 0, max: last, value: ui.shown, "data-key": "slider",
-    "aria-label": "Move", "aria-valuetext": `after ${ui.shown} of ${last} moves`,
-    oninput: (event) => ui.show(Number(event.target.value)),
-  });
-  const step = (name, text, where) => h("button", { type: "button", "data-key": name,
-    "aria-label": name, onclick: () => ui.show(where) }, text);
-  const over = ui.history[last].over;
-  return h("div", { class: "replay" },
-    h("p", { role: "status" }, `Move ${ui.shown} of ${last}` + (over ? "" : " so far")),
-    h("div", { class: "row" },
-      step("first", "|◀", 0), step("one back", "◀", ui.shown - 1),
-      h("button", { type: "button", "data-key": "on", "aria-label": "one on",
-        onclick: () => ui.forward() }, "▶"),
-      step("last", "▶|", last),
-      ui.watched && !over ? h("button", { type: "button", "data-key": "auto",
-        "aria-pressed": ui.auto ? "true" : "false", onclick: () => ui.toggleAuto() },
-        ui.auto ? "Stop" : "By itself") : null,
-      slider,
-      over ? h("button", { type: "submit", form: "new", class: "go", "data-key": "new" },
-        ui.next) : null,
-      ui.frame && ui.frame.link ? h("a", { "data-key": "link", href: ui.frame.link, rel: "noreferrer", target: "_blank" },
-        "hanab.live") : null));
+/** What lies beside it. */
+export function sideView(frame) {
+  return [chances(frame), discards(frame)].filter((part) => part !== null);
 }

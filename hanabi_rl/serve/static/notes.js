@@ -1,0 +1,63 @@
+// @ts-check
+/** Notes on one's own cards. They stay in this browser (where it keeps anything), and go into the
+ * file of games that the person downloads: hanab.live's format has room for them. */
+
+const NAME = "hanabi-notes";
+const MOST = 50; // games
+
+/** @returns {Record<string, Record<string, string>>} game -> order of a card -> note */
+function load() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(NAME) ?? "{}");
+    if (kept && typeof kept === "object" && !Array.isArray(kept)) return kept;
+  } catch {
+    // It is no JSON, or the browser keeps nothing.
+  }
+  return {};
+}
+
+/** The notes of one game. @param {string} game */
+export function notesOf(game) {
+  let held = load();
+  return {
+    /** @param {number} order */
+    of: (order) => String(held[game]?.[order] ?? ""),
+    /** Takes a note up; an empty one takes it away. @param {number} order @param {string} text */
+    keep(order, text) {
+      held = { ...held, ...load() }; // another tab may have kept some meanwhile
+      const { [game]: mine = {}, ...others } = held;
+      const { [order]: _, ...rest } = mine;
+      held = Object.fromEntries([...Object.entries(others).slice(1 - MOST),
+        [game, text.trim() === "" ? rest : { ...rest, [order]: text }]]);
+      try {
+        localStorage.setItem(NAME, JSON.stringify(held));
+      } catch {
+        // They hold until this page is left.
+      }
+    },
+    /** Games of hanab.live, one or a list, with the notes on their cards. @param {any} games */
+    into(games) {
+      const add = (record) => {
+        const mine = held[record.id];
+        if (!mine || !record.humanSeats) return record;
+        const row = (seat) => record.deck.map((_, order) =>
+          record.humanSeats[seat] ? String(mine[order] ?? "") : "");
+        return { ...record, notes: record.players.map((_, seat) => row(seat)) };
+      };
+      return Array.isArray(games) ? games.map(add) : add(games);
+    },
+  };
+}
+
+/** What a link downloads, with the notes in it. @param {HTMLAnchorElement} link @param {any} notes */
+export async function downloadWith(link, notes) {
+  const answer = await fetch(link.href);
+  if (!answer.ok) return location.assign(link.href); // the server says what is wrong
+  const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1];
+  const text = JSON.stringify(notes.into(await answer.json()));
+  const made = document.createElement("a");
+  made.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  made.download = name ?? "games.json";
+  made.click();
+  setTimeout(() => URL.revokeObjectURL(made.href), 10000);
+}
