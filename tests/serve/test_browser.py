@@ -20,7 +20,9 @@ PATTERNS = """[0, 1, 2, 3, 4].map((color) => {
   const card = document.createElement("span");
   card.className = `card c${color}`;
   document.body.append(card);
-  return getComputedStyle(card).backgroundImage;
+  const image = getComputedStyle(card).backgroundImage;
+  card.remove();
+  return image;
 })"""
 
 pytestmark = NEEDS_BROWSER

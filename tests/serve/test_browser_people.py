@@ -30,7 +30,7 @@ FULL = """Storage.prototype.setItem = () => {
 SEEN = """() => {
   const focused = document.activeElement, box = focused.getBoundingClientRect();
   const bar = document.querySelector("footer");
-  const fixed = getComputedStyle(bar).position === "fixed" && !bar.contains(focused);
+  const fixed = getComputedStyle(bar).position === "sticky" && !bar.contains(focused);
   return focused === document.body ? null : {
     what: focused.outerHTML.slice(0, 80),
     hidden: box.height < innerHeight / 3
