@@ -87,15 +87,19 @@ def my_turn(page):
 
 
 def move_by_keys(page, number):
-    """Every third time plays or discards a card, else tells something that is allowed."""
+    """Every third time plays or discards a card, else tells something that is allowed; with several
+    partners the person sits at seat 0."""
     turn = re.search(r"Turn (\d+)", page.title()).group(1)
     told = page.locator("button.hint[aria-disabled=false]")
     if number % 3 == 2 or told.count() == 0:
         full = page.locator(".counters strong").first.inner_text() == "8"
         press(page, ["p" if full else "d", "1"])
     else:
-        _, _, kind, value = told.nth(number % told.count()).get_attribute("data-key").split("-")
-        press(page, ["h", "rygwb"[int(value)] if kind == "color" else value])
+        chosen = told.nth(number % told.count()).get_attribute("data-key")
+        _, seat, kind, value = chosen.split("-")
+        players = page.locator(".hand").count()
+        whom = [seat] if players > 2 else []
+        press(page, ["h", *whom, "rygwb"[int(value)] if kind == "color" else value])
     assert page.locator("button.go").get_attribute("aria-disabled") == "false"
     press(page, ["Enter"])
     until(page, f"!document.title.includes('Turn {turn}:')")

@@ -75,10 +75,10 @@ function excluded(frame, card) {
 export const ranksOf = (frame) => Array.from({ length: frame.ranks }, (_, index) => index + 1);
 
 /** What a card may still be, as its owner was told: letters and numbers, a dot for each that is
- * excluded; nothing while nothing is. */
+ * excluded; nothing while nothing is, or where the face says it. */
 function knows(frame, card) {
   const row = (all, left, name, is) => h("span", { class: is === null ? "left" : "left is" },
-    is !== null ? name(is) : left.length === all.length ? ""
+    is !== null ? (card.card ? name(is) : "") : left.length === all.length ? ""
       : all.map((each) => h("span", {}, left.includes(each) ? name(each) : "·")));
   const colors = frame.colors.map((_, color) => color);
   return h("span", { class: "knows", "aria-hidden": "true" },

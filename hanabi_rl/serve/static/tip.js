@@ -6,10 +6,12 @@ import { h, possible } from "./cards.js";
 const HELD_MS = 450;
 /** @type {HTMLElement | null} */
 let tip = null;
+/** @type {Element | null} */
+let over = null; // the card that it is about
 
 export function closeTip() {
   tip?.remove();
-  tip = null;
+  tip = over = null;
 }
 
 /** @param {Element} place a card in a hand @param {any} ui */
@@ -18,8 +20,9 @@ function open(place, ui) {
   const frame = ui.position(), seat = Number(place.getAttribute("data-seat"));
   const slot = Number(place.getAttribute("data-slot")), card = frame?.hands[seat]?.[slot - 1];
   if (!card) return;
+  over = place;
   const note = ui.notes.of(card.order);
-  const whose = seat === frame.you ? `Your card ${slot}` : `To ${frame.names[seat]} card ${slot}`;
+  const whose = seat === frame.you ? `Your card ${slot}` : `${frame.names[seat]}: card ${slot}`;
   tip = h("div", { class: "tip", "aria-hidden": "true" },
     possible(frame, card, `${whose} can be`), note ? h("p", {}, `✎ ${note}`) : null);
   document.body.append(tip);
@@ -35,11 +38,14 @@ export function listenForTips(ui) {
   /** @type {number | undefined} */
   let held;
   const at = (event) => /** @type {Element} */ (event.target).closest?.(".cards > [data-order]");
-  document.addEventListener("pointerover", (event) => {
-    if (event.pointerType !== "mouse") return;
+  let where = "";
+  document.addEventListener("pointermove", (event) => {
+    const here = `${event.clientX} ${event.clientY}`;
+    if (event.pointerType !== "mouse" || here === where) return; // the page moved, not the pointer
+    where = here;
     const place = at(event);
-    if (place) open(place, ui);
-    else closeTip();
+    if (!place) closeTip();
+    else if (place !== over) open(place, ui);
   });
   document.addEventListener("pointerdown", (event) => {
     closeTip();
