@@ -7,7 +7,9 @@ import orjson
 import pytest
 from support.hidden import pairs, random_game
 
+from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table
 from hanabi_rl.serve import tables
 from hanabi_rl.serve.seat_view import table_frame
 from hanabi_rl.serve.sight import open_sight, sight_of
@@ -89,6 +91,30 @@ def test_a_frame_says_what_the_table_says():
             assert [action["why_not"] is None for action in frame["actions"]] == allowed
         else:
             assert frame["actions"] == []
+
+
+def test_the_last_move_says_which_cards_it_is_about():
+    kinds = set()
+    played = random_game(Rules(), 1, 60, 0)
+    for turn in range(1, played.turn + 1):
+        game = dataclasses.replace(played, moves=played.moves[:turn])
+        before, move = Table(game.rules, game.deck), decode_action(game.rules, game.moves[-1])
+        for action in game.moves[:-1]:
+            before.apply(action)
+        last = json.loads(shown(game, 0))["last"]
+        kinds.add(move.kind)
+        assert (last["kind"], last["seat"]) == (move.kind, before.player)
+        if move.kind in ("play", "discard"):
+            order = before.hands[before.player][move.slot]
+            assert last["orders"] == [order] and last["card"] == face(game.deck[order])
+            assert last["target"] is last["value"] is None
+        else:
+            hand = before.hands[1 - before.player]
+            value = last["value"] - (move.kind == "rank")
+            place = 0 if move.kind == "color" else 1
+            pointed = [o for o in hand if divmod(game.deck[o], 5)[place] == value]
+            assert last["orders"] == pointed and last["card"] is None
+    assert kinds == {"play", "discard", "color", "rank"}
 
 
 def face(card):

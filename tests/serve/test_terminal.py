@@ -11,6 +11,7 @@ import pytest
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.terminal import play_terminal, read_action, table_text, watch_terminal
 
@@ -95,6 +96,8 @@ def test_watching_shows_every_move_with_its_bars(make_play):
     assert game.status == "done"
     text = "\n".join(shown)
     assert text.count("Alice's hand") == 0 and text.count("█") > game.turn
+    for note in annotate(game.rules, game.deck, game.moves)[:-1]:  # as far as it is known then
+        assert f" ({note.kind}" in text
     assert f"The game is over: {game.table().score} of 25 points." in text
     play, shown = make_play(Rules(), watch=True), []
     watch_terminal(play, [], shown.append)

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
+from support.browser import STATIC
 from support.processes import run_python
-from support.serving import Simple
+from support.serving import Simple, make_study_play
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table
+from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.partners import Starting
@@ -205,10 +208,8 @@ def test_the_page_is_small(make_play, client_of):
     """All that a browser loads, packed."""
     play = make_play(Rules())
     game = play.new_game()
-    paths = [
-        f"/game/{game.game_id}",
-        *(f"/static/{n}" for n in ("main.js", "keys.js", "settings.js", "view.js", "table.css")),
-    ]
+    paths = [f"/game/{game.game_id}", "/static/table.css"]
+    paths += [f"/static/{script.name}" for script in STATIC.glob("*.js")]
     with client_of(play) as client:
         packed = 0
         for path in paths:
@@ -237,6 +238,90 @@ def test_agents_are_watched_move_by_move_with_what_they_weigh(make_play, client_
             turn += 1
     assert frame["score"] == play.game(game.game_id).table().score
     assert not (tmp_path / "games").exists()  # nobody's games are not kept as people's
+
+
+def asked(socket, moves, turn):
+    """The answer to what would have been."""
+    socket.send_text(json.dumps({"what_if": moves, "turn": turn}))
+    return json.loads(socket.receive_text())
+
+
+def test_what_would_have_been_is_played_on_the_same_deck_by_whoever_is_to_move(
+    make_play, client_of
+):
+    play = make_play(Rules())
+    game_id = play.new_game().game_id
+    with client_of(play) as client, at_table(client, game_id) as socket:
+        frames, history = to_end(socket)
+        game = play.game(game_id)
+        here = asked(socket, [], 3)["frames"]
+        assert [frame | {"actions": [], "link": frames[-1]["link"]} for frame in here] == [
+            history[3]
+        ]
+        moves = []
+        for _ in range(6):  # a card moves, then hints are given while there are any
+            answer = asked(socket, moves, 3)
+            assert answer["moves"] == moves and answer["turn"] == 3
+            allowed = [a["id"] for a in answer["frames"][-1]["actions"] if a["why_not"] is None]
+            table = Table(game.rules, game.deck)
+            for action in [*game.moves[:3], *moves]:
+                table.apply(action)
+            legal = [a for a in range(game.rules.noop) if table.illegal_reason(a) is None]
+            assert allowed == legal and len(answer["frames"]) == len(moves) + 1
+            assert answer["frames"][-1]["fireworks"] == table.fireworks
+            faces = [[card["card"] for card in hand] for hand in answer["frames"][-1]["hands"]]
+            ids = [[table.deck[order] for order in hand] for hand in table.hands]
+            assert faces == [[[card // 5, card % 5 + 1] for card in hand] for hand in ids]
+            readings = annotate(game.rules, game.deck, [*game.moves[:3], *moves])
+            assert answer["conventions"] == [str(note) for note in readings]
+            moves.append(allowed[-1 if moves else 0])
+        assert play.game(game_id) == game
+
+
+@pytest.mark.parametrize(
+    ("moves", "turn", "answer"),
+    [
+        ([99], 0, "expected an action in 0"),
+        ([0], 0, "a discard while all 8"),
+        ("00", 0, "expected a list of whole numbers under 'what_if'"),
+        ([True], 0, "expected a list of whole numbers under 'what_if'"),
+        ([], None, "expected a whole number under 'turn'"),
+        ([], -1, "expected a turn in 0.."),
+        ([], 999, "expected a turn in 0.."),
+    ],
+)
+def test_what_could_not_have_been_is_refused(make_play, client_of, moves, turn, answer):
+    play = make_play(Rules(), watch=True)
+    with client_of(play) as client, at_table(client, play.new_game().game_id) as socket:
+        for _ in range(2):
+            socket.receive_text()
+        assert answer in asked(socket, moves, turn)["text"]
+
+
+def test_nothing_would_have_been_while_a_person_plays(make_play, client_of):
+    play = make_play(Rules())
+    with client_of(play) as client, at_table(client, play.new_game().game_id) as socket:
+        socket.receive_text()
+        assert asked(socket, [], 0)["text"] == "what would have been is shown once the game is over"
+
+
+def test_conventions_are_said_of_each_move_that_is_shown_face_up(make_play, client_of):
+    play = make_play(Rules(), watch=True)
+    game_id = play.new_game().game_id
+    with client_of(play) as client, at_table(client, game_id) as socket:
+        for turn in range(12):
+            history = json.loads(socket.receive_text())
+            socket.receive_text()
+            game = play.game(game_id)
+            notes = annotate(game.rules, game.deck, game.moves)
+            assert history["conventions"] == [str(note) for note in notes]
+            assert len(notes) == turn
+            socket.send_text(json.dumps({"step": turn}))
+
+
+def test_a_study_teaches_no_convention(tmp_path):
+    play = make_study_play(tmp_path)
+    assert play.conventions(play.game(play.deal(play.folder.join()[0], 0))) == []
 
 
 def test_a_game_goes_on_after_a_restart_and_is_kept_once(make_play, client_of, tmp_path):
