@@ -1,11 +1,14 @@
-"""Whole games in a real Chromium by keyboard alone, against `hanabi-rl play`: half of them at
-1280 x 800, half at 360 x 740; a reload, a second tab or a lost network in three games of four.
+"""Whole games in a real Chromium, by keyboard alone and by pointer alone, against `hanabi-rl play`:
+half of them at 1280 x 800, half at 360 x 740; a reload, a second tab or a lost network in three
+games of four.
 
     python benchmarks/browser_games.py --games 100 --json
+    python benchmarks/browser_games.py --games 20 --pointer 20
 
 Needs Debian's chromium and Playwright's Python package. Prints how many games were recorded,
-exported, accepted by `load_games` and cloned from, what axe-core found, the size of the page, and
-the time from an own move to the partner's, above the pause.
+exported, accepted by `load_games` and cloned from, what axe-core found, what the browser's console
+said (that the network is gone, where it was taken away, is left out), the size of the page, and the
+time from an own move to the partner's, above the pause.
 """
 
 from __future__ import annotations
@@ -79,14 +82,22 @@ def table(agent: str, pause: float, out: Path) -> Iterator[str]:
         server.wait(20)
 
 
-def move(page: Any, number: int) -> None:
+def move(page: Any, number: int, by_pointer: bool) -> None:
     """Tells what may be told twice of three times, else discards or plays the oldest card."""
     seen = page.evaluate(SEEN)
     if number % 3 == 2 or not seen["tells"]:
-        keys.press(page, ["p" if seen["full"] else "d", "1", "Enter"])
+        pressed = ["p" if seen["full"] else "d", "1", "Enter"]
+        clicked = ["card-1", "play" if seen["full"] else "discard", "go"]
     else:
-        _, _, kind, value = seen["tells"][number % len(seen["tells"])].split("-")
-        keys.press(page, ["h", "rygwb"[int(value)] if kind == "color" else value, "Enter"])
+        button = seen["tells"][number % len(seen["tells"])]
+        _, _, kind, value = button.split("-")
+        pressed = ["h", "rygwb"[int(value)] if kind == "color" else value, "Enter"]
+        clicked = [button, "go"]
+    if by_pointer:
+        for name in clicked:
+            page.locator(f"[data-key={name}]").click()
+    else:
+        keys.press(page, pressed)
     keys.until(page, f"!document.title.includes('Turn {seen['turn']}:')")
 
 
@@ -110,7 +121,23 @@ def meet(page: Any, incident: str, times: list[float]) -> Any:
     return page
 
 
-def play_games(context: Any, address: str, games: int, times: list[float]) -> list[str]:
+def listen(context: Any, said: list[str]) -> None:
+    """Adds what the consoles of all its pages say to `said`, and what their scripts throw."""
+
+    def hear(message: Any) -> None:
+        if message.type in ("error", "warning") and "ERR_INTERNET_DISCONNECTED" not in message.text:
+            said.append(f"{message.type}: {message.text}")
+
+    def watch(page: Any) -> None:
+        page.on("console", hear)
+        page.on("pageerror", lambda error: said.append(f"thrown: {error}"))
+
+    context.on("page", watch)
+
+
+def play_games(
+    context: Any, address: str, games: int, times: list[float], by_pointer: bool = False
+) -> list[str]:
     """Plays them one after the other; what axe-core found in the first."""
     page = context.new_page()
     found: list[str] = []
@@ -119,7 +146,7 @@ def play_games(context: Any, address: str, games: int, times: list[float]) -> li
     for game in range(games):
         number = 0
         while keys.my_turn(page):
-            move(page, number)
+            move(page, number, by_pointer)
             number += 1
             if number == 4:
                 page = meet(page, INCIDENTS[game % len(INCIDENTS)], times)
@@ -129,15 +156,18 @@ def play_games(context: Any, address: str, games: int, times: list[float]) -> li
         times += page.evaluate("moveTimes.splice(0)")
         if game < games - 1:
             with page.expect_navigation():
-                keys.press(page, ["n"])
+                if by_pointer:
+                    page.locator("[data-key=new]").click()
+                else:
+                    keys.press(page, ["n"])
             page.wait_for_selector(".board")
     return found
 
 
 def packed(address: str) -> int:
     """Bytes of all that a browser loads for a table."""
-    names = ("main.js", "keys.js", "settings.js", "view.js", "table.css", "icon.svg")
-    paths = ("", *(f"static/{name}" for name in names))
+    scripts = sorted(path.name for path in keys.STATIC.glob("*.js"))
+    paths = ("", *(f"static/{name}" for name in (*scripts, "table.css", "icon.svg")))
     total = 0
     for path in paths:
         with urllib.request.urlopen(address + path) as answer:
@@ -167,19 +197,23 @@ def clone(data: list[Path], folder: Path) -> bool:
     return load_policy(folder).rules.num_players == 2
 
 
-def run(games: int, agent: str, pause: float, folder: Path) -> dict[str, Any]:
+def run(games: int, pointer: int, agent: str, pause: float, folder: Path) -> dict[str, Any]:
     """Plays, then exports, loads and clones; the figures."""
     from playwright.sync_api import sync_playwright
 
     times: list[float] = []
     found: list[str] = []
+    said: list[str] = []
     started, out = time.perf_counter(), folder / "games"
     with table(agent, pause, out) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=keys.CHROMIUM, args=keys.ARGUMENTS)
         for number, (width, height) in enumerate(keys.SIZES):
             context = browser.new_context(viewport={"width": width, "height": height})
             context.add_init_script(WATCH)
-            found += play_games(context, address, (games + 1 - number) // 2, times)
+            listen(context, said)
+            for count, by_pointer in ((games, False), (pointer, True)):
+                if share := (count + 1 - number) // 2:
+                    found += play_games(context, address, share, times, by_pointer)
             context.close()
         browser.close()
         played_s = time.perf_counter() - started
@@ -190,11 +224,13 @@ def run(games: int, agent: str, pause: float, folder: Path) -> dict[str, Any]:
     exported = load_games(folder / "exported.safetensors")
     above = np.array(times) - 1000 * pause
     figures = {
-        "games": games,
+        "by_keyboard": games,
+        "by_pointer": pointer,
         "recorded": len(kept),
         "exported": len(exported),
         "accepted": sum(len(load_games(path)) for path in kept),
         "violations": found,
+        "console": said,
         "page_bytes": size,
         "moves": len(times),
         "p50_ms": float(np.percentile(above, 50)),
@@ -210,13 +246,14 @@ def run(games: int, agent: str, pause: float, folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Prints the figures, and with --json one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--games", type=int, default=100)
+    parser.add_argument("--games", type=int, default=100, help="by keyboard")
+    parser.add_argument("--pointer", type=int, default=0, help="games by pointer")
     parser.add_argument("--agent", default="bot:convention")
     parser.add_argument("--pause", type=float, default=0.05, help="seconds of the partner")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = run(chosen.games, chosen.agent, chosen.pause, Path(folder))
+        figures = run(chosen.games, chosen.pointer, chosen.agent, chosen.pause, Path(folder))
     print(f"{'cloned':>12}  {figures['cloned']}", file=sys.stderr)
     if chosen.json:
         print(json.dumps(figures))
