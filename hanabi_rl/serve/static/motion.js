@@ -26,8 +26,7 @@ export function move(before) {
     const x = from.left - to.left, y = from.top - to.top;
     if (Math.hypot(x, y) < 2) continue;
     element.animate([
-      { transform: `translate(${x}px, ${y}px)`, zIndex: 2, position: "relative" },
-      { transform: "none", zIndex: 2, position: "relative" },
+      { transform: `translate(${x}px, ${y}px)`, zIndex: 2 }, { transform: "none", zIndex: 2 },
     ], { duration: MS, easing: "ease-out" });
   }
   for (const arrow of document.querySelectorAll(".mark")) {
