@@ -112,6 +112,7 @@ def test_arrows_point_at_the_cards_of_the_last_hint(make_play, open_page):
             assert {arrow["says"] for arrow in found} == {says}
             assert all(arrow["middle"] < 1 and 0 < arrow["above"] < 8 for arrow in found)
             assert page.locator(".pointed").count() == len(orders)
+            assert page.evaluate(OVERLAPS) == []
             kinds.add(says.isdigit())
         assert kinds == {True, False}
 
