@@ -96,8 +96,6 @@ def test_arrows_point_at_the_cards_of_the_last_hint(make_play, open_page):
     play = make_play(Rules())
     with serve(play, pause=0.3) as address:
         page = open_page(address, reduced_motion="reduce")
-        assert my_turn(page)
-        press(page, ["h", "1"])
         kinds = set()
         for key in ("h", "c"):
             assert my_turn(page)
@@ -215,7 +213,7 @@ def test_what_a_card_can_be_beside_the_pointer_and_under_a_finger(make_play, ope
         told = page.locator("button.hint.rank[aria-disabled=false]").first
         rank = told.inner_text()
         press(page, ["h", rank, "Enter"])
-        assert my_turn(page)
+        until(page, "document.querySelectorAll('#log li').length == 2")
         touched = page.locator(".hand:not(.own) .left.is", has_text=rank).first
         place = touched.locator("xpath=ancestor::li")
         place.hover()
