@@ -231,6 +231,38 @@ def test_what_a_card_can_be_beside_the_pointer_and_under_a_finger(make_play, ope
         session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
+def test_a_card_is_dragged_to_where_it_goes(make_play, open_page):
+    play = make_play(Rules())
+
+    def drag(slot, to):
+        ends = [page.locator(f"[data-key=card-{slot}]"), page.locator(to)]
+        (x, y), (there_x, there_y) = (
+            (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+            for box in (end.bounding_box() for end in ends)
+        )
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(there_x, there_y, steps=4)
+        assert page.locator(".ghost").count() == 1
+        page.mouse.up()
+        assert page.locator(".ghost").count() == 0
+
+    with serve(play) as address:
+        page = open_page(address)
+        assert my_turn(page)
+        drag(2, ".fireworks")
+        assert page.locator("#asked").inner_text() == "Play card 2?"
+        drag(3, ".discards")
+        assert page.locator("#asked").inner_text().startswith("Discard card 3? Not allowed")
+        press(page, ["Escape"])
+        drag(3, ".counters")
+        assert page.locator("#asked").inner_text() == "Choose a card, or tell something"
+        page.evaluate("document.querySelector('[data-setting=atOnce]').click()")
+        drag(4, ".fireworks")
+        until(page, "document.querySelectorAll('#log li').length > 0")
+        assert page.locator("#log li").first.inner_text().startswith("You play card 4")
+
+
 def test_a_hypothetical_line_by_keys_and_back(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:

@@ -2,6 +2,7 @@
 /** The page: one state and one socket. What is shown is made by `view.js` from the state. */
 import { actionBar } from "./bar.js";
 import { h } from "./cards.js";
+import { listenForDrags } from "./drag.js";
 import { listen } from "./keys.js";
 import { move, places } from "./motion.js";
 import { downloadWith, notesOf } from "./notes.js";
@@ -260,6 +261,7 @@ for (const field of document.querySelectorAll("[data-setting]")) {
 }
 listen(ui);
 listenForTips(ui);
+listenForDrags(ui);
 document.querySelector("a[href='/games.json']")?.addEventListener("click", (event) => {
   event.preventDefault();
   downloadWith(/** @type {HTMLAnchorElement} */ (event.currentTarget), ui.notes);

@@ -41,7 +41,8 @@ export function listenForTips(ui) {
   let where = "";
   document.addEventListener("pointermove", (event) => {
     const here = `${event.clientX} ${event.clientY}`;
-    if (event.pointerType !== "mouse" || here === where) return; // the page moved, not the pointer
+    // the page moved, not the pointer; or it drags something
+    if (event.pointerType !== "mouse" || here === where || event.buttons) return;
     where = here;
     const place = at(event);
     if (!place) closeTip();
