@@ -97,14 +97,16 @@ def list_games(study: Path) -> None:
     Args:
         study: the folder of the study.
     """
-    from hanabi_rl.serve.participants import next_step
+    from hanabi_rl.serve.study_steps import next_step
 
     folder = _folder(study)
     people = folder.everyone()
     for person in people:
         done = [each.game for each in person.games if each.game.end_reason == "finished"]
-        step, place = next_step(folder.study, person)
-        where = f"{step} game {place + 1}" if step in ("play", "after") else step
+        step = next_step(folder.study, person)
+        where = (
+            f"{step.kind} game {step.place + 1}" if step.kind in ("play", "after") else step.name
+        )
         scores = ", ".join(str(game.table().score) for game in done) or "none"
         print(
             f"{person.number:06d}  next: {where}; {len(done)} of {len(person.plan)} games "

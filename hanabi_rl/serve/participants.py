@@ -32,7 +32,8 @@ from hanabi_rl.serve.study import Study, orders, study_of
 from hanabi_rl.storage.files import finish_replacements, fsync_path, read_json, write_json
 from hanabi_rl.storage.records import to_dict
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_READ_VERSIONS = (1, 2)  # 1: before moves could be marked
 _RANDOM = random.SystemRandom()
 _LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # none that is taken for another
 _CODE = re.compile(r"\s*(\d{6})((?:-[0-9A-Za-z]{4}){3})\s*")
@@ -54,6 +55,8 @@ class Played:
     started_at: float  # seconds since the epoch
     times_ms: tuple[int, ...] = ()
     """Of each move, since the deal."""
+    questioned: tuple[int, ...] = ()
+    """The partners' moves, by their numbers, that the person found questionable, in order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Participant:
     """The agent (of the study's) and the person's seat in each game."""
     games: tuple[Played, ...] = ()
     answers: dict[str, Answers] = dataclasses.field(default_factory=dict)
-    """By step: `before`, `game 1`, ..., `end`."""
+    """By step (`study_steps.py`): `before`, `check`, `game 1`, ..., `partner 1`, ..., `end`."""
     stopped: bool = False
 
     def with_game(self, place: int, played: Played) -> Participant:
@@ -91,24 +94,14 @@ class Participant:
         games = zip(self.plan, self.games, strict=False)
         return list(dict.fromkeys(agent for (agent, _), each in games if each.game.moves))
 
+    def number_right(self, study: Study) -> int:
+        """How many questions of the check were answered right."""
+        given = self.answers.get("check", {})
+        return sum(given.get(question.name) == question.right for question in study.check)
 
-def next_step(study: Study, person: Participant) -> tuple[str, int]:
-    """What comes next: ("before", 0), ("play" or "after", number of the game), ("end", 0) or
-    ("done", 0)."""
-    if study.before and "before" not in person.answers and not person.games:
-        return "before", 0
-    for place in range(len(person.plan)):
-        if place == len(person.games):
-            if person.stopped:
-                break
-            return "play", place
-        game = person.games[place].game
-        if game.status == "active":
-            return "play", place
-        if study.after_game and game.moves and f"game {place + 1}" not in person.answers:
-            return "after", place
-    asked = study.at_end or len(person.met(study)) > 1
-    return ("end", 0) if asked and "end" not in person.answers else ("done", 0)
+    def may_play(self, study: Study) -> bool:
+        """Whether they are enough, or were not asked yet."""
+        return "check" not in self.answers or self.number_right(study) >= study.check_right
 
 
 class StudyFolder:
@@ -133,14 +126,14 @@ class StudyFolder:
         RefusedError where the study is complete."""
         with self._locked():
             everyone = self.everyone()
-            if len(everyone) >= self.study.participants:
+            if self.complete(everyone):
                 raise RefusedError("the study is complete: nobody else is needed")
             taken = {person.number for person in everyone}
             number = secrets.randbelow(1_000_000)
             while number in taken:
                 number = secrets.randbelow(1_000_000)
             code = f"{number:06d}" + "".join(f"-{_word()}" for _ in range(3))
-            order, agents = _order(self.study, everyone)
+            order, agents = _order(self.study, self._who_play(everyone))
             person = Participant(
                 number=number,
                 code_hash=_hash(code),
@@ -151,6 +144,13 @@ class StudyFolder:
             )
             self._write(person)
         return person, code
+
+    def complete(self, everyone: list[Participant]) -> bool:
+        """Whether nobody else is needed; who may not play after the check takes nobody's place."""
+        return len(self._who_play(everyone)) >= self.study.participants
+
+    def _who_play(self, everyone: list[Participant]) -> list[Participant]:
+        return [person for person in everyone if person.may_play(self.study)]
 
     def find(self, code: str) -> Participant | None:
         """Who holds this code; None where nobody does (any more)."""
@@ -217,8 +217,8 @@ def read_study_of(folder: Path) -> Study:
 def to_json_dict(study: Study) -> dict[str, Any]:
     """The content of the TOML file that says this study."""
     lists = {
-        name: [to_dict(item) for item in getattr(study, name)]
-        for name in ("agents", "before", "after_game", "at_end")
+        name: [to_dict(item) for item in items]
+        for name, items in {"agents": study.agents, **study.forms()}.items()
     }
     return to_dict(study) | lists
 
@@ -261,6 +261,7 @@ def _to_json(person: Participant) -> dict[str, Any]:
             "policy": played.policy,
             "started_at": played.started_at,
             "times_ms": played.times_ms,
+            "questioned": played.questioned,
         }
         for played in person.games
     ]
@@ -272,8 +273,8 @@ def _read(path: Path) -> Participant:
     """Raises ValueError naming a file that is none of ours."""
     content: Any = read_json(path)
     try:
-        if content.pop("format_version") != FORMAT_VERSION:
-            raise ValueError(f"expected format_version {FORMAT_VERSION}")
+        if content.pop("format_version") not in _READ_VERSIONS:
+            raise ValueError(f"expected a format_version up to {FORMAT_VERSION}")
         games = tuple(_played(game) for game in content.pop("games"))
         plan = tuple((agent, seat) for agent, seat in content.pop("plan"))
         return Participant(plan=plan, games=games, **content)
@@ -293,4 +294,5 @@ def _played(content: dict[str, Any]) -> Played:
         policy=content["policy"],
         started_at=content["started_at"],
         times_ms=tuple(content["times_ms"]),
+        questioned=tuple(content.get("questioned", ())),
     )

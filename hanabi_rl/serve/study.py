@@ -3,9 +3,13 @@
 title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
 participants = 40                           # completion_code
 [consent]                                   # version, text
-[[agents]]                                  # name, games
-[[before]]                                  # questions: name, text, kind, low, high, choices
+questionable = true                         # a button for the partner's last move
+check_right = 3                             # of [[check]], to go on
+[[agents]]                                  # name, games, warm_up
+[[before]]                                  # questions: name, text, kind, low, high, choices,
+[[check]]                                   # rating; those of a check: right, why
 [[after_game]]                              # left out: AFTER_GAME; `after_game = []`: none
+[[after_partner]]                           # after the last game with each
 [[at_end]]                                  # beside a ranking of the partners met
 """
 
@@ -33,6 +37,12 @@ class Question:
     low: str = "not at all"
     high: str = "very much"
     choices: tuple[str, ...] = ()
+    rating: bool = False
+    """Of the scales of a form those marked make up the rating of a partner; where none is, all."""
+    right: str = ""
+    """Of a question of the check: the choice that is right ..."""
+    why: str = ""
+    """... and what is said of it afterwards."""
 
     def read(self, given: str) -> str | int | None:
         """The answer that a form's field holds; None where it was skipped, or is none."""
@@ -60,6 +70,9 @@ class StudyAgent:
 
     name: str = ""
     games: int = 1
+    warm_up: int = 0
+    """So many of them, the first, are to get used to the partner: people are told so, are not asked
+    about them, and no report counts them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,14 +97,24 @@ class Study:
     participants: int = 100
     """After so many nobody else is asked."""
     completion_code: str = ""
+    questionable: bool = False
+    """People may mark their partner's last move as questionable."""
+    check_right: int = 0
+    """How many questions of the check one must have right to play."""
     consent: Consent = Consent()
     agents: tuple[StudyAgent, ...] = ()
     before: tuple[Question, ...] = ()
+    check: tuple[Question, ...] = ()
     after_game: tuple[Question, ...] = AFTER_GAME
+    after_partner: tuple[Question, ...] = ()
     at_end: tuple[Question, ...] = ()
 
+    def forms(self) -> dict[str, tuple[Question, ...]]:
+        """Every list of questions, by its name in the file."""
+        return {name: getattr(self, name) for name in _FORMS}
 
-_FORMS = ("before", "after_game", "at_end")
+
+_FORMS = ("before", "check", "after_game", "after_partner", "at_end")
 _LISTS = {"agents": StudyAgent} | dict.fromkeys(_FORMS, Question)
 
 
@@ -151,9 +174,24 @@ def _check(study: Study, where: str) -> None:
         _check_text(agent.name, f"{where}: agents[{i}].name")
         if agent.games < 1:
             raise ValueError(f"{where}: agents[{i}].games: expected 1 or more, got {agent.games}")
+        if not 0 <= agent.warm_up < agent.games:
+            raise ValueError(
+                f"{where}: agents[{i}].warm_up: expected 0 to {agent.games - 1}, one game to count "
+                f"at least, got {agent.warm_up}"
+            )
     _check_once([agent.name for agent in study.agents], f"{where}: agents", "agent")
-    for form in _FORMS:
-        _check_questions(getattr(study, form), f"{where}: {form}")
+    for form, questions in study.forms().items():
+        _check_questions(questions, f"{where}: {form}")
+    for i, question in enumerate(study.check):
+        if question.right not in question.choices:
+            raise ValueError(
+                f"{where}: check[{i}].right: expected one of the choices, got {question.right!r}"
+            )
+    if not 0 <= study.check_right <= len(study.check):
+        raise ValueError(
+            f"{where}: check_right: expected 0 to {len(study.check)}, the questions of the check, "
+            f"got {study.check_right}"
+        )
 
 
 def _check_questions(questions: Sequence[Question], where: str) -> None:

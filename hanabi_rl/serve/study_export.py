@@ -1,8 +1,9 @@
-"""What a study brought, as files that trainers and statistics read: `export_study`.
+"""What a study brought, as files that trainers and statistics read: `export_study`, `read_export`.
 
 games.safetensors         the games, as `load_games` and `train/bc.py` read them
-games.jsonl               a line for each of them: whose, with whom, times, answers
-games.participants.jsonl  a line for each person: order, answers before and at the end
+games.jsonl               a line for each of them: whose, with whom, times, answers, marks
+games.participants.jsonl  a line for each person: order, answers before, of partners, at the end
+games.study.json          what everybody was asked
 """
 
 from __future__ import annotations
@@ -16,18 +17,49 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.data.games import join_games
+from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.serve.folder import as_games
-from hanabi_rl.serve.participants import Participant, Played, StudyFolder
-from hanabi_rl.storage.files import write_text
+from hanabi_rl.serve.participants import Participant, Played, StudyFolder, to_json_dict
+from hanabi_rl.serve.study import Study, study_of
+from hanabi_rl.serve.study_steps import Step, warms_up
+from hanabi_rl.storage.files import read_json, write_json, write_text
+
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Export:
+    """The games of a study, and in the same order the lines that say whose they are."""
+
+    study: Study
+    games: Games
+    lines: Sequence[dict[str, Any]]
+    people: Sequence[dict[str, Any]]
 
 
 def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) -> int:
-    """Writes `out` (.safetensors or .json) and the lines beside it; returns the number of games.
+    """Writes `out` (.safetensors or .json) and the files beside it; returns the number of games.
 
     Finished games alone, or with `unfinished` also those that were left or go on. The file of games
     is read back and replayed before it takes its place. Raises ValueError where there is none.
     """
+    export = gather(folder, unfinished=unfinished)
+    beside = out.with_name(f".{out.stem}.new{out.suffix}")
+    try:
+        save_games(beside, export.games)
+        load_games(beside)  # by full replay
+        beside.replace(out)
+    finally:
+        beside.unlink(missing_ok=True)
+    _write_lines(out.with_suffix(".jsonl"), export.lines)
+    _write_lines(out.with_suffix(".participants.jsonl"), export.people)
+    study = {"format_version": FORMAT_VERSION, "study": to_json_dict(export.study)}
+    write_json(out.with_suffix(".study.json"), study)
+    return len(export.lines)
+
+
+def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
+    """What `export_study` writes. Raises ValueError where there is no game."""
     people = folder.everyone()
     chosen = [
         (person, place, played)
@@ -37,19 +69,30 @@ def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) ->
     ]
     if not chosen:
         raise ValueError(f"{folder.path}: expected a game to export, got none of {len(people)}")
-    beside = out.with_name(f".{out.stem}.new{out.suffix}")
-    try:
-        games = join_games([as_games(_stopped(each)) for _, _, each in chosen])
-        save_games(beside, dataclasses.replace(games, players=_players(chosen)))
-        load_games(beside)  # by full replay
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
-    _write_lines(out.with_suffix(".jsonl"), [_of_game(*each) for each in chosen])
-    _write_lines(
-        out.with_suffix(".participants.jsonl"), [_of_person(folder, each) for each in people]
+    games = join_games([as_games(_stopped(each)) for _, _, each in chosen])
+    return Export(
+        folder.study,
+        dataclasses.replace(games, players=_players(folder.study, chosen)),
+        [_of_game(folder.study, *each) for each in chosen],
+        [_of_person(folder.study, each) for each in people],
     )
-    return len(chosen)
+
+
+def read_export(path: Path) -> Export:
+    """What `export_study` wrote to `path`. Raises FileNotFoundError; ValueError where the files do
+    not belong together."""
+    asked = path.with_suffix(".study.json")
+    if not asked.is_file():
+        raise FileNotFoundError(f"expected {asked} beside {path}: export the study again")
+    games, lines = load_games(path), _read_lines(path.with_suffix(".jsonl"))
+    found = [line.get("game_id") for line in lines]
+    if found != games.game_ids.tolist():
+        raise ValueError(
+            f"{path.with_suffix('.jsonl')}: expected a line for each of the {len(games)} games of "
+            f"{path}, in their order, got {len(found)} of other ones"
+        )
+    study = study_of(read_json(asked)["study"], str(asked))
+    return Export(study, games, lines, _read_lines(path.with_suffix(".participants.jsonl")))
 
 
 def _stopped(played: Played) -> Any:
@@ -58,10 +101,10 @@ def _stopped(played: Played) -> Any:
     return game if game.status == "done" else dataclasses.replace(game, end_reason="left")
 
 
-def _players(chosen: Sequence[tuple[Participant, int, Played]]) -> np.ndarray:
-    """int32[N, P], who sat where: a person is its number in the study, the agents are -1, -2, ...,
-    in the order of their names."""
-    agents = sorted({played.agent for _, _, played in chosen})
+def _players(study: Study, chosen: Sequence[tuple[Participant, int, Played]]) -> np.ndarray:
+    """int32[N, P], who sat where: a person is its number in the study, the study's agents are -1,
+    -2, ..., in the order of their names."""
+    agents = sorted(agent.name for agent in study.agents)
     rows = [
         [
             person.number if seat in played.game.people else -1 - agents.index(played.agent)
@@ -72,37 +115,52 @@ def _players(chosen: Sequence[tuple[Participant, int, Played]]) -> np.ndarray:
     return np.array(rows, np.int32)
 
 
-def _of_game(person: Participant, place: int, played: Played) -> dict[str, Any]:
+def _of_game(study: Study, person: Participant, place: int, played: Played) -> dict[str, Any]:
     game = played.game
     return {
         "game_id": game.game_id,
         "participant": person.number,
         "number": place + 1,
+        "warm_up": warms_up(study, person, place),
         "seat": min(game.people),
         "agent": played.agent,
         "policy_hash": played.policy,
         "end_reason": game.end_reason,
         "started_at": round(played.started_at),
         "times_ms": played.times_ms,
-        "answers": person.answers.get(f"game {place + 1}", {}),
+        "questioned": played.questioned,
+        "answers": person.answers.get(Step("after", place).name, {}),
         "consent_version": person.consent_version,
     }
 
 
-def _of_person(folder: StudyFolder, person: Participant) -> dict[str, Any]:
+def _of_person(study: Study, person: Participant) -> dict[str, Any]:
+    order = [study.agents[agent].name for agent in dict.fromkeys(a for a, _ in person.plan)]
     return {
         "participant": person.number,
         "consent_version": person.consent_version,
         "consented_at": round(person.consented_at),
-        "order": [
-            folder.study.agents[agent].name for agent in dict.fromkeys(a for a, _ in person.plan)
-        ],
+        "order": order,
         "games": len(person.games),
         "stopped": person.stopped,
+        "may_play": person.may_play(study),
         "before": person.answers.get("before", {}),
+        "check": person.answers.get("check", {}),
+        "partners": {
+            agent: person.answers[name]
+            for number, agent in enumerate(order)
+            if (name := Step("partner", number).name) in person.answers
+        },
         "end": person.answers.get("end", {}),
     }
 
 
 def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: expected a line of JSON for each: {error}") from error

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
-from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,11 +22,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 from starlette.websockets import WebSocket
 
+from hanabi_rl.serve.forms import read_form
 from hanabi_rl.serve.guard import Guard, address_of
 from hanabi_rl.serve.lifecycle import RefusedError
-from hanabi_rl.serve.participants import Answers, Participant, next_step
-from hanabi_rl.serve.study import SCALE, Question
+from hanabi_rl.serve.participants import Answers, Participant
+from hanabi_rl.serve.study import SCALE
 from hanabi_rl.serve.study_play import StudyPlay
+from hanabi_rl.serve.study_steps import heading_of, next_step, questions_of
 from hanabi_rl.serve.web import HERE, Lobby, WithHeaders, check_origin
 
 COOKIE = "hanabi_study"
@@ -35,7 +36,6 @@ NO_COOKIE = (
     "Your browser kept no cookie, so that the study would not know you on its next page. Nothing "
     "was stored. Allow cookies for this site, and agree once more."
 )
-MAX_FORM = 65536  # bytes
 _MONTHS = 180 * 86400  # seconds that a browser keeps the code
 _MINUTES = 600  # and what stands there from the consent to the code
 
@@ -54,12 +54,12 @@ class Pages:
         """What the study is, and whether one agrees."""
         if self._person(request) is not None:
             return RedirectResponse("/next", 303)
-        complete = len(self.folder.everyone()) >= self.study.participants
+        complete = self.folder.complete(self.folder.everyone())
         return self._page(request, "study_consent.html", complete=complete)
 
     async def agree(self, request: Request) -> Response:
         """The person agrees to the consent text of this version: `begin` finds that in a cookie."""
-        form = await _form(request)
+        form = await read_form(request)
         if self._person(request) is not None or form.get("version") != self.study.consent.version:
             return RedirectResponse("/", 303)
         return _on_to("/begin", request, self._agreed, _MINUTES)
@@ -87,46 +87,63 @@ class Pages:
     async def next(self, request: Request) -> Response:
         """Whatever comes next."""
         person = self._known(request)
-        step, place = next_step(self.study, person)
-        if step == "play":
+        step = next_step(self.study, person)
+        if step.kind == "play":
             try:
-                return RedirectResponse(f"/game/{self.play.deal(person, place)}", 303)
+                return RedirectResponse(f"/game/{self.play.deal(person, step.place)}", 303)
             except RefusedError:  # withdrawn in this moment
                 return RedirectResponse("/", 303)
-        if step == "done":
+        if step.kind == "done":
             return self._done(request, person)
         met = person.met(self.study)
         return self._page(
             request,
             "study_form.html",
-            step=_step_name(step, place),
-            heading=_heading(step, place),
-            questions=self._questions(step),
+            step=step,
+            heading=heading_of(step),
+            questions=questions_of(self.study, step),
             ranked=[self._games_with(person, agent) for agent in met]
-            if step == "end" and len(met) > 1
+            if step.kind == "end" and len(met) > 1
             else [],
             more=len(person.plan) - len(person.games)
-            if step == "after" and not person.stopped
+            if step.kind in ("after", "partner") and not person.stopped
             else 0,
         )
 
     async def answer(self, request: Request) -> Response:
         """A form filled in, as far as the person liked."""
         person = self._known(request)
-        form = await _form(request)
-        step, place = next_step(self.study, person)
-        if form.get("step") == _step_name(step, place):  # else it was sent before
-            given = {q.name: q.read(form.get(f"q_{q.name}", "")) for q in self._questions(step)}
+        form = await read_form(request)
+        step = next_step(self.study, person)
+        if form.get("step") == step.name:  # else it was sent before
+            asked = questions_of(self.study, step)
+            given = {
+                question.name: question.read(form.get(f"q_{question.name}", ""))
+                for question in asked
+            }
             answers: Answers = {name: value for name, value in given.items() if value is not None}
-            if step == "end":
+            if step.kind == "end":
                 answers |= self._ranking(person, form)
-            self._change(person, lambda now: now.with_answers(_step_name(step, place), answers))
-        return RedirectResponse("/next", 303)
+            self._change(person, lambda now: now.with_answers(step.name, answers))
+        return RedirectResponse("/checked" if step.kind == "check" else "/next", 303)
+
+    async def checked(self, request: Request) -> Response:
+        """What is right, and why, of what the person answered in the check."""
+        person = self._known(request)
+        if "check" not in person.answers:
+            return RedirectResponse("/next", 303)
+        return self._page(
+            request,
+            "study_checked.html",
+            given=person.answers["check"],
+            right=person.number_right(self.study),
+            goes_on=person.may_play(self.study),
+        )
 
     async def stop(self, request: Request) -> Response:
         """The person has had enough: no more games, but the last questions."""
         person = self._known(request)
-        await _form(request)
+        await read_form(request)
         for played in person.games:
             if played.game.status == "active":
                 with contextlib.suppress(RefusedError):
@@ -139,7 +156,13 @@ class Pages:
         person = self._known(request)
         if not self.play.holds(person, request.path_params["game"]):
             raise HTTPException(404, "no such game of yours")
-        return self._page(request, "table.html", watched=False, players=self.play.rules.num_players)
+        return self._page(
+            request,
+            "table.html",
+            watched=False,
+            players=self.play.rules.num_players,
+            warms_up=self.play.warms_up(request.path_params["game"]),
+        )
 
     async def socket(self, socket: WebSocket) -> None:
         """The socket of the table."""
@@ -161,7 +184,7 @@ class Pages:
 
     async def withdraw(self, request: Request) -> Response:
         """Deletes everything of who holds the code."""
-        form, address = await _form(request), address_of(request.client)
+        form, address = await read_form(request), address_of(request.client)
         try:
             self.guard.check_key(address)
         except RefusedError as error:
@@ -189,11 +212,8 @@ class Pages:
             (self._games_with(person, agent), self.study.agents[agent].name)
             for agent in person.met(self.study)
         ]
-        return self._page(request, "study_done.html", partners=partners)
-
-    def _questions(self, step: str) -> tuple[Question, ...]:
-        forms = {"before": self.study.before, "after": self.study.after_game}
-        return forms.get(step, self.study.at_end if step == "end" else ())
+        screened = not person.may_play(self.study)
+        return self._page(request, "study_done.html", partners=partners, screened=screened)
 
     def _games_with(self, person: Participant, agent: int) -> str:
         places = [
@@ -248,6 +268,7 @@ def make_study(play: StudyPlay, pause: float = 0.8, guard: Guard | None = None) 
             Route("/begin", pages.begin),
             Route("/no", pages.refuse),
             Route("/next", pages.next),
+            Route("/checked", pages.checked),
             Route("/game/{game:int}", pages.table),
             Route("/withdraw", pages.ask_withdraw),
             Route("/healthz", alive),
@@ -271,27 +292,3 @@ def _on_to(path: str, request: Request, cookie: str, seconds: int) -> Response:
         COOKIE, cookie, max_age=seconds, httponly=True, samesite="lax", secure=secure
     )
     return response
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form of our own. Raises HTTPException."""
-    check_origin(request.headers)
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM:
-            raise HTTPException(413, f"expected a form of {MAX_FORM} bytes at most")
-    try:
-        return dict(parse_qsl(body.decode(), max_num_fields=200))
-    except ValueError:
-        raise HTTPException(400, "expected a form") from None
-
-
-def _step_name(step: str, place: int) -> str:
-    return f"game {place + 1}" if step == "after" else step
-
-
-def _heading(step: str, place: int) -> str:
-    if step == "after":
-        return f"About game {place + 1}"
-    return "Before we begin" if step == "before" else "Before you go"

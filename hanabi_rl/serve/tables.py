@@ -52,6 +52,11 @@ class Tables:
         """Ends a game before its end; it is kept as unfinished. Raises RefusedError."""
         return self._happen(self._games[game_id], Left())
 
+    def mark(self, game_id: int, turn: int, marked: bool) -> None:
+        """Move number `turn`, a partner's last, is questionable in the person's eyes, or is not any
+        more. Raises RefusedError, as here, where moves are not marked."""
+        raise RefusedError("moves are not marked at this table")
+
     def partner_to_move(self, game_id: int) -> bool:
         """A partner's answer is awaited."""
         game = self._games[game_id]

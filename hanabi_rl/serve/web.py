@@ -7,10 +7,11 @@ The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": 
 [...], "conventions": [...]}` (all of a game that is over, or watched, and what each move was by
 convention), `{"type": "role", "moves": false}` (a newer tab of this game is there, and moves; true:
 not any more) and `{"type": "error", "text": ...}`. It takes `{"action": id, "turn": n}`, `{"leave":
-true}` and, where agents are watched, `{"step": turn}`. Any other turn than the current one is
-answered with the current table and changes nothing. `{"what_if": [id, ...], "turn": n}` asks for
-the hypothetical game that leaves one that is shown face up after n moves, and is answered like
-history, of type `what_if`.
+true}`, in a study that asks for it `{"questionable": turn, "marked": true}` and, where agents are
+watched, `{"step": turn}`. A move of any other turn than the current one is answered with the
+current table and changes nothing. `{"what_if": [id, ...], "turn": n}` asks for the hypothetical
+game that leaves one that is shown face up after n moves, and is answered like history, of type
+`what_if`.
 """
 
 from __future__ import annotations
@@ -160,6 +161,11 @@ class Lobby:
             return
         if content.get("leave") is True:
             self.play.leave(game_id)
+        elif "questionable" in content:
+            turn, marked = content["questionable"], content.get("marked")
+            if type(turn) is not int or type(marked) is not bool:
+                raise RefusedError("expected a whole number under 'questionable' and 'marked'")
+            self.play.mark(game_id, turn, marked)
         else:
             self.play.move(game_id, _whole(content, "turn"), _whole(content, "action"))
         await self._show(game_id)

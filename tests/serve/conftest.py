@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 from support import serving
 from support.browser import ARGUMENTS, CHROMIUM, SIZES
 from support.postgres import Cluster, cluster
+from support.study import ADDRESS, HOST
 
 from hanabi_rl.serve.local import LocalPlay
+from hanabi_rl.serve.study_pages import make_study
+from hanabi_rl.serve.study_play import StudyPlay
 
 
 @pytest.fixture
@@ -72,3 +76,18 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     for made in contexts:
         made.close()
     assert problems == []
+
+
+@pytest.fixture
+def visit() -> Iterator[Callable[[StudyPlay], TestClient]]:
+    """`visit(play)`: a browser at the study's pages, with cookies of its own."""
+    clients = []
+
+    def make(play: StudyPlay) -> TestClient:
+        app = make_study(play, pause=0)
+        clients.append(TestClient(app, base_url=f"http://{HOST}", client=(ADDRESS, 50000)))
+        return clients[-1].__enter__()
+
+    yield make
+    for client in clients:
+        client.__exit__(None, None, None)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from support.serving import STUDY, make_study_play
 
-from hanabi_rl.serve.participants import StudyFolder, WithdrawnError, next_step, read_study_of
+from hanabi_rl.serve.participants import StudyFolder, WithdrawnError, read_study_of
 from hanabi_rl.serve.study import AFTER_GAME, orders, read_study, study_of
+from hanabi_rl.serve.study_steps import next_step
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "study"
 
@@ -58,6 +59,12 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
             "agents[0].games: expected 1 or more, got 0",
         ),
         ({"agents": [{"name": "a"}] * 2}, "agents: expected every agent once, got 'a' twice"),
+        ({"agents": [{"name": "a", "warm_up": 1}]}, "warm_up: expected 0 to 0, one game to count"),
+        ({"check_right": 1}, "check_right: expected 0 to 0, the questions of the check, got 1"),
+        (
+            {"check": [{"name": "a", "text": "?", "kind": "choice", "choices": ["x", "y"]}]},
+            "check[0].right: expected one of the choices, got ''",
+        ),
         ({"before": [{"name": "x"}]}, "study: before[0].text: expected a text"),
         (
             {"at_end": [{"name": "no way", "text": "?"}]},
@@ -152,8 +159,9 @@ def test_what_comes_next_through_a_whole_study(tmp_path):
             to_end(play, play.deal(person, step[1]))
             person = folder.get(person.number)
         else:
-            name = f"game {step[1] + 1}" if step[0] == "after" else step[0]
-            person = folder.change(person.number, lambda now, name=name: now.with_answers(name, {}))
+            person = folder.change(
+                person.number, lambda now, name=step.name: now.with_answers(name, {})
+            )
     assert seen == [("before", 0), ("play", 0), ("after", 0), ("play", 1), ("after", 1), ("end", 0)]
     for played in person.games:
         assert len(played.times_ms) == played.game.turn

@@ -10,14 +10,12 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from support.serving import STUDY, Simple, make_study_play
+from support.study import ADDRESS, HOST, play_here, post
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.serve.study import AFTER_GAME
 from hanabi_rl.serve.study_pages import COOKIE, make_study
-
-HOST = "study.example"
-ADDRESS = "203.0.113.77"
 
 
 @pytest.fixture
@@ -25,45 +23,8 @@ def play(tmp_path):
     return make_study_play(tmp_path / "study")
 
 
-@pytest.fixture
-def visit():
-    """`visit(play)`: a browser at the study's pages, with cookies of its own."""
-    clients = []
-
-    def make(play):
-        app = make_study(play, pause=0)
-        clients.append(TestClient(app, base_url=f"http://{HOST}", client=(ADDRESS, 50000)))
-        return clients[-1].__enter__()
-
-    yield make
-    for client in clients:
-        client.__exit__(None, None, None)
-
-
-def post(client, path, **fields):
-    return client.post(path, data=fields, headers={"origin": f"http://{HOST}"})
-
-
 def read_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def play_here(client, page):
-    """Plays the game of a table's page to its end; the frames."""
-    frames = []
-    with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
-        while True:
-            message = json.loads(socket.receive_text())
-            if message["type"] != "frame":
-                assert message["type"] == "history", message
-                continue
-            frames.append(message["frame"])
-            if frames[-1]["over"]:
-                return frames
-            allowed = [a for a in frames[-1]["actions"] if a["why_not"] is None]
-            if allowed:
-                move = {"action": allowed[-1]["id"], "turn": frames[-1]["turn"]}
-                socket.send_text(json.dumps(move))
 
 
 def take_part(client, ranking=("1", "2")):

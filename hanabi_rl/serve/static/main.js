@@ -194,6 +194,7 @@ function draw() {
   at("actions").replaceChildren(actionBar(frame, ui));
   const readings = ui.line ? ui.line.conventions : ui.conventions;
   drawLog(frame, readings);
+  drawMark();
   at("last").textContent = frame.log.at(-1) ?? "";
   const reading = readings[frame.turn - 1];
   at("convention").replaceChildren(...(reading ? ["By convention: ", ...convention(reading)] : []));
@@ -222,6 +223,14 @@ function headline(frame) {
   if (frame.over) return `Game over: ${frame.score} of ${frame.max_score} points`;
   const who = frame.names[frame.to_move];
   return `Turn ${frame.turn + 1}: ${who === "You" ? "your turn" : `${who}'s turn`}`;
+}
+
+/** The partner's last move and whether it is marked, in a study that asks for that. */
+function drawMark() {
+  const button = /** @type {HTMLButtonElement | null} */ (document.getElementById("questionable"));
+  if (!button) return;
+  button.disabled = !ui.frame.questionable;
+  button.setAttribute("aria-pressed", String(Boolean(ui.frame.questionable?.marked)));
 }
 
 /** Changes what is new, so that a screen reader reads no more than that. */
@@ -267,5 +276,9 @@ document.querySelector("a[href='/games.json']")?.addEventListener("click", (even
   downloadWith(/** @type {HTMLAnchorElement} */ (event.currentTarget), ui.notes);
 });
 document.getElementById("leave")?.addEventListener("click", () => send({ leave: true }));
+document.getElementById("questionable")?.addEventListener("click", () => {
+  const { turn, marked } = ui.frame.questionable;
+  send({ questionable: turn, marked: !marked });
+});
 dress();
 connect();

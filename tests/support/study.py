@@ -1,0 +1,30 @@
+"""A browser at the pages of a study, without one."""
+
+from __future__ import annotations
+
+import json
+
+HOST = "study.example"
+ADDRESS = "203.0.113.77"
+
+
+def post(client, path, **fields):
+    return client.post(path, data=fields, headers={"origin": f"http://{HOST}"})
+
+
+def play_here(client, page):
+    """Plays the game of a table's page to its end; the frames."""
+    frames = []
+    with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
+        while True:
+            message = json.loads(socket.receive_text())
+            if message["type"] != "frame":
+                assert message["type"] == "history", message
+                continue
+            frames.append(message["frame"])
+            if frames[-1]["over"]:
+                return frames
+            allowed = [a for a in frames[-1]["actions"] if a["why_not"] is None]
+            if allowed:
+                move = {"action": allowed[-1]["id"], "turn": frames[-1]["turn"]}
+                socket.send_text(json.dumps(move))
