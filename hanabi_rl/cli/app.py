@@ -27,6 +27,7 @@ from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
 from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
 from hanabi_rl.cli.study import GAME_COMMANDS, study
+from hanabi_rl.cli.study_report import report
 from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
@@ -39,6 +40,7 @@ _DESCRIPTION = (
 )
 
 
+STUDY_COMMANDS = {"run": study, "report": report}
 _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     (
         "data",
@@ -48,6 +50,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("partners", PARTNER_COMMANDS, "Partners that differ, for `br-prox`."),
     ("entries", ENTRY_COMMANDS, "The candidates of a challenge that `serve` runs."),
     ("keys", KEY_COMMANDS, "The keys that open their games."),
+    ("study", STUDY_COMMANDS, "People play with agents in a study; and what it says."),
     ("games", GAME_COMMANDS, "The games that people played in a `study`."),
 )
 
@@ -60,9 +63,14 @@ def main(args: Sequence[str] | None = None) -> None:
         if given[:1] in (["train"], ["sweep"]):  # their flags depend on the algorithm
             code = _train_or_sweep(given[0], given[1:])
         else:
+            if given[:1] == ["study"] and given[1:2] and given[1] not in (*STUDY_COMMANDS, *_HELP):
+                given.insert(1, "run")  # `hanabi-rl study FILE` runs it
             _app().cli(prog="hanabi-rl", description=_DESCRIPTION, args=given)
             return
     sys.exit(code)
+
+
+_HELP = ("-h", "--help")
 
 
 def _train_or_sweep(command: str, args: list[str]) -> int:
@@ -103,7 +111,6 @@ def _app() -> SubcommandApp:
     app.command(name="replay")(checked(replay_command))
     app.command(name="serve")(checked(serve))
     app.command(name="submit")(checked(submit))
-    app.command(name="study")(checked(study))
     for name, commands, about in _GROUPS:
         group = SubcommandApp()
         for subcommand, body in commands.items():

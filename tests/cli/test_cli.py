@@ -35,11 +35,11 @@ COMMANDS = [
     "replay",
     "serve",
     "submit",
-    "study",
     "data",
     "partners",
     "entries",
     "keys",
+    "study",
     "games",
 ]
 

@@ -1,0 +1,158 @@
+"""`hanabi-rl study report`: what a study says."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hanabi_rl.cli.agents import File, Flag
+
+if TYPE_CHECKING:
+    from hanabi_rl.measure.study_games import PlayFigures
+    from hanabi_rl.serve.study_export import Export
+
+
+def report(
+    source: File,
+    gauntlet: Path | None = None,
+    br_prox: Path | None = None,
+    answers_only: Flag = False,
+    plot: Path | None = None,
+    json: Flag = False,
+) -> None:
+    """Print what a study says: scores, ratings and rankings by agent, agents compared within
+    people, ratings regressed on scores, and how each agent played.
+
+    Args:
+        source: the folder of a study, or what `hanabi-rl games export` wrote (games.safetensors,
+            with the files beside it).
+        gauntlet: a file of what `hanabi-rl gauntlet --json` printed of the study's agents.
+        br_prox: the same of `hanabi-rl br-prox --json`.
+        answers_only: scores and answers alone; the moves are not read.
+        plot: a PNG file to draw scores and ratings to.
+        json: print one line of JSON on stdout and the tables on stderr.
+    """
+    from hanabi_rl.measure.study_report import report_of
+    from hanabi_rl.serve.study_blocks import blocks_of
+    from hanabi_rl.show.study import report_figures, report_text
+    from hanabi_rl.show.study_plot import plot_report
+    from hanabi_rl.storage.files import to_json
+
+    export = _read(source)
+    hashes = {line["agent"]: line["policy_hash"] for line in export.lines}
+    others: dict[str, dict[str, float]] = {}
+    if gauntlet is not None:
+        others |= _of_study(gauntlet, _gauntlet_figures(gauntlet), hashes)
+    if br_prox is not None:
+        others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
+    agents = [agent.name for agent in export.study.agents]
+    found = report_of(blocks_of(export), agents, others)
+    played = [] if answers_only else _played(export)
+    screen = sys.stderr if json else sys.stdout
+    print(f"{export.study.title}: {_who(export)}\n\n{report_text(found, played)}", file=screen)
+    if plot is not None:
+        plot_report(found, plot, export.study.title, export.games.rules.max_score)
+        print(f"{plot}: drawn", file=sys.stderr)
+    if json:
+        about = {"source": source, "title": export.study.title, "people": _people(export)}
+        print(json_format.dumps(to_json(about | report_figures(found, played))))
+
+
+def _read(source: Path) -> Export:
+    """The files of a study, or those that were exported of it."""
+    from hanabi_rl.serve.participants import StudyFolder, read_study_of
+    from hanabi_rl.serve.study_export import gather, read_export
+
+    if source.is_file():
+        return read_export(source)
+    if not (source / "study.json").is_file():
+        raise ValueError(
+            f"expected the folder of a study, or games that were exported, got {source}: no "
+            "study.json in it"
+        )
+    return gather(StudyFolder(source, read_study_of(source)), unfinished=True)
+
+
+def _people(export: Export) -> dict[str, int]:
+    """How many agreed, played, stopped early and were not let in by the check."""
+    people = export.people
+    return {
+        "agreed": len(people),
+        "played": len({line["participant"] for line in export.lines}),
+        "stopped": sum(person["stopped"] for person in people),
+        "screened": sum(not person["may_play"] for person in people),
+    }
+
+
+def _who(export: Export) -> str:
+    count = _people(export)
+    text = f"{count['agreed']} people agreed, {count['played']} played"
+    text += f", {count['stopped']} stopped early" if count["stopped"] else ""
+    if count["screened"]:
+        text += f", {count['screened']} had too few answers of the check right to play"
+    return text
+
+
+def _played(export: Export) -> list[PlayFigures]:
+    """How the agents played the finished games that count."""
+    import numpy as np
+
+    from hanabi_rl.measure.study_games import play_figures
+
+    rows = [
+        row
+        for row, line in enumerate(export.lines)
+        if line["end_reason"] == "finished" and not line["warm_up"]
+    ]
+    lines = [export.lines[row] for row in rows]
+    people = np.array([line["participant"] for line in lines])
+    agents, marks = [line["agent"] for line in lines], [line["questioned"] for line in lines]
+    return play_figures(export.games.select(rows), agents, people, marks) if rows else []
+
+
+def _gauntlet_figures(path: Path) -> dict[str, dict[str, float]]:
+    """Figure -> identity of an agent -> value."""
+    found: dict[str, dict[str, float]] = {"gauntlet, mean": {}, "gauntlet, worst": {}}
+    for agent in _content(path, "agents"):
+        over = agent["over_families"].get("all")
+        if over is not None:
+            found["gauntlet, mean"][agent["itself"]["policy_hash"]] = over["mean"]
+            found["gauntlet, worst"][agent["itself"]["policy_hash"]] = over["worst"]
+    return found
+
+
+def _br_prox_figures(path: Path) -> dict[str, dict[str, float]]:
+    methods = _content(path, "scores")["methods"]
+    return {
+        "BR-Prox": {
+            agent["policy_hash"]: methods[agent["method"]]["all"]["iqm"]
+            for agent in _content(path, "agents")
+        }
+    }
+
+
+def _content(path: Path, name: str) -> Any:
+    from hanabi_rl.storage.files import read_json
+
+    content: Any = read_json(path)
+    if not isinstance(content, dict) or name not in content:
+        raise ValueError(f"{path}: expected what the command prints with --json, got no {name!r}")
+    return content[name]
+
+
+def _of_study(
+    path: Path, figures: dict[str, dict[str, float]], hashes: dict[str, str]
+) -> dict[str, dict[str, float]]:
+    """Figure -> agent of the study -> value. Agents are told by what they are, not by name."""
+    found = {
+        name: {agent: of[identity] for agent, identity in hashes.items() if identity in of}
+        for name, of in figures.items()
+    }
+    if not any(found.values()):
+        raise ValueError(
+            f"{path}: expected an agent of the study, got none: {', '.join(hashes)} are others "
+            "than those measured (by what they are, not by their names)"
+        )
+    return found

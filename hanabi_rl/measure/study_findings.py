@@ -1,0 +1,263 @@
+"""What a study finds: agents compared within people, ratings against scores, agents against other
+measurements of them; every p corrected together with all others (Holm 1979).
+
+Siu et al. 2025 (arXiv 2503.15516, appendix D) regress ratings as if each were a person's only one.
+Here a person is left out whole: standard errors are jackknife ones over people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from hanabi_rl.measure.intervals import (
+    FEW,
+    Interval,
+    bootstrap_decks,
+    jackknife_interval,
+)
+from hanabi_rl.measure.study import ENOUGH, Block
+
+ALPHA = 0.05
+ENOUGH_FOR_A_PARABOLA = 12
+ENOUGH_AGENTS = 5
+"""Of four agents even a perfect order has p = 2 / 4! = 0.08, of five 2 / 5! = 0.02."""
+
+Kind = Literal["score", "rating", "preference", "line", "parabola", "agents"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One question that was asked of the data, and what they say."""
+
+    kind: Kind
+    about: tuple[str, ...]
+    """The agents that are compared, or what goes with what."""
+    n: int
+    """People who say something of it; of kind `agents`, agents."""
+    enough: int
+    estimate: Interval | None = None
+    p: float | None = None
+    """Two-sided, of this question alone; None where there were not enough, or nothing varies."""
+    adjusted: float | None = None
+    """By Holm's method, over every p of the report."""
+
+    @property
+    def found(self) -> bool:
+        """Whether it holds after the correction."""
+        return self.adjusted is not None and self.adjusted < ALPHA
+
+
+class Curves(NamedTuple):
+    """Ratings against scores, a point a person and agent: `rating = slope score + intercept`, and
+    `rating = a score^2 + b score + c`."""
+
+    scores: np.ndarray  # float[n]
+    ratings: np.ndarray  # float[n]
+    line: Finding  # of the slope, points of rating a point of score
+    parabola: Finding  # of a
+    slope: float
+    intercept: float
+    r: float  # Pearson's
+    abc: tuple[float, float, float] | None
+    vertex: Interval | None
+    """Of the parabola, where it has one: a score."""
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the vertex, with its interval, lies within the scores seen; None: it may."""
+        if self.vertex is None:
+            return False
+        low, high = float(self.scores.min()), float(self.scores.max())
+        if not low <= self.vertex.mean <= high:
+            return False
+        return True if low <= self.vertex.low and self.vertex.high <= high else None
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """The adjusted p values of tests that are all made (Holm 1979), in their order."""
+    order = np.argsort(p)
+    scaled = np.asarray(p, np.float64)[order] * np.arange(len(order), 0, -1)
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
+    return adjusted.tolist()
+
+
+def corrected(findings: Sequence[Finding]) -> list[Finding]:
+    """The same, all of their p corrected together."""
+    adjusted = iter(holm([each.p for each in findings if each.p is not None]))
+    return [
+        each if each.p is None else dataclasses.replace(each, adjusted=next(adjusted))
+        for each in findings
+    ]
+
+
+def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Finding]:
+    """Every pair of agents, within the people who met both: mean score and rating (paired t test),
+    and which of them more people put before the other (exact binomial test)."""
+    of = {(each.person, each.agent): each for each in blocks}
+    found = []
+    for first, second in itertools.combinations(agents, 2):
+        pairs = [
+            (block, of[person, second])
+            for (person, agent), block in of.items()
+            if agent == first and (person, second) in of
+        ]
+        both = first, second
+        found.append(_paired("score", both, [(a.score, b.score) for a, b in pairs]))
+        found.append(_paired("rating", both, [(a.rating, b.rating) for a, b in pairs]))
+        found.append(_preference(both, [(a.place, b.place) for a, b in pairs]))
+    return found
+
+
+def _paired(
+    kind: Kind, about: tuple[str, str], values: Sequence[tuple[float | None, float | None]]
+) -> Finding:
+    whole = np.array([pair for pair in values if None not in pair], np.float64).reshape(-1, 2)
+    finding = Finding(kind, about, len(whole), ENOUGH)
+    differences = whole[:, 0] - whole[:, 1]
+    if len(whole) < ENOUGH or np.ptp(differences) < 1e-9:
+        return finding
+    test = stats.ttest_rel(whole[:, 0], whole[:, 1])
+    low, high = test.confidence_interval()
+    error = float(stats.sem(differences))
+    interval = Interval(float(differences.mean()), float(low), float(high), error)
+    return dataclasses.replace(finding, estimate=interval, p=float(test.pvalue))
+
+
+def _preference(about: tuple[str, str], places: Sequence[tuple[int | None, int | None]]) -> Finding:
+    """The share of people who put the first one before the second; ties say nothing."""
+    apart = [a < b for a, b in places if a is not None and b is not None and a != b]
+    finding = Finding("preference", about, len(apart), ENOUGH)
+    if len(apart) < ENOUGH:
+        return finding
+    test = stats.binomtest(sum(apart), len(apart))
+    low, high = test.proportion_ci()
+    interval = Interval(float(test.statistic), float(low), float(high), float("nan"))
+    return dataclasses.replace(finding, estimate=interval, p=float(test.pvalue))
+
+
+def rating_curves(blocks: Sequence[Block]) -> Curves | None:
+    """Ratings regressed on scores, a point a person and agent; None where nobody gave both."""
+    both = [(each.person, each.score, each.rating) for each in blocks]
+    whole = np.array([row for row in both if None not in row], np.float64).reshape(-1, 3)
+    people, x, y = whole.T
+    if len(np.unique(x)) < 2 or np.ptp(y) == 0:
+        return None
+    line = stats.linregress(x, y)
+    abc = None
+    if len(np.unique(x)) > 2:
+        a, b, c = (float(k) for k in np.polyfit(x, y, 2))
+        abc = a, b, c
+    lines, parabolas = (_leave_out(people, x, y, degree) for degree in (1, 2))
+    number = len(np.unique(people))
+    about = ("rating", "score")
+    return Curves(
+        scores=x,
+        ratings=y,
+        line=_coefficient("line", about, number, line.slope, lines, ENOUGH),
+        parabola=_coefficient(
+            "parabola", about, number, abc and abc[0], parabolas, ENOUGH_FOR_A_PARABOLA
+        ),
+        slope=float(line.slope),
+        intercept=float(line.intercept),
+        r=float(line.rvalue),
+        abc=abc,
+        vertex=_vertex(abc, parabolas) if number >= ENOUGH_FOR_A_PARABOLA else None,
+    )
+
+
+def _leave_out(people: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) -> np.ndarray | None:
+    """float[people, degree + 1]: the fit without each person in turn, the highest power first; None
+    where one of them has too few scores for it."""
+    found = []
+    for person in np.unique(people):
+        rest = people != person
+        if len(np.unique(x[rest])) <= degree:
+            return None
+        found.append(np.polyfit(x[rest], y[rest], degree))
+    return np.array(found)
+
+
+def _coefficient(
+    kind: Kind,
+    about: tuple[str, str],
+    people: int,
+    estimate: float | None,
+    without: np.ndarray | None,
+    enough: int,
+) -> Finding:
+    """Whether the leading coefficient is 0: its jackknife interval over people, and the same t
+    test."""
+    finding = Finding(kind, about, people, enough)
+    if people < enough or estimate is None or without is None:
+        return finding
+    interval = jackknife_interval(float(estimate), [without[:, 0]])
+    p = 2 * stats.t.sf(abs(interval.mean) / interval.std_error, people - 1)
+    return dataclasses.replace(finding, estimate=interval, p=float(p))
+
+
+def _vertex(abc: tuple[float, float, float] | None, without: np.ndarray | None) -> Interval | None:
+    if abc is None or without is None or abc[0] == 0 or (without[:, 0] == 0).any():
+        return None
+    return jackknife_interval(-abc[1] / (2 * abc[0]), [-without[:, 1] / (2 * without[:, 0])])
+
+
+def across_agents(
+    blocks: Sequence[Block], figures: Mapping[str, float], name: str
+) -> list[Finding]:
+    """Spearman's rho of the agents' mean rating, and of their mean score, with another figure of
+    them (`figures`: agent -> value). The test permutes agents; the interval is over people, the
+    agents as they are."""
+    agents = [agent for agent in dict.fromkeys(each.agent for each in blocks) if agent in figures]
+    values = np.array([figures[agent] for agent in agents])
+    found = []
+    for said in ("rating", "score"):
+        sums = _sums_by_person(blocks, agents, said)
+        counted = (sums[:, len(agents) :].sum(axis=0) > 0) if len(sums) else np.zeros(0, bool)
+        finding = Finding("agents", (said, name), int(counted.sum()), ENOUGH_AGENTS)
+        if len(agents) >= ENOUGH_AGENTS and counted.all() and np.ptp(values) > 0:
+            found.append(_rank_correlation(finding, sums, values))
+        else:
+            found.append(finding)
+    return found
+
+
+def _sums_by_person(blocks: Sequence[Block], agents: Sequence[str], said: str) -> np.ndarray:
+    """float[people, 2 K]: what each gives each agent, then whether it gave anything."""
+    people = list(dict.fromkeys(each.person for each in blocks))
+    sums = np.zeros((len(people), 2 * len(agents)))
+    for each in blocks:
+        value = each.rating if said == "rating" else each.score
+        if each.agent in agents and value is not None:
+            row, column = people.index(each.person), agents.index(each.agent)
+            sums[row, column], sums[row, len(agents) + column] = value, 1
+    return sums
+
+
+def _rank_correlation(finding: Finding, sums: np.ndarray, values: np.ndarray) -> Finding:
+    count, ranks = len(values), stats.rankdata(values)
+
+    def rho(means: np.ndarray) -> np.ndarray:
+        given = means[:, count:].min(axis=1) > 0
+        of_agents = means[given, :count] / means[given, count:]
+        of_agents = of_agents[np.ptp(of_agents, axis=1) > 0]
+        ranked = stats.rankdata(of_agents, axis=1)
+        return np.asarray(stats.pearsonr(ranked, ranks[None], axis=1).statistic)
+
+    means = sums.mean(axis=0)
+    ours = stats.rankdata(means[:count] / means[count:])
+    if np.ptp(ours) == 0:
+        return finding
+    permuted = stats.PermutationMethod(n_resamples=9999, rng=np.random.default_rng(0))
+    test = stats.pearsonr(ours, ranks, method=permuted)
+    estimate = float(test.statistic)
+    interval = Interval(estimate, float("nan"), float("nan"), float("nan"))
+    if len(sums) >= FEW:
+        interval = bootstrap_decks(sums, rho, num_resamples=2000)
+    return dataclasses.replace(finding, estimate=interval, p=float(test.pvalue))

@@ -1,0 +1,100 @@
+"""How each agent of a study played: its metrics and who helped whom, over people; and what kinds of
+moves people marked as questionable."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.env.actions import decode
+from hanabi_rl.measure import actions, dominance
+from hanabi_rl.measure.counted import counted_turns, of_seats
+from hanabi_rl.measure.profiles import small_sample
+from hanabi_rl.measure.ratio import intervals_of
+from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.registry import Measure, measures_of
+from hanabi_rl.measure.study import ENOUGH, Figure
+
+OF_AGENT = measures_of("objective")
+OF_TEAM = (*measures_of("interdependence"), *measures_of("team"))
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayFigures:
+    """How one agent played with the people of a study."""
+
+    agent: str
+    games: int
+    measures: Mapping[str, Figure]
+    """Of `OF_AGENT`, of the agent's own moves, and of `OF_TEAM`, of the whole team's."""
+    small: Sequence[str]
+    """Those that are of too few moves: biased, which no interval shows."""
+    marked: Mapping[str, int]
+    """Moves that people marked: `plays`, `discards`, `hints`; and of them `playable_discards` (G1)
+    and `unplayable_plays` (G2), by what hints had told."""
+
+
+def play_figures(
+    games: Games, agents: Sequence[str], people: np.ndarray, marks: Sequence[Sequence[int]]
+) -> list[PlayFigures]:
+    """The figures of every agent of finished games.
+
+    Args:
+        games: N games, whose `human_seats` are the people's.
+        agents: the agent of each game.
+        people: int[N], the person of each.
+        marks: of each game the numbers of the moves that were marked.
+    """
+    found = []
+    for agent in dict.fromkeys(agents):
+        rows = [row for row, name in enumerate(agents) if name == agent]
+        part, marked = games.select(rows), [marks[row] for row in rows]
+        found.append(_figures(agent, part, people[rows], marked))
+    return found
+
+
+def _figures(
+    agent: str, games: Games, people: np.ndarray, marks: Sequence[Sequence[int]]
+) -> PlayFigures:
+    if games.human_seats is None:
+        raise ValueError("expected games that say which seats are people's, got none that do")
+    of_agent = Record(of_seats(games, ~games.human_seats))
+    of_team = Record(of_seats(games, np.ones(games.rules.num_players, bool)))
+    counted = {
+        "turns": int(counted_turns(of_agent.games).sum()),
+        "pairs": int(actions.responses(of_agent.games).counted.sum()),
+    }
+    measures = _over_people(of_agent, OF_AGENT, people) | _over_people(of_team, OF_TEAM, people)
+    small = small_sample(counted)
+    return PlayFigures(agent, len(games), measures, small, _marked(of_agent, marks))
+
+
+def _over_people(
+    record: Record, measures: Sequence[Measure], people: np.ndarray
+) -> dict[str, Figure]:
+    ratios = [measure.of(record).summed(people) for measure in measures]
+    count = [int((ratio.denominator > 0).sum()) for ratio in ratios]
+    enough = [ratio for ratio, number in zip(ratios, count, strict=True) if number >= ENOUGH]
+    intervals = iter(intervals_of(enough))
+    return {
+        measure.name: Figure(number, next(intervals) if number >= ENOUGH else None)
+        for measure, number in zip(measures, count, strict=True)
+    }
+
+
+def _marked(record: Record, marks: Sequence[Sequence[int]]) -> dict[str, int]:
+    marked = np.zeros(record.games.actions.shape, bool)
+    for row, turns in zip(marked, marks, strict=True):
+        row[list(turns)] = True
+    done = decode(record.games.rules, record.games.actions)
+    kinds = {
+        "plays": done.is_play,
+        "discards": done.is_discard,
+        "hints": done.is_hint,
+        "playable_discards": dominance.moves(record, "G1"),
+        "unplayable_plays": dominance.moves(record, "G2"),
+    }
+    return {name: int((which & marked).sum()) for name, which in kinds.items()}

@@ -1,0 +1,68 @@
+"""The files of a study as what statistics read: `blocks_of`, a block a person and agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.measure.study import Block
+from hanabi_rl.serve.study import Question
+from hanabi_rl.serve.study_export import Export
+
+
+def blocks_of(export: Export) -> list[Block]:
+    """Every person with every agent that the person played a game with that counts, in the order of
+    the study's agents. A rating is what the form of the partner says, or the mean of the games'
+    forms where the study has none for partners."""
+    people = {person["participant"]: person for person in export.people}
+    rows: dict[tuple[int, str], list[int]] = {}
+    for row, line in enumerate(export.lines):
+        if not line["warm_up"]:
+            rows.setdefault((line["participant"], line["agent"]), []).append(row)
+    names = [agent.name for agent in export.study.agents]
+    return [
+        _block(export, people[person], agent, rows[person, agent])
+        for agent in names
+        for person in people
+        if (person, agent) in rows
+    ]
+
+
+def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> float | None:
+    """The mean of the scales that make up the rating; None where fewer than half were answered."""
+    scales = [question for question in questions if question.kind == "scale"]
+    chosen = [question for question in scales if question.rating] or scales
+    given = [answers[question.name] for question in chosen if question.name in answers]
+    return float(np.mean(given)) if given and 2 * len(given) >= len(chosen) else None
+
+
+def _block(export: Export, person: Mapping[str, Any], agent: str, rows: Sequence[int]) -> Block:
+    study, games = export.study, export.games
+    finished = [row for row in rows if export.lines[row]["end_reason"] == "finished"]
+    if study.after_partner:
+        rating = rating_of(study.after_partner, person["partners"].get(agent, {}))
+    else:
+        of_games = [rating_of(study.after_game, export.lines[row]["answers"]) for row in rows]
+        given = [rating for rating in of_games if rating is not None]
+        rating = float(np.mean(given)) if given else None
+    ranking = person["end"].get("ranking", {})
+    return Block(
+        person=person["participant"],
+        agent=agent,
+        scores=tuple(int(games.scores[row]) for row in finished),
+        left=len(rows) - len(finished),
+        rating=rating,
+        place=ranking.get(agent) if len(ranking) > 1 else None,
+        partner_moves=sum(_partner_moves(export, row) for row in finished)
+        if study.questionable
+        else 0,
+        questioned=sum(len(export.lines[row]["questioned"]) for row in finished),
+    )
+
+
+def _partner_moves(export: Export, row: int) -> int:
+    players = export.games.rules.num_players
+    movers = np.arange(export.games.num_actions[row]) % players
+    return int((movers != export.lines[row]["seat"]).sum())
