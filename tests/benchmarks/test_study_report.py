@@ -1,0 +1,62 @@
+"""Simulated studies: the same through files and without, effects given back, none made up."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.study import simulated_study
+
+from hanabi_rl.serve.participants import StudyFolder, read_study_of
+from hanabi_rl.serve.study_blocks import blocks_of
+from hanabi_rl.serve.study_export import export_study, gather, read_export
+
+simulated = simulated_study()
+
+
+def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
+    drawn = simulated.draw(simulated.SCENARIOS["line"], 2, np.random.default_rng(0))
+    simulated.write_study(tmp_path / "study", drawn)
+    folder = StudyFolder(tmp_path / "study", read_study_of(tmp_path / "study"))
+    from_folder = blocks_of(gather(folder))
+    out = tmp_path / "games.safetensors"
+    assert export_study(folder, out) == 18
+    assert blocks_of(read_export(out)) == from_folder
+    numbers = sorted(person.number for person in folder.everyone())
+    for block, expected in zip(
+        sorted(from_folder, key=lambda each: (each.agent, each.person)),
+        simulated.as_blocks(drawn),
+        strict=True,
+    ):
+        assert block.person == numbers[expected.person]
+        assert (block.agent, block.rating) == (expected.agent, expected.rating)
+        assert (block.place, sorted(block.scores)) == (expected.place, sorted(expected.scores))
+
+
+def test_an_export_of_other_games_is_refused(tmp_path):
+    drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
+    folder = simulated.write_study(tmp_path / "study", drawn)
+    out = tmp_path / "games.safetensors"
+    export_study(folder, out)
+    lines = out.with_suffix(".jsonl")
+    lines.write_text("".join(lines.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(ValueError, match="expected a line for each of the 9 games"):
+        read_export(out)
+    out.with_suffix(".study.json").unlink()
+    with pytest.raises(FileNotFoundError, match="export the study again"):
+        read_export(out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("people", [20, 100])
+def test_intervals_cover_effects_are_found_and_none_is_made_up(people):
+    studies = 300
+    found = {name: simulated.run_scenario(name, people, studies) for name in simulated.SCENARIOS}
+    for name, shares in found.items():
+        for figure, share in shares.items():
+            if figure.startswith("covered") and "where found" not in figure:
+                assert share > 0.95 - 4 * np.sqrt(0.95 * 0.05 / studies), (name, figure)
+    false = round(found["none"]["found: anything"] * studies)
+    assert stats.binomtest(false, studies, 0.05, alternative="greater").pvalue > 0.01
+    if people == 100:
+        assert found["line"]["found: line"] > 0.9 and found["line"]["found: parabola"] < 0.1
+        assert found["parabola"]["found: parabola"] > 0.9
+        assert found["line"]["found: score"] > 0.99

@@ -1,0 +1,118 @@
+"""`hanabi-rl study report`, as a user types it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from support.study import simulated_study
+
+from hanabi_rl.cli import main
+from hanabi_rl.measure.counted import of_seats
+from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.registry import MEASURES
+from hanabi_rl.serve.participants import StudyFolder, read_study_of
+from hanabi_rl.serve.study_export import gather
+
+simulated = simulated_study()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Seven people, of whom the first marked moves of the first partner's first game."""
+    path = tmp_path_factory.mktemp("study") / "study"
+    drawn = simulated.draw(simulated.SCENARIOS["line"], 7, np.random.default_rng(0))
+    folder = simulated.write_study(path, drawn)
+    first = folder.everyone()[0]
+    played = first.games[0]
+    turn = 1 - min(played.game.people)
+    marked = dataclasses.replace(played, questioned=(turn,))
+    folder.change(first.number, lambda person: person.with_game(0, marked))
+    return path
+
+
+def report(capsys, *args):
+    main(["study", "report", *map(str, args), "--json"])
+    out, err = capsys.readouterr()
+    return json.loads(out), err
+
+
+def test_a_folder_and_its_export_say_the_same(folder, tmp_path, capsys):
+    args = "--answers-only", "--plot", tmp_path / "study.png"
+    of_folder, text = report(capsys, folder, *args)
+    assert "7 people agreed, 7 played" in text and "points a game" in text
+    assert (tmp_path / "study.png").stat().st_size > 10_000
+    out = tmp_path / "games.safetensors"
+    main(["games", "export", "--study", str(folder), "--out", str(out)])
+    capsys.readouterr()
+    of_export, _ = report(capsys, out, "--answers-only")
+    assert of_export.pop("source") != of_folder.pop("source")
+    assert of_export == of_folder
+    agents = of_folder["agents"]
+    assert [agent["agent"] for agent in agents] == list(simulated.AGENTS)
+    assert all(agent["games"] == 21 and agent["people"] == 7 for agent in agents)
+
+
+@pytest.mark.slow
+def test_how_the_agents_played_is_told_over_people(folder, capsys):
+    figures, text = report(capsys, folder)
+    assert "constructive links" in text and "AD-entropy" in text
+    study = StudyFolder(folder, read_study_of(folder))
+    export = gather(study)
+    marks = 0
+    for of in figures["agents"]:
+        rows = [row for row, line in enumerate(export.lines) if line["agent"] == of["agent"]]
+        games = export.games.select(rows)
+        record = Record(of_seats(games, ~games.human_seats))
+        found = MEASURES["action_entropy"].of(record).mean
+        assert of["measures"]["action_entropy"] == pytest.approx(found)
+        assert of["measures"]["action_entropy_people"] == 7
+        team = MEASURES["constructive"].of(Record(of_seats(games, np.ones(2, bool))))
+        assert of["measures"]["constructive"] == pytest.approx(team.mean)
+        people = np.array([export.lines[row]["participant"] for row in rows])
+        over = np.array([team.numerator[people == who].sum() for who in np.unique(people)])
+        reach = 2.446912 * (over / 3).std(ddof=1) / np.sqrt(7)  # three games each
+        low, high = of["measures"]["constructive_ci95"]
+        assert (high - low) / 2 == pytest.approx(reach, rel=1e-5)
+        marks += sum(of["marked"][kind] for kind in ("plays", "discards", "hints"))
+    assert marks == 1 and "marked as questionable" in text
+
+
+def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
+    def agents(prefix):
+        return [
+            {
+                "agent": "x",
+                "itself": {"policy_hash": f"{prefix}{name}"},
+                "over_families": {"all": {"mean": number, "worst": -number}},
+            }
+            for number, name in enumerate(simulated.AGENTS)
+        ]
+
+    path, prox = tmp_path / "gauntlet.json", tmp_path / "prox.json"
+    path.write_text(json.dumps({"agents": agents("identity of ")}))
+    methods = {name: {"all": {"iqm": 0.5}} for name in simulated.AGENTS}
+    runs = [{"policy_hash": f"identity of {name}", "method": name} for name in simulated.AGENTS]
+    prox.write_text(json.dumps({"agents": runs, "scores": {"methods": methods}}))
+    args = (folder, "--answers-only", "--gauntlet", path, "--br-prox", prox)
+    found, text = report(capsys, *args)
+    assert {tuple(each["about"]) for each in found["across_agents"]} == {
+        (said, name)
+        for said in ("rating", "score")
+        for name in ("gauntlet, mean", "gauntlet, worst", "BR-Prox")
+    }
+    assert all(each["n"] == 3 and each["p"] is None for each in found["across_agents"])
+    assert "not enough agents to say: 5 are" in text
+    path.write_text(json.dumps({"agents": agents("")}))
+    with pytest.raises(SystemExit):
+        report(capsys, folder, "--gauntlet", path)
+    assert "expected an agent of the study, got none" in capsys.readouterr().err
+
+
+def test_what_is_no_study_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["study", "report", str(tmp_path)])
+    assert "expected the folder of a study" in capsys.readouterr().err
+    with pytest.raises(SystemExit):  # as before there was a report: a file alone is run
+        main(["study", str(tmp_path / "none.toml")])
+    assert "none.toml" in capsys.readouterr().err
