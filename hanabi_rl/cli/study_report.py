@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,8 @@ def report(
     if br_prox is not None:
         others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
     agents = [agent.name for agent in export.study.agents]
-    found = report_of(blocks_of(export), agents, others)
     played = [] if answers_only else _played(export)
+    found = report_of(blocks_of(export), agents, others | metrics_of(played))
     screen = sys.stderr if json else sys.stdout
     print(f"{export.study.title}: {_who(export)}\n\n{report_text(found, played)}", file=screen)
     if plot is not None:
@@ -110,6 +111,23 @@ def _played(export: Export) -> list[PlayFigures]:
     people = np.array([line["participant"] for line in lines])
     agents, marks = [line["agent"] for line in lines], [line["questioned"] for line in lines]
     return play_figures(export.games.select(rows), agents, people, marks) if rows else []
+
+
+def metrics_of(played: Sequence[PlayFigures]) -> dict[str, dict[str, float]]:
+    """Objective metric -> agent -> value, to rank agents by; none of too few agents for that."""
+    from hanabi_rl.measure.study_findings import ENOUGH_AGENTS
+    from hanabi_rl.measure.study_games import OF_AGENT
+
+    if len(played) < ENOUGH_AGENTS:
+        return {}
+    return {
+        measure.label: {
+            of.agent: figure.interval.mean
+            for of in played
+            if (figure := of.measures[measure.name]).interval is not None
+        }
+        for measure in OF_AGENT
+    }
 
 
 def _gauntlet_figures(path: Path) -> dict[str, dict[str, float]]:

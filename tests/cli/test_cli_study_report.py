@@ -8,9 +8,13 @@ import pytest
 from support.study import simulated_study
 
 from hanabi_rl.cli import main
+from hanabi_rl.cli.study_report import metrics_of
 from hanabi_rl.measure.counted import of_seats
+from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import MEASURES
+from hanabi_rl.measure.study import Figure
+from hanabi_rl.measure.study_games import OF_AGENT, PlayFigures
 from hanabi_rl.serve.participants import StudyFolder, read_study_of
 from hanabi_rl.serve.study_export import gather
 
@@ -107,6 +111,20 @@ def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
     with pytest.raises(SystemExit):
         report(capsys, folder, "--gauntlet", path)
     assert "expected an agent of the study, got none" in capsys.readouterr().err
+
+
+def test_agents_are_ranked_by_their_metrics_where_there_are_enough_of_them():
+    def of(number):
+        figures = {
+            measure.name: Figure(6, Interval(number + place, 0, 0, 0) if number else None)
+            for place, measure in enumerate(OF_AGENT)
+        }
+        return PlayFigures(f"agent {number}", 6, figures, [], {})
+
+    assert metrics_of([of(number) for number in range(4)]) == {}
+    found = metrics_of([of(number) for number in range(5)])
+    assert list(found) == [measure.label for measure in OF_AGENT]
+    assert found[OF_AGENT[1].label] == {f"agent {number}": number + 1 for number in range(1, 5)}
 
 
 def test_what_is_no_study_is_refused(tmp_path, capsys):

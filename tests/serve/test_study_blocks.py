@@ -1,0 +1,76 @@
+"""What statistics read of a study's files."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from support.games import TINY, random_games
+from support.serving import STUDY
+
+from hanabi_rl.serve.study import study_of
+from hanabi_rl.serve.study_blocks import blocks_of, rating_of
+from hanabi_rl.serve.study_export import Export
+
+SCALES = [{"name": name, "text": name} for name in ("one", "two", "three")]
+FORM = [*SCALES, {"name": "words", "text": "?", "kind": "text"}]
+
+
+def made(**changes):
+    """Two people: 1 plays a warm-up game and two more with bot:a, of which one is left; 2 plays one
+    with bot:b."""
+    study = study_of(STUDY | {"after_game": FORM, "questionable": True} | changes)
+    games = dataclasses.replace(random_games(TINY, 4), scores=np.array([6, 3, 2, 1], np.int32))
+    rows = [
+        (1, "bot:a", True, "finished", {"one": 7, "two": 7}),
+        (1, "bot:a", False, "finished", {"one": 2, "two": 4, "words": "ok"}),
+        (1, "bot:a", False, "left", {"one": 6}),
+        (2, "bot:b", False, "finished", {}),
+    ]
+    lines = [
+        {
+            "participant": person,
+            "agent": agent,
+            "warm_up": warm_up,
+            "end_reason": end,
+            "answers": answers,
+            "seat": 0,
+            "questioned": [1, 3],
+        }
+        for person, agent, warm_up, end, answers in rows
+    ]
+    people = [
+        {"participant": 1, "partners": {}, "end": {"ranking": {"bot:a": 2, "bot:b": 1}}},
+        {
+            "participant": 2,
+            "partners": {"bot:b": {"one": 5, "two": 1}},
+            "end": {"ranking": {"bot:b": 1}},
+        },
+    ]
+    return Export(study, games, lines, people)
+
+
+def test_warm_up_games_do_not_count_and_games_that_were_left_have_no_score():
+    export = made()
+    first, second = blocks_of(export)
+    assert (first.person, first.agent, first.scores, first.left) == (1, "bot:a", (3,), 1)
+    assert first.rating == 3  # (2 + 4) / 2 of one game; of the other fewer than half were answered
+    assert first.questioned == 2
+    assert first.partner_moves == export.games.num_actions[1] // 2  # who moves second
+    assert (second.person, second.agent, second.scores, second.rating) == (2, "bot:b", (1,), None)
+    assert (first.place, second.place) == (2, None)  # a ranking of one says nothing
+
+
+def test_the_form_of_a_partner_makes_the_rating_where_there_is_one():
+    marked = [FORM[0], FORM[1] | {"rating": True}, *FORM[2:]]
+    first, second = blocks_of(made(after_partner=marked))
+    assert (first.rating, second.rating) == (None, 1)
+    first, second = blocks_of(made(after_partner=FORM, questionable=False))
+    assert second.rating == 3 and first.partner_moves == 0
+
+
+@pytest.mark.parametrize(
+    ("answers", "rating"),
+    [({"one": 3, "two": 4, "three": 5}, 4), ({"one": 3}, None), ({"words": "x"}, None), ({}, None)],
+)
+def test_a_rating_is_the_mean_of_the_scales_of_which_half_were_answered(answers, rating):
+    assert rating_of(study_of(STUDY | {"after_game": FORM}).after_game, answers) == rating
