@@ -187,7 +187,7 @@ def truths(scenario: Scenario) -> dict[str, Any]:
         ],
         "line": np.polyfit(score.reshape(-1), rating.reshape(-1), 1)[0],
         "parabola": a,
-        "vertex": -b / (2 * a),
+        "vertex": -b / (2 * a) if scenario.bend else None,
     }
 
 
@@ -213,7 +213,7 @@ def covers(report: StudyReport, truth: Mapping[str, Any]) -> dict[str, list[bool
         found[f"{kind}, pairs"] = [inside(each.estimate, gap) for each, gap in pairs]
     found["line"] = [inside(curves.line.estimate, truth["line"])]
     found["parabola"] = [inside(curves.parabola.estimate, truth["parabola"])]
-    if curves.parabola.found:
+    if curves.parabola.found and truth["vertex"] is not None:
         found["vertex, where found"] = [inside(curves.vertex, truth["vertex"])]
     return found
 

@@ -92,15 +92,20 @@ def test_pairs_are_compared_within_people_by_hand():
     score, rating, preference = compare_agents([*people(), alone], ["a", "b"])
     gaps = np.subtract(RATINGS["a"], RATINGS["b"]).astype(float)
     t = gaps.mean() / (gaps.std(ddof=1) / np.sqrt(7))
-    # two-sided p of Student's t with 6 degrees of freedom, by its closed form for even ones
-    x = 1 / (1 + t**2 / 6)
-    inner = 1 + x / 2 + 3 * x**2 / 8
-    assert rating.p == pytest.approx(1 - abs(t) / math.sqrt(6 + t**2) * inner)
+    assert rating.p == pytest.approx(student_p(t, 6), rel=1e-4)
     assert rating.estimate.mean == pytest.approx(gaps.mean())
     assert score.n == rating.n == preference.n == 7
     tails = sum(math.comb(7, k) for k in (0, 1, 6, 7)) / 2**7  # 6 of 7 put a first
     assert preference.p == pytest.approx(tails)
     assert preference.estimate.mean == pytest.approx(6 / 7)
+
+
+def student_p(t, freedom):
+    """The two-sided p of Student's t: its density, summed by trapezoids."""
+    at = np.linspace(0, abs(t), 100_001)
+    density = (1 + at**2 / freedom) ** (-(freedom + 1) / 2)
+    density *= math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * np.pi)
+    return 1 - 2 * float(np.trapezoid(density, at))
 
 
 def test_every_p_is_corrected_with_all_others():
@@ -124,7 +129,7 @@ def curved(top, noise=0.3, count=40, seed=0):
 
 
 def test_a_line_is_fitted_with_people_left_out_whole():
-    blocks = curved(30, count=8)
+    blocks = curved(20, noise=2, count=8)
     curves = rating_curves(blocks)
     x, y, who = (np.array([f(each) for each in blocks]) for f in (score_of, rating_of, person_of))
 
@@ -138,6 +143,7 @@ def test_a_line_is_fitted_with_people_left_out_whole():
     assert curves.line.estimate.std_error == pytest.approx(error)
     reach = 2.364624 * error  # Student's t of 7 degrees of freedom at 97.5%
     assert curves.line.estimate.high == pytest.approx(curves.slope + reach, rel=1e-5)
+    assert curves.line.p == pytest.approx(student_p(curves.slope / error, 7), abs=1e-6)
     assert curves.line.n == 8 and curves.parabola.p is None  # 12 people for a parabola
 
 

@@ -56,6 +56,23 @@ def test_the_steps_of_a_study_with_a_check_a_warm_up_and_a_form_a_partner(siu, v
     assert [warms_up(study, person, place) for place in range(3)] == [True, False, False]
 
 
+def test_nobody_is_asked_about_a_warm_up_game(tmp_path):
+    form = [{"name": "fun", "text": "Was it fun?"}]
+    play = make_study_play(tmp_path, study=SIU, check=[], check_right=0, after_game=form)
+    person, _ = play.folder.join()
+    for place in range(2):
+        game = play.game(play.deal(person, place))
+        while game.status == "active":
+            action = play.think(game.game_id).action
+            if play.partner_to_move(game.game_id):
+                game = play.partner_moves(game.game_id, game.turn, play.think(game.game_id))
+            else:
+                game = play.move(game.game_id, game.turn, action)
+        person = play.folder.get(person.number)
+        step = next_step(play.folder.study, person)
+        assert step == [("play", 1), ("after", 1)][place]
+
+
 def test_who_has_the_check_wrong_plays_nothing_and_takes_nobodys_place(tmp_path, visit):
     play = make_study_play(tmp_path, study=SIU, participants=1)
     client = visit(play)
@@ -122,9 +139,11 @@ def test_a_mark_is_kept_with_the_move_can_be_taken_back_and_is_exported(siu, vis
             now = frame()
     (person,) = siu.folder.everyone()
     assert list(person.games[0].questioned) == marked_turns
+    game_id = person.games[0].game.game_id
+    marked_turns.append(siu.frame(game_id)["questionable"]["turn"])
+    siu.mark(game_id, marked_turns[-1], True)  # after the game's end
     again = make_study_play(tmp_path / "study", study=SIU)  # a server that starts anew
-    last = again.frame(person.games[0].game.game_id)["questionable"]
-    assert last["marked"] == (last["turn"] in marked_turns)
+    assert again.frame(game_id)["questionable"] == {"turn": marked_turns[-1], "marked": True}
     out = tmp_path / "games.safetensors"
     main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
     (line,) = [json.loads(line) for line in out.with_suffix(".jsonl").read_text().splitlines()]
