@@ -18,7 +18,8 @@ from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.study import Block
 from hanabi_rl.measure.study_report import StudyReport, report_of
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.participants import Participant, Played, StudyFolder
+from hanabi_rl.serve.participant import Participant, Played
+from hanabi_rl.serve.participants import StudyFolder
 from hanabi_rl.serve.study import Study, study_of
 
 AGENTS = ("bot:a", "bot:b", "bot:c")

@@ -142,7 +142,7 @@ def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
     from hanabi_rl.serve.runner import Runner
     from hanabi_rl.serve.study_play import StudyPlay
 
-    names, players = [agent.name for agent in folder.study.agents], folder.study.players
+    names, players = folder.study.policies, folder.study.players
     with progress(f"loading {', '.join(names)}"):
         policies = dict(zip(names, load_agents(names, players), strict=True))
     rules = policies[names[0]].rules

@@ -81,7 +81,7 @@ def _people(export: Export) -> dict[str, int]:
     people = export.people
     return {
         "agreed": len(people),
-        "played": len({line["participant"] for line in export.lines}),
+        "played": len({line["participant"] for _, line in export.by_person()}),
         "stopped": sum(person["stopped"] for person in people),
         "screened": sum(not person["may_play"] for person in people),
     }
@@ -91,6 +91,9 @@ def _who(export: Export) -> str:
     count = _people(export)
     text = f"{count['agreed']} people agreed, {count['played']} played"
     text += f", {count['stopped']} stopped early" if count["stopped"] else ""
+    instead = sum(line["instead"] for line in export.lines)
+    if instead:
+        text += f", {instead} games awaited a person and had an agent: they do not count"
     if count["screened"]:
         text += f", {count['screened']} had too few answers of the check right to play"
     return text
@@ -105,11 +108,12 @@ def _played(export: Export) -> list[PlayFigures]:
     rows = [
         row
         for row, line in enumerate(export.lines)
-        if line["end_reason"] == "finished" and not line["warm_up"]
+        if line["end_reason"] == "finished" and not line["warm_up"] and not line["instead"]
     ]
     lines = [export.lines[row] for row in rows]
     people = np.array([line["participant"] for line in lines])
-    agents, marks = [line["agent"] for line in lines], [line["questioned"] for line in lines]
+    agents = [line["agent"] for line in lines]
+    marks = [[*line["questioned"], *line.get("other", {}).get("questioned", ())] for line in lines]
     return play_figures(export.games.select(rows), agents, people, marks) if rows else []
 
 

@@ -61,7 +61,9 @@ def _figures(
 ) -> PlayFigures:
     if games.human_seats is None:
         raise ValueError("expected games that say which seats are people's, got none that do")
-    of_agent = Record(of_seats(games, ~games.human_seats))
+    seats = ~games.human_seats
+    seats = seats | ~seats.any(axis=1, keepdims=True)  # of two people both are the partner
+    of_agent = Record(of_seats(games, seats))
     of_team = Record(of_seats(games, np.ones(games.rules.num_players, bool)))
     counted = {
         "turns": int(counted_turns(of_agent.games).sum()),

@@ -26,82 +26,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hanabi_rl.serve.folder import game_from_json, game_to_json
-from hanabi_rl.serve.lifecycle import Game, RefusedError
+from hanabi_rl.serve.lifecycle import RefusedError
+from hanabi_rl.serve.participant import Participant, read_participant, to_json
 from hanabi_rl.serve.study import Study, orders, study_of
 from hanabi_rl.storage.files import finish_replacements, fsync_path, read_json, write_json
 from hanabi_rl.storage.records import to_dict
 
-FORMAT_VERSION = 2
-_READ_VERSIONS = (1, 2)  # 1: before moves could be marked
+FORMAT_VERSION = 1  # of study.json
 _RANDOM = random.SystemRandom()
 _LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # none that is taken for another
 _CODE = re.compile(r"\s*(\d{6})((?:-[0-9A-Za-z]{4}){3})\s*")
 
-Answers = dict[str, Any]
-
 
 class WithdrawnError(RefusedError):
     """This person's games and answers were deleted; nothing more is kept."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Played:
-    """One game of a person."""
-
-    game: Game
-    agent: str
-    policy: str  # its identity
-    started_at: float  # seconds since the epoch
-    times_ms: tuple[int, ...] = ()
-    """Of each move, since the deal."""
-    questioned: tuple[int, ...] = ()
-    """The partners' moves, by their numbers, that the person found questionable, in order."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Participant:
-    """Everything that is kept of one person."""
-
-    number: int
-    code_hash: str
-    consent_version: str
-    consented_at: float
-    order: int
-    """Which of the study's orders; -1 where it was drawn."""
-    plan: tuple[tuple[int, int], ...]
-    """The agent (of the study's) and the person's seat in each game."""
-    games: tuple[Played, ...] = ()
-    answers: dict[str, Answers] = dataclasses.field(default_factory=dict)
-    """By step (`study_steps.py`): `before`, `check`, `game 1`, ..., `partner 1`, ..., `end`."""
-    stopped: bool = False
-
-    def with_game(self, place: int, played: Played) -> Participant:
-        """Game number `place` (from 0) as it is now."""
-        games = (*self.games[:place], played, *self.games[place + 1 :])
-        return dataclasses.replace(self, games=games)
-
-    def with_answers(self, step: str, answers: Answers) -> Participant:
-        """A form filled in. What was answered once stands."""
-        return dataclasses.replace(self, answers={step: answers} | self.answers)
-
-    def with_stop(self) -> Participant:
-        """No more games."""
-        return dataclasses.replace(self, stopped=True)
-
-    def met(self, study: Study) -> list[int]:
-        """The agents (of the study's) that this person made a move with, in their order."""
-        games = zip(self.plan, self.games, strict=False)
-        return list(dict.fromkeys(agent for (agent, _), each in games if each.game.moves))
-
-    def number_right(self, study: Study) -> int:
-        """How many questions of the check were answered right."""
-        given = self.answers.get("check", {})
-        return sum(given.get(question.name) == question.right for question in study.check)
-
-    def may_play(self, study: Study) -> bool:
-        """Whether they are enough, or were not asked yet."""
-        return "check" not in self.answers or self.number_right(study) >= study.check_right
 
 
 class StudyFolder:
@@ -164,13 +102,13 @@ class StudyFolder:
     def get(self, number: int) -> Participant | None:
         """The person with this number; None where there is none (any more)."""
         try:
-            return _read(self._file(number))
+            return read_participant(self._file(number))
         except FileNotFoundError:
             return None
 
     def everyone(self) -> list[Participant]:
         """All who have not withdrawn, in the order in which they agreed."""
-        people = [_read(path) for path in self._people.glob("[0-9]*.json")]
+        people = [read_participant(path) for path in self._people.glob("[0-9]*.json")]
         return sorted(people, key=lambda person: (person.consented_at, person.number))
 
     def change(self, number: int, change: Callable[[Participant], Participant]) -> Participant:
@@ -189,6 +127,7 @@ class StudyFolder:
             if not self._file(number).exists():
                 return False
             finish_replacements(self._people)  # what a killed server left half written
+            self._forget_moves(number)
             self._file(number).unlink()
             fsync_path(self._people)
             line = {"at": round(self.clock()), "what": "withdrawn", "participant": number, "by": by}
@@ -196,8 +135,24 @@ class StudyFolder:
                 audit.write(json.dumps(line) + "\n")
             return True
 
+    def _forget_moves(self, number: int) -> None:
+        """Games that others played with this person are theirs no more, since half of the moves are
+        this person's: they are left, without a move."""
+        gone = self.get(number)
+        twins = {played.twin for played in gone.games if played.twin} if gone else set()
+        for person in self.everyone() if twins else []:
+            for place, played in enumerate(person.games):
+                if played.game.game_id in twins:
+                    game = dataclasses.replace(
+                        played.game, moves=(), status="done", end_reason="left"
+                    )
+                    empty = dataclasses.replace(played, game=game, times_ms=(), questioned=())
+                    person = person.with_game(place, empty)
+            if any(played.game.game_id in twins for played in person.games):
+                self._write(person)
+
     def _write(self, person: Participant) -> None:
-        write_json(self._file(person.number), _to_json(person))
+        write_json(self._file(person.number), to_json(person))
 
     def _file(self, number: int) -> Path:
         return self._people / f"{number:06d}.json"
@@ -249,50 +204,3 @@ def _word() -> str:
 
 def _hash(code: str) -> str:
     return hashlib.sha256(code.encode()).hexdigest()
-
-
-def _to_json(person: Participant) -> dict[str, Any]:
-    games = [
-        {
-            **game_to_json(played.game),
-            "status": played.game.status,
-            "end_reason": played.game.end_reason,
-            "agent": played.agent,
-            "policy": played.policy,
-            "started_at": played.started_at,
-            "times_ms": played.times_ms,
-            "questioned": played.questioned,
-        }
-        for played in person.games
-    ]
-    fields = {f.name: getattr(person, f.name) for f in dataclasses.fields(person)}
-    return {"format_version": FORMAT_VERSION} | fields | {"games": games}
-
-
-def _read(path: Path) -> Participant:
-    """Raises ValueError naming a file that is none of ours."""
-    content: Any = read_json(path)
-    try:
-        if content.pop("format_version") not in _READ_VERSIONS:
-            raise ValueError(f"expected a format_version up to {FORMAT_VERSION}")
-        games = tuple(_played(game) for game in content.pop("games"))
-        plan = tuple((agent, seat) for agent, seat in content.pop("plan"))
-        return Participant(plan=plan, games=games, **content)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"{path}: no participant of a study: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _played(content: dict[str, Any]) -> Played:
-    game = dataclasses.replace(
-        game_from_json(content), status=content["status"], end_reason=content["end_reason"]
-    )
-    return Played(
-        game=game,
-        agent=content["agent"],
-        policy=content["policy"],
-        started_at=content["started_at"],
-        times_ms=tuple(content["times_ms"]),
-        questioned=tuple(content.get("questioned", ())),
-    )

@@ -5,7 +5,9 @@ participants = 40                           # completion_code
 [consent]                                   # version, text
 questionable = true                         # a button for the partner's last move
 check_right = 3                             # of [[check]], to go on
-[[agents]]                                  # name, games, warm_up
+wait = 120                                  # for a person, where [[agents]] has one,
+instead = "bot:convention"                  # and who plays where nobody comes
+[[agents]]                                  # name, games, warm_up; `person` is another participant
 [[before]]                                  # questions: name, text, kind, low, high, choices,
 [[check]]                                   # rating; those of a check: right, why
 [[after_game]]                              # left out: AFTER_GAME; `after_game = []`: none
@@ -24,6 +26,7 @@ from typing import Any, Literal
 from hanabi_rl.storage.records import from_dict
 
 SCALE = 7  # points
+PERSON = "person"  # as the name of an agent: another participant
 MAX_TEXT = 2000  # characters of one answer
 
 
@@ -101,6 +104,10 @@ class Study:
     """People may mark their partner's last move as questionable."""
     check_right: int = 0
     """How many questions of the check one must have right to play."""
+    wait: int = 120
+    """Seconds that one who is to play with a person waits for one ..."""
+    instead: str = ""
+    """... before this agent takes the place; it need not be one of `agents`."""
     consent: Consent = Consent()
     agents: tuple[StudyAgent, ...] = ()
     before: tuple[Question, ...] = ()
@@ -108,6 +115,17 @@ class Study:
     after_game: tuple[Question, ...] = AFTER_GAME
     after_partner: tuple[Question, ...] = ()
     at_end: tuple[Question, ...] = ()
+
+    @property
+    def with_people(self) -> bool:
+        """Whether participants play with each other."""
+        return PERSON in [agent.name for agent in self.agents]
+
+    @property
+    def policies(self) -> list[str]:
+        """The names of all agents that are no persons."""
+        names = [agent.name for agent in self.agents if agent.name != PERSON]
+        return list(dict.fromkeys([*names, *([self.instead] if self.with_people else [])]))
 
     def forms(self) -> dict[str, tuple[Question, ...]]:
         """Every list of questions, by its name in the file."""
@@ -180,6 +198,14 @@ def _check(study: Study, where: str) -> None:
                 f"at least, got {agent.warm_up}"
             )
     _check_once([agent.name for agent in study.agents], f"{where}: agents", "agent")
+    if study.with_people:
+        if study.players != 2:
+            raise ValueError(f"{where}: players: expected 2 with a person, got {study.players}")
+        if study.wait < 1:
+            raise ValueError(f"{where}: wait: expected 1 second or more, got {study.wait}")
+        _check_text(study.instead, f"{where}: instead")
+        if study.instead == PERSON:
+            raise ValueError(f"{where}: instead: expected an agent, got {PERSON!r}")
     for form, questions in study.forms().items():
         _check_questions(questions, f"{where}: {form}")
     for i, question in enumerate(study.check):

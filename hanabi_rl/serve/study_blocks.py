@@ -11,16 +11,19 @@ from hanabi_rl.measure.study import Block
 from hanabi_rl.serve.study import Question
 from hanabi_rl.serve.study_export import Export
 
+_Line = Mapping[str, Any]
+
 
 def blocks_of(export: Export) -> list[Block]:
     """Every person with every agent that the person played a game with that counts, in the order of
-    the study's agents. A rating is what the form of the partner says, or the mean of the games'
-    forms where the study has none for partners."""
+    the study's agents; games of an agent that took a person's place do not. A rating is what the
+    form of the partner says, or the mean of the games' forms where the study has none for
+    partners."""
     people = {person["participant"]: person for person in export.people}
-    rows: dict[tuple[int, str], list[int]] = {}
-    for row, line in enumerate(export.lines):
-        if not line["warm_up"]:
-            rows.setdefault((line["participant"], line["agent"]), []).append(row)
+    rows: dict[tuple[int, str], list[tuple[int, _Line]]] = {}
+    for row, line in export.by_person():
+        if not line["warm_up"] and not line["instead"]:
+            rows.setdefault((line["participant"], line["agent"]), []).append((row, line))
     names = [agent.name for agent in export.study.agents]
     return [
         _block(export, people[person], agent, rows[person, agent])
@@ -38,31 +41,33 @@ def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> floa
     return float(np.mean(given)) if given and 2 * len(given) >= len(chosen) else None
 
 
-def _block(export: Export, person: Mapping[str, Any], agent: str, rows: Sequence[int]) -> Block:
+def _block(
+    export: Export, person: Mapping[str, Any], agent: str, rows: Sequence[tuple[int, _Line]]
+) -> Block:
     study, games = export.study, export.games
-    finished = [row for row in rows if export.lines[row]["end_reason"] == "finished"]
+    finished = [(row, line) for row, line in rows if line["end_reason"] == "finished"]
     if study.after_partner:
         rating = rating_of(study.after_partner, person["partners"].get(agent, {}))
     else:
-        of_games = [rating_of(study.after_game, export.lines[row]["answers"]) for row in rows]
+        of_games = [rating_of(study.after_game, line["answers"]) for _, line in rows]
         given = [rating for rating in of_games if rating is not None]
         rating = float(np.mean(given)) if given else None
     ranking = person["end"].get("ranking", {})
     return Block(
         person=person["participant"],
         agent=agent,
-        scores=tuple(int(games.scores[row]) for row in finished),
+        scores=tuple(int(games.scores[row]) for row, _ in finished),
         left=len(rows) - len(finished),
         rating=rating,
         place=ranking.get(agent) if len(ranking) > 1 else None,
-        partner_moves=sum(_partner_moves(export, row) for row in finished)
+        partner_moves=sum(_partner_moves(export, *each) for each in finished)
         if study.questionable
         else 0,
-        questioned=sum(len(export.lines[row]["questioned"]) for row in finished),
+        questioned=sum(len(line["questioned"]) for _, line in finished),
     )
 
 
-def _partner_moves(export: Export, row: int) -> int:
+def _partner_moves(export: Export, row: int, line: _Line) -> int:
     players = export.games.rules.num_players
     movers = np.arange(export.games.num_actions[row]) % players
-    return int((movers != export.lines[row]["seat"]).sum())
+    return int((movers != line["seat"]).sum())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ import numpy as np
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.serve.folder import as_games
-from hanabi_rl.serve.participants import Participant, Played, StudyFolder, to_json_dict
+from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.serve.participant import Participant, Played
+from hanabi_rl.serve.participants import StudyFolder, to_json_dict
 from hanabi_rl.serve.study import Study, study_of
 from hanabi_rl.serve.study_steps import Step, warms_up
 from hanabi_rl.storage.files import read_json, write_json, write_text
@@ -35,6 +37,13 @@ class Export:
     games: Games
     lines: Sequence[dict[str, Any]]
     people: Sequence[dict[str, Any]]
+
+    def by_person(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(row of the game, line) of every person in every game."""
+        for row, line in enumerate(self.lines):
+            yield row, line
+            if "other" in line:
+                yield row, line["other"]
 
 
 def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) -> int:
@@ -69,11 +78,17 @@ def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
     ]
     if not chosen:
         raise ValueError(f"{folder.path}: expected a game to export, got none of {len(people)}")
-    games = join_games([as_games(_stopped(each)) for _, _, each in chosen])
+    by_id = {each[2].game.game_id: each for each in chosen}
+    tables = [  # two people have a copy each of what is one game
+        [each, *([by_id[twin]] if (twin := each[2].twin) in by_id else [])]
+        for each in chosen
+        if each[2].twin not in by_id or each[2].twin > each[2].game.game_id
+    ]
+    games = join_games([as_games(_at_table(table)) for table in tables])
     return Export(
         folder.study,
-        dataclasses.replace(games, players=_players(folder.study, chosen)),
-        [_of_game(folder.study, *each) for each in chosen],
+        dataclasses.replace(games, players=_players(folder.study, tables)),
+        [_of_table(folder.study, table) for table in tables],
         [_of_person(folder.study, each) for each in people],
     )
 
@@ -95,24 +110,36 @@ def read_export(path: Path) -> Export:
     return Export(study, games, lines, _read_lines(path.with_suffix(".participants.jsonl")))
 
 
-def _stopped(played: Played) -> Any:
-    """A game that goes on as one that was left now."""
-    game = played.game
+_Seated = tuple[Participant, int, Played]
+"""A person, the place of the game among theirs, and the game."""
+
+
+def _at_table(table: Sequence[_Seated]) -> Game:
+    """The game with all of its people; one that goes on as one that was left now."""
+    game = table[0][2].game
+    people = frozenset().union(*(played.game.people for _, _, played in table))
+    game = dataclasses.replace(game, people=people)
     return game if game.status == "done" else dataclasses.replace(game, end_reason="left")
 
 
-def _players(study: Study, chosen: Sequence[tuple[Participant, int, Played]]) -> np.ndarray:
+def _players(study: Study, tables: Sequence[Sequence[_Seated]]) -> np.ndarray:
     """int32[N, P], who sat where: a person is its number in the study, the study's agents are -1,
     -2, ..., in the order of their names."""
-    agents = sorted(agent.name for agent in study.agents)
-    rows = [
-        [
-            person.number if seat in played.game.people else -1 - agents.index(played.agent)
-            for seat in range(played.game.rules.num_players)
-        ]
-        for person, _, played in chosen
-    ]
+    agents = sorted({*(agent.name for agent in study.agents), *study.policies})
+    rows = []
+    for table in tables:
+        played = table[0][2]
+        row = [-1 - agents.index(played.agent)] * played.game.rules.num_players
+        for person, _, theirs in table:
+            row[min(theirs.game.people)] = person.number
+        rows.append(row)
     return np.array(rows, np.int32)
+
+
+def _of_table(study: Study, table: Sequence[_Seated]) -> dict[str, Any]:
+    """The line of a game; where two people played it, `other` is the second one's."""
+    first, *others = (_of_game(study, *each) for each in table)
+    return first | ({"other": others[0]} if others else {})
 
 
 def _of_game(study: Study, person: Participant, place: int, played: Played) -> dict[str, Any]:
@@ -125,6 +152,7 @@ def _of_game(study: Study, person: Participant, place: int, played: Played) -> d
         "seat": min(game.people),
         "agent": played.agent,
         "policy_hash": played.policy,
+        "instead": played.instead,
         "end_reason": game.end_reason,
         "started_at": round(played.started_at),
         "times_ms": played.times_ms,

@@ -22,10 +22,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 from starlette.websockets import WebSocket
 
-from hanabi_rl.serve.forms import read_form
+from hanabi_rl.serve.forms import on_to, read_form
 from hanabi_rl.serve.guard import Guard, address_of
 from hanabi_rl.serve.lifecycle import RefusedError
-from hanabi_rl.serve.participants import Answers, Participant
+from hanabi_rl.serve.participant import Answers, Participant
 from hanabi_rl.serve.study import SCALE
 from hanabi_rl.serve.study_play import StudyPlay
 from hanabi_rl.serve.study_steps import heading_of, next_step, questions_of
@@ -62,7 +62,7 @@ class Pages:
         form = await read_form(request)
         if self._person(request) is not None or form.get("version") != self.study.consent.version:
             return RedirectResponse("/", 303)
-        return _on_to("/begin", request, self._agreed, _MINUTES)
+        return on_to("/begin", request, COOKIE, self._agreed, _MINUTES)
 
     async def begin(self, request: Request) -> Response:
         """From here on things are kept, if the browser keeps the cookie: else nobody would be known
@@ -78,7 +78,7 @@ class Pages:
             response = self._page(request, "study_text.html", text=f"{error}.")
             response.delete_cookie(COOKIE)
             return response
-        return _on_to("/next", request, code, _MONTHS)
+        return on_to("/next", request, COOKIE, code, _MONTHS)
 
     async def refuse(self, request: Request) -> Response:
         """The person does not agree."""
@@ -90,9 +90,12 @@ class Pages:
         step = next_step(self.study, person)
         if step.kind == "play":
             try:
-                return RedirectResponse(f"/game/{self.play.deal(person, step.place)}", 303)
+                game_id = self.play.deal(person, step.place)
             except RefusedError:  # withdrawn in this moment
                 return RedirectResponse("/", 303)
+            if game_id is None:
+                return self._page(request, "study_wait.html")
+            return RedirectResponse(f"/game/{game_id}", 303)
         if step.kind == "done":
             return self._done(request, person)
         met = person.met(self.study)
@@ -144,10 +147,12 @@ class Pages:
         """The person has had enough: no more games, but the last questions."""
         person = self._known(request)
         await read_form(request)
+        self.play.waits_no_more(person.number)
         for played in person.games:
             if played.game.status == "active":
                 with contextlib.suppress(RefusedError):
                     self.play.leave(played.game.game_id)
+                    await self.lobby.show(played.game.game_id)
         self._change(person, lambda now: now.with_stop())
         return RedirectResponse("/next", 303)
 
@@ -194,8 +199,11 @@ class Pages:
             self.guard.wrong_key(address)
             problem = "Nobody takes part with this code: look at every letter."
             return self._page(request, "study_withdraw.html", given="", problem=problem)
-        for game_id in self.play.forget(person.number):
+        gone, twins = self.play.forget(person.number)
+        for game_id in gone:
             await self.lobby.end(game_id)
+        for game_id in twins:
+            await self.lobby.show(game_id)
         text = "Your games and answers are deleted. Thank you all the same."
         response = self._page(request, "study_text.html", text=text)
         response.delete_cookie(COOKIE)
@@ -209,11 +217,17 @@ class Pages:
     def _done(self, request: Request, person: Participant) -> Response:
         """Only now it is told who the partners were."""
         partners = [
-            (self._games_with(person, agent), self.study.agents[agent].name)
+            (self._games_with(person, agent), self._name_of(person, agent))
             for agent in person.met(self.study)
         ]
         screened = not person.may_play(self.study)
         return self._page(request, "study_done.html", partners=partners, screened=screened)
+
+    def _name_of(self, person: Participant, agent: int) -> str:
+        """Who it was; where a person was awaited and nobody came, who played instead."""
+        games = zip(person.plan, person.games, strict=False)
+        names = dict.fromkeys(played.agent for (who, _), played in games if who == agent)
+        return " and ".join(names)
 
     def _games_with(self, person: Participant, agent: int) -> str:
         places = [
@@ -282,13 +296,3 @@ def make_study(play: StudyPlay, pause: float = 0.8, guard: Guard | None = None) 
         middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, minimum_size=500)],
         lifespan=lifespan,
     )
-
-
-def _on_to(path: str, request: Request, cookie: str, seconds: int) -> Response:
-    """The next page, with the cookie that it needs."""
-    response = RedirectResponse(path, 303)
-    secure = request.url.scheme == "https"
-    response.set_cookie(
-        COOKIE, cookie, max_age=seconds, httponly=True, samesite="lax", secure=secure
-    )
-    return response

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.serve.lifecycle import Effects, Game, RefusedError
-from hanabi_rl.serve.participants import Participant, Played, StudyFolder
+from hanabi_rl.serve.lifecycle import Effects, Event, Game, Left, Moved, RefusedError
+from hanabi_rl.serve.participant import Participant, Played
+from hanabi_rl.serve.participants import StudyFolder
 from hanabi_rl.serve.partners import Answer, Partners
 from hanabi_rl.serve.seat_view import Frame
+from hanabi_rl.serve.study import PERSON
+from hanabi_rl.serve.study_pairs import WaitingRoom, caught_up
 from hanabi_rl.serve.study_steps import warms_up
 from hanabi_rl.serve.tables import Tables
 
-PARTNER = "computer"  # the name of every agent, until the study is over
+PARTNER = "computer"  # the name of every agent, until the study is over ...
+SOMEBODY = "partner"  # ... and of everybody, where some are people
 
 
 class StudyPlay(Tables):
@@ -37,28 +42,89 @@ class StudyPlay(Tables):
         self._of: dict[int, tuple[int, int]] = {}  # game -> whose, and which of theirs
         self._agents: dict[int, str] = {}
         self._questioned: dict[int, frozenset[int]] = {}
+        self._twins: dict[int, int] = {}  # the copies that two people have of one game
+        self._waiting = WaitingRoom(folder.study.wait, folder.clock)
         for person in folder.everyone():
             for place, played in enumerate(person.games):
                 self._seat(person.number, place, played)
+        for game_id in self._twins:
+            for twin in self.beside(game_id):
+                game = caught_up(self._games[game_id], self._games[twin])
+                if game != self._games[game_id]:
+                    self._carry_out(game, Effects())
 
-    def deal(self, person: Participant, place: int) -> int:
-        """The id of game number `place` of a person, dealt where it is not yet. Raises
-        RefusedError where the person has withdrawn."""
+    def deal(self, person: Participant, place: int) -> int | None:
+        """The id of game number `place` of a person, dealt where it is not yet; None where the
+        person waits for another one. Raises RefusedError where the person has withdrawn."""
         if place < len(person.games):
             return person.games[place].game.game_id
-        agent, seat = person.plan[place]
-        name = self.folder.study.agents[agent].name
-        deck = evaluation_decks(self.rules, 1, secrets.randbits(63), "people")[0]
-        game = Game(
-            game_id=secrets.randbits(48),
-            rules=self.rules,
-            deck=tuple(int(card) for card in deck),
-            people=frozenset({seat}),
-        )
-        played = Played(game, name, self._policies[name], self.folder.clock())
-        self.folder.change(person.number, lambda person: person.with_game(place, played))
-        self._seat(person.number, place, played)
+        study = self.folder.study
+        name = study.agents[person.plan[place][0]].name
+        if name != PERSON:
+            return self._deal(person, place, name)
+        if other := self._waiting.meet(person.number, place):
+            return self._deal_both(person, place, *other)
+        if self._waiting.gives_up(person.number):
+            return self._deal(person, place, study.instead, instead=True)
+        return None
+
+    def _deal(self, person: Participant, place: int, name: str, *, instead: bool = False) -> int:
+        game = self._new_game(person.plan[place][1], self._deck())
+        policy = self._policies[name]
+        played = Played(game, name, policy, self.folder.clock(), instead=instead)
+        self._begin(person.number, place, played)
         return game.game_id
+
+    def _deal_both(
+        self, person: Participant, place: int, other: int, their_place: int
+    ) -> int | None:
+        """One game for two people, who each get a copy."""
+        deck, seat, now = self._deck(), person.plan[place][1], self.folder.clock()
+        mine, theirs = self._new_game(seat, deck), self._new_game(1 - seat, deck)
+        try:
+            played = Played(theirs, PERSON, PERSON, now, twin=mine.game_id)
+            self._begin(other, their_place, played)
+        except RefusedError:  # the other one has withdrawn in this moment
+            return None
+        self._begin(person.number, place, Played(mine, PERSON, PERSON, now, twin=theirs.game_id))
+        return mine.game_id
+
+    def _deck(self) -> tuple[int, ...]:
+        deck = evaluation_decks(self.rules, 1, secrets.randbits(63), "people")[0]
+        return tuple(int(card) for card in deck)
+
+    def _new_game(self, seat: int, deck: tuple[int, ...]) -> Game:
+        return Game(secrets.randbits(48), self.rules, deck, frozenset({seat}))
+
+    def _begin(self, number: int, place: int, played: Played) -> None:
+        self.folder.change(number, lambda person: person.with_game(place, played))
+        self._seat(number, place, played)
+
+    def move(self, game_id: int, turn: int, action: int) -> Game:
+        """See `Tables.move`; of two people the other one's copy takes the move too."""
+        moved = super().move(game_id, turn, action)
+        self._in_twin(game_id, Moved(turn % self.rules.num_players, turn, action))
+        return moved
+
+    def leave(self, game_id: int) -> Game:
+        """See `Tables.leave`; of two people the other one's copy ends too."""
+        left = super().leave(game_id)
+        self._in_twin(game_id, Left())
+        return left
+
+    def _in_twin(self, game_id: int, event: Event) -> None:
+        for twin in self.beside(game_id):
+            with contextlib.suppress(RefusedError):  # that person has withdrawn
+                self._happen(self._games[twin], event)
+
+    def beside(self, game_id: int) -> Sequence[int]:
+        """See `Tables.beside`."""
+        twin = self._twins.get(game_id)
+        return (twin,) if twin in self._games else ()
+
+    def partner_to_move(self, game_id: int) -> bool:
+        """See `Tables.partner_to_move`; a person is not asked."""
+        return game_id not in self._twins and super().partner_to_move(game_id)
 
     def holds(self, person: Participant, game_id: int) -> bool:
         """Whether the game is this person's."""
@@ -97,19 +163,32 @@ class StudyPlay(Tables):
             frame["questionable"] = None if turn is None else {"turn": turn, "marked": marked}
         return frame
 
-    def forget(self, number: int) -> list[int]:
-        """The games of one who has withdrawn are no more; their ids."""
+    def waits_no_more(self, number: int) -> None:
+        """The person does not wait for another one any more."""
+        self._waiting.leave(number)
+
+    def forget(self, number: int) -> tuple[list[int], list[int]]:
+        """The games of one who has withdrawn are no more: their ids, and those of the copies that
+        others have, which have lost their moves."""
+        self._waiting.leave(number)
         gone = [game_id for game_id, (whose, _) in self._of.items() if whose == number]
+        twins = [twin for game_id in gone for twin in self.beside(game_id)]
+        for twin in twins:
+            whose, place = self._of[twin]
+            if person := self.folder.get(whose):
+                self._games[twin] = person.games[place].game  # which has no moves any more
         for game_id in gone:
             del self._of[game_id], self._agents[game_id], self._games[game_id]
             del self._questioned[game_id]
-        return gone
+        return gone, twins
 
     def _keep(self, game: Game, effects: Effects) -> None:
         number, place = self._of[game.game_id]
 
         def moved(person: Participant) -> Participant:
             played = person.games[place]
+            if played.game.status == "done":
+                raise RefusedError("the other player has withdrawn: this game is no more")
             now = round(1000 * (self.folder.clock() - played.started_at))
             times = (*played.times_ms, *(now,) * (game.turn - len(played.times_ms)))
             return person.with_game(place, dataclasses.replace(played, game=game, times_ms=times))
@@ -118,7 +197,7 @@ class StudyPlay(Tables):
 
     def _names_at(self, game: Game) -> dict[int, str]:
         others = set(range(self.rules.num_players)) - game.people
-        return dict.fromkeys(others, PARTNER)
+        return dict.fromkeys(others, SOMEBODY if self.folder.study.with_people else PARTNER)
 
     def _with_link(self, game: Game, frame: Frame) -> Frame:
         """A game of a study is sent nowhere."""
@@ -133,6 +212,8 @@ class StudyPlay(Tables):
         self._agents[game_id] = played.agent
         self._games[game_id] = played.game
         self._questioned[game_id] = frozenset(played.questioned)
+        if played.twin:
+            self._twins[game_id] = played.twin
 
 
 def _last_of_partners(game: Game) -> int | None:

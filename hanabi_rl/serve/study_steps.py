@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Literal, NamedTuple
 
-from hanabi_rl.serve.participants import Participant
+from hanabi_rl.serve.participant import Participant
 from hanabi_rl.serve.study import Question, Study
 
 Kind = Literal["before", "check", "play", "after", "partner", "end", "done"]

@@ -57,6 +57,10 @@ class Tables:
         more. Raises RefusedError, as here, where moves are not marked."""
         raise RefusedError("moves are not marked at this table")
 
+    def beside(self, game_id: int) -> Sequence[int]:
+        """Games in which the same happens: copies for other people at the table."""
+        return ()
+
     def partner_to_move(self, game_id: int) -> bool:
         """A partner's answer is awaited."""
         game = self._games[game_id]

@@ -168,7 +168,7 @@ class Lobby:
             self.play.mark(game_id, turn, marked)
         else:
             self.play.move(game_id, _whole(content, "turn"), _whole(content, "action"))
-        await self._show(game_id)
+        await self.show(game_id)
         self._ask_partner(game_id)
 
     async def _weigh(self, game_id: int) -> None:
@@ -200,6 +200,11 @@ class Lobby:
         await resting
         self.play.partner_moves(game_id, turn, answer)
         await self._show(game_id)
+
+    async def show(self, game_id: int) -> None:
+        """Shows a game as it is now to all who are at its table."""
+        for each in (game_id, *self.play.beside(game_id)):
+            await self._show(each)
 
     async def _show(self, game_id: int) -> None:
         messages = [{"type": "frame", "frame": self.play.frame(game_id)}]

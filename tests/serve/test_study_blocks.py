@@ -31,6 +31,7 @@ def made(**changes):
             "participant": person,
             "agent": agent,
             "warm_up": warm_up,
+            "instead": False,
             "end_reason": end,
             "answers": answers,
             "seat": 0,

@@ -129,7 +129,7 @@ def make_study_play(
 ) -> StudyPlay:
     """A study in `folder`, all of whose agents are `Simple`."""
     asked = study_of(dict(study) | changes)
-    names = [agent.name for agent in asked.agents]
+    names = asked.policies
     return StudyPlay(
         StudyFolder(folder, asked),
         rules,
