@@ -1,6 +1,7 @@
 """Two participants of a study at one table."""
 
 import contextlib
+import dataclasses
 import json
 import re
 
@@ -130,7 +131,8 @@ def test_no_move_brings_back_what_a_withdrawal_deleted(play):
     assert play.folder.get(second.number).games[0].game.moves == ()
 
 
-def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(play):
+def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path):
+    play = made(tmp_path, PEOPLE | {"agents": [{"name": "person"}, {"name": "bot:b"}]})
     person, _ = play.folder.join()
     clock = play.folder.clock
     while (game_id := play.deal(person, 0)) is None:
@@ -177,9 +179,9 @@ def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp
     assert again.game(mine).moves == again.game(theirs).moves == play.game(theirs).moves
     (played,) = again.folder.get(first.number).games
     assert played.game.turn == 4 and len(played.times_ms) == 4
-    to_end(again, (mine, theirs))
-    game = again.game(mine)
-    assert caught_up(game, again.game(theirs)) is game
+    left = again.leave(theirs)
+    assert caught_up(dataclasses.replace(left, status="active", end_reason=""), left) == left
+    assert caught_up(left, again.game(mine)) is left
 
 
 def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
