@@ -34,6 +34,8 @@ class Block:
     """The mean of the statements that make it up, 1 to 7."""
     place: int | None = None
     """In the person's ranking of two partners or more, 1 for the best."""
+    rather: float | None = None
+    """Where two partners were compared directly: how much rather this one, -3 to 3."""
     partner_moves: int = 0
     """Of the agent in finished games, where they could be marked ..."""
     questioned: int = 0

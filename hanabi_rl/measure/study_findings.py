@@ -28,7 +28,7 @@ ENOUGH_FOR_A_PARABOLA = 12
 ENOUGH_AGENTS = 5
 """Of four agents even a perfect order has p = 2 / 4! = 0.08, of five 2 / 5! = 0.02."""
 
-Kind = Literal["score", "rating", "preference", "line", "parabola", "agents"]
+Kind = Literal["score", "rating", "preference", "rather", "line", "parabola", "agents"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +99,8 @@ def corrected(findings: Sequence[Finding]) -> list[Finding]:
 
 def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Finding]:
     """Every pair of agents, within the people who met both: mean score and rating (paired t test),
-    and which of them more people put before the other (exact binomial test)."""
+    and which of them more people put before the other (exact binomial test); where people compared
+    two of them directly, which they would rather have (t test)."""
     of = {(each.person, each.agent): each for each in blocks}
     found = []
     for first, second in itertools.combinations(agents, 2):
@@ -112,6 +113,8 @@ def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Findi
         found.append(_paired("score", both, [(a.score, b.score) for a, b in pairs]))
         found.append(_paired("rating", both, [(a.rating, b.rating) for a, b in pairs]))
         found.append(_preference(both, [(a.place, b.place) for a, b in pairs]))
+        if rather := [a.rather for a, _ in pairs if a.rather is not None]:
+            found.append(_paired("rather", both, [(value, 0.0) for value in rather]))
     return found
 
 

@@ -41,7 +41,8 @@ class Question:
     high: str = "very much"
     choices: tuple[str, ...] = ()
     rating: bool = False
-    """Of the scales of a form those marked make up the rating of a partner; where none is, all."""
+    """Of the scales of a form those marked make up the rating of a partner; where none is, all. At
+    the end of a study of two agents they compare the first partner (1) with the second (7)."""
     right: str = ""
     """Of a question of the check: the choice that is right ..."""
     why: str = ""
@@ -208,6 +209,10 @@ def _check(study: Study, where: str) -> None:
             raise ValueError(f"{where}: instead: expected an agent, got {PERSON!r}")
     for form, questions in study.forms().items():
         _check_questions(questions, f"{where}: {form}")
+    if any(question.rating for question in study.at_end) and len(study.agents) != 2:
+        raise ValueError(
+            f"{where}: at_end: rating: expected two agents to compare, got {len(study.agents)}"
+        )
     for i, question in enumerate(study.check):
         if question.right not in question.choices:
             raise ValueError(

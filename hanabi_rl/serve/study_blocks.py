@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.measure.study import Block
-from hanabi_rl.serve.study import Question
+from hanabi_rl.serve.study import SCALE, Question, Study
 from hanabi_rl.serve.study_export import Export
 
 _Line = Mapping[str, Any]
@@ -60,11 +60,23 @@ def _block(
         left=len(rows) - len(finished),
         rating=rating,
         place=ranking.get(agent) if len(ranking) > 1 else None,
+        rather=_rather(study, person, agent),
         partner_moves=sum(_partner_moves(export, *each) for each in finished)
         if study.questionable
         else 0,
         questioned=sum(len(line["questioned"]) for _, line in finished),
     )
+
+
+def _rather(study: Study, person: Mapping[str, Any], agent: str) -> float | None:
+    """How much rather this agent of two, by the scales at the end: low is the first partner met,
+    high the second."""
+    marked = [question for question in study.at_end if question.rating]
+    value = rating_of(marked, person["end"]) if marked else None
+    if value is None:
+        return None
+    middle = (1 + SCALE) / 2
+    return value - middle if person["order"].index(agent) == 1 else middle - value
 
 
 def _partner_moves(export: Export, row: int, line: _Line) -> int:

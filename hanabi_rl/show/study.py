@@ -64,6 +64,8 @@ def _findings_table(findings: Sequence[Finding]) -> str:
         spec = "+.2f"
         if each.kind == "preference":
             name, spec = f"{first} before {second}", ".0%"
+        elif each.kind == "rather":
+            name = f"compared directly: {first} - {second}"
         rows.append([name, *_cells(each, spec, "people")])
     return "\n".join(_aligned(rows))
 

@@ -100,6 +100,19 @@ def test_pairs_are_compared_within_people_by_hand():
     assert preference.estimate.mean == pytest.approx(6 / 7)
 
 
+def test_direct_comparisons_are_tested_against_neither():
+    values = [1.0, 2.5, -0.5, 0.0, 1.5, 2.0, 0.5]
+    blocks = [
+        dataclasses.replace(each, rather=values[each.person] * (1 if each.agent == "a" else -1))
+        for each in people()
+    ]
+    rather = compare_agents(blocks, ["a", "b"])[-1]
+    assert rather.kind == "rather" and rather.estimate.mean == pytest.approx(1.0)
+    error = np.std(values, ddof=1) / np.sqrt(7)
+    assert rather.p == pytest.approx(student_p(1 / error, 6), rel=1e-4)
+    assert "compared directly: a - b" in report_text(report_of(blocks, ["a", "b"]))
+
+
 def student_p(t, freedom):
     """The two-sided p of Student's t: its density, summed by trapezoids."""
     at = np.linspace(0, abs(t), 100_001)

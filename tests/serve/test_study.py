@@ -60,6 +60,13 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
         ),
         ({"agents": [{"name": "a"}] * 2}, "agents: expected every agent once, got 'a' twice"),
         ({"agents": [{"name": "a", "warm_up": 1}]}, "warm_up: expected 0 to 0, one game to count"),
+        (
+            {
+                "agents": [{"name": "a"}],
+                "at_end": [{"name": "x", "text": "?", "rating": True}],
+            },
+            "at_end: rating: expected two agents to compare, got 1",
+        ),
         ({"check_right": 1}, "check_right: expected 0 to 0, the questions of the check, got 1"),
         (
             {"check": [{"name": "a", "text": "?", "kind": "choice", "choices": ["x", "y"]}]},

@@ -40,11 +40,17 @@ def made(**changes):
         for person, agent, warm_up, end, answers in rows
     ]
     people = [
-        {"participant": 1, "partners": {}, "end": {"ranking": {"bot:a": 2, "bot:b": 1}}},
+        {
+            "participant": 1,
+            "order": ["bot:b", "bot:a"],
+            "partners": {},
+            "end": {"ranking": {"bot:a": 2, "bot:b": 1}, "trusted": 6, "stronger": 7},
+        },
         {
             "participant": 2,
+            "order": ["bot:b", "bot:a"],
             "partners": {"bot:b": {"one": 5, "two": 1}},
-            "end": {"ranking": {"bot:b": 1}},
+            "end": {"ranking": {"bot:b": 1}, "trusted": 6, "stronger": 7},
         },
     ]
     return Export(study, games, lines, people)
@@ -67,6 +73,15 @@ def test_the_form_of_a_partner_makes_the_rating_where_there_is_one():
     assert (first.rating, second.rating) == (None, 1)
     first, second = blocks_of(made(after_partner=FORM, questionable=False))
     assert second.rating == 3 and first.partner_moves == 0
+
+
+def test_direct_comparisons_are_turned_to_the_agent():
+    scale = {"text": "?", "rating": True}
+    asked = [{"name": "trusted", **scale}, {"name": "stronger", **scale}]
+    first, second = blocks_of(made(at_end=asked))
+    assert (first.agent, first.rather) == ("bot:a", 2.5)  # met second: 6.5 of 7
+    assert (second.agent, second.rather) == ("bot:b", -2.5)
+    assert blocks_of(made())[0].rather is None
 
 
 @pytest.mark.parametrize(
