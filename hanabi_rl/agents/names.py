@@ -31,7 +31,6 @@ from hanabi_rl.agents.one_file import (
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
 from hanabi_rl.env.game import Rules
-from hanabi_rl.storage.files import read_json
 
 BOT = "bot"
 SHIPPED = "agent"
@@ -344,24 +343,6 @@ def shipped_for(name: str, rules: Rules) -> bool:
         return True
     path = shipped().get(parsed.place) if parsed.source == SHIPPED else None
     return path is not None and read_rules(path) == rules
-
-
-def trained_with(name: str) -> tuple[str, ...]:
-    """The partners that an agent was trained with, as far as its card (`met`) or the config of its
-    run say so."""
-    parsed = parse_name(name)
-    if parsed.source == SHIPPED:
-        return tuple(read_card(shipped()[parsed.place]).get("met", ()))
-    if parsed.source:
-        return ()
-    place = Path(parsed.place)
-    if place.suffix == SUFFIX and (card := read_card(place)):  # a run writes none
-        return tuple(card.get("met", ()))
-    for folder in (place, *place.resolve().parents[:2]):
-        if (config := folder / "config.json").is_file():
-            partners = read_json(config)["config"].get("partners", ())
-            return tuple(spread_names(partners))
-    return ()
 
 
 def known_agents() -> dict[str, Any]:

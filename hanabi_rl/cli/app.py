@@ -20,6 +20,7 @@ from hanabi_rl.cli.export import export
 from hanabi_rl.cli.gauntlet import gauntlet
 from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
+from hanabi_rl.cli.likeness import likeness
 from hanabi_rl.cli.live import live
 from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.partners import PARTNER_COMMANDS
@@ -101,6 +102,7 @@ def _app() -> SubcommandApp:
     app.command(name="predict")(checked(predict))
     app.command(name="behaviour")(checked(behaviour))
     app.command(name="conventions")(checked(conventions))
+    app.command(name="likeness")(checked(likeness))
     app.command(name="interdependence")(checked(interdependence))
     app.command(name="metrics")(checked(metrics))
     app.command(name="unit-tests")(checked(unit_tests))

@@ -41,8 +41,9 @@ def export(
         seed: of their decks: none that the training selected or reported on, if it was another
             seed's.
     """
-    from hanabi_rl.agents.names import load_policy, trained_with
+    from hanabi_rl.agents.names import load_policy
     from hanabi_rl.agents.one_file import rounded, write_file
+    from hanabi_rl.agents.origin import trained_with
     from hanabi_rl.agents.policy import NetworkPolicy
     from hanabi_rl.storage.files import to_json
 

@@ -38,7 +38,8 @@ def gauntlet(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.agents.identity import distinct_identities
-    from hanabi_rl.agents.names import load_policy, trained_with
+    from hanabi_rl.agents.names import load_policy
+    from hanabi_rl.agents.origin import trained_with
     from hanabi_rl.measure.gauntlet import run_gauntlet, strangers
     from hanabi_rl.runs.tracking import Progress
     from hanabi_rl.show.gauntlet import (

@@ -12,7 +12,7 @@ from hanabi_rl.storage.ranges import WORD, Range
 
 _PLOT = "prediction.png"
 _FIGURES = "prediction.json"
-_NOTES = {  # of agents whose logits are no distribution
+NOTES = {  # of agents whose logits are no distribution
     "bot:convention": "A rule-based bot has no distribution of its own: it is given one, its move "
     "but for a share `smoothing` that is spread over all legal moves.",
     "obl:": "An OBL agent has no distribution: these are the nats under a softmax of its "
@@ -54,7 +54,7 @@ def predict(
     title = f"{agent} on {file}: {len(games):,} games of {games.rules.num_players} players, {seats}"
     screen = sys.stderr if json else sys.stdout
     print(f"{title}\n{prediction_table(figures)}", file=screen)
-    for prefix, note in _NOTES.items():
+    for prefix, note in NOTES.items():
         if agent.startswith(prefix):
             print(note, file=screen)
     record = to_json(

@@ -68,6 +68,12 @@ def hint_share(record: Record) -> Ratio:
     return Ratio.over(record.turns.hints, record.turns.counted)
 
 
+def length(record: Record) -> Ratio:
+    """Turns a game, of those that were not left before their end."""
+    games, finished = record.games, ~record.games.unfinished
+    return Ratio(np.where(finished, games.num_actions, 0), finished.astype(np.int64))
+
+
 def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
     """Every turn of recorded games; only those of the `human_seats` count where the games name
     them."""

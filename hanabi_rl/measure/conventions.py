@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from hanabi_rl.measure.annotate import BREAKS, KINDS, Break, Kind, annotate
 from hanabi_rl.measure.counted import counted_turns
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 
+if TYPE_CHECKING:
+    from hanabi_rl.measure.record import Record
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Conventions:
-    """The moves of N games, of counted seats alone (`counted_turns`); [N, T]."""
+    """The moves of N games, of counted seats alone (`counted_turns`); [N, T]. Its shares are of
+    each game."""
 
     counted: np.ndarray  # bool
     kind: np.ndarray  # int8, place in KINDS
@@ -35,7 +39,12 @@ class Conventions:
         return self._share(self.breaks >> BREAKS.index(name) & 1 != 0)
 
     def _share(self, which: np.ndarray) -> Ratio:
-        return Ratio.over(which, self.counted).summed(self.decks)
+        return Ratio.over(which, self.counted)
+
+
+def adherence(record: Record) -> Ratio:
+    """The share of moves that break no convention."""
+    return record.conventions.adherence()
 
 
 def read_conventions(games: Games) -> Conventions:
@@ -55,6 +64,7 @@ def convention_figures(found: Conventions) -> dict[str, Any]:
     ratios = {"adherence": found.adherence()}
     ratios |= {f"kind/{kind}": found.of_kind(kind) for kind in KINDS}
     ratios |= {f"break/{name}": found.breaking(name) for name in BREAKS}
+    ratios = {name: ratio.summed(found.decks) for name, ratio in ratios.items()}
     figures: dict[str, Any] = {"games": len(found.kind), "moves": int(found.counted.sum())}
     for (name, ratio), interval in zip(
         ratios.items(), intervals_of([*ratios.values()]), strict=True

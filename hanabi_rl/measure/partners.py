@@ -8,28 +8,23 @@ chosen by (`diversity.py`).
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env.events import find_events
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.chunks import few_or_many, in_chunks, join_chunks, states_in_a_row
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.diversity import Selection, diversity, normalise, select
+from hanabi_rl.measure.events import event_counts
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.records import from_dict, to_dict
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.data.games import Games
     from hanabi_rl.measure.matrix import Setting
     from hanabi_rl.play.decks import Purpose
 
@@ -314,22 +309,3 @@ def play_partners(
     return Returns(
         scores.reshape(*shape, *scores.shape[1:]), points.reshape(*shape, *points.shape[1:])
     )
-
-
-def event_counts(games: Games) -> np.ndarray:
-    """int32[N, P, E]: how often in recorded games a move of each seat was each of the `EVENTS`
-    (`env/events.py`); every seat counts, people or not."""
-    chunks = in_chunks(few_or_many(len(games)), games.decks, games.actions, fill=True)
-    (counts,) = join_chunks([(_read_chunk(games.rules, *chunk),) for chunk in chunks], len(games))
-    return counts
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> jax.Array:
-    """`event_counts` of n games."""
-    states = states_in_a_row(rules, decks, actions)
-    found = find_events(rules, states, jnp.asarray(actions, jnp.int32).T.reshape(-1))
-    by_turn = found.reshape(actions.shape[1], actions.shape[0], -1)  # [T, n, E]
-    players = rules.num_players
-    seats = [by_turn[seat::players].sum(axis=0, dtype=jnp.int32) for seat in range(players)]
-    return jnp.stack(seats, axis=1)

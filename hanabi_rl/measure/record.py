@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from hanabi_rl.measure.behaviour import Turns, read_turns
 from hanabi_rl.measure.concepts import Concepts, Independence, read_concepts, read_independence
+from hanabi_rl.measure.conventions import Conventions, read_conventions
 from hanabi_rl.measure.dominance import Known, read_known
+from hanabi_rl.measure.events import counted_events
 from hanabi_rl.measure.interdependence import Links, read_links
 from hanabi_rl.measure.prediction import Decisions, Prediction, predict_decisions
 
@@ -34,6 +36,16 @@ class Record:
     def turns(self) -> Turns:
         """What was known and done on every turn."""
         return read_turns(self.games)
+
+    @cached_property
+    def conventions(self) -> Conventions:
+        """What every move was by common conventions; 10 ms a game."""
+        return read_conventions(self.games)
+
+    @cached_property
+    def events(self) -> np.ndarray:
+        """int[N, E]: how often a move of a counted seat was each of the `EVENTS`."""
+        return counted_events(self.games)
 
     @cached_property
     def known(self) -> Known:

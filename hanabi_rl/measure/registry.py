@@ -8,11 +8,14 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from hanabi_rl.env.events import EVENTS
 from hanabi_rl.measure import (
     actions,
     behaviour,
     concepts,
+    conventions,
     dominance,
+    events,
     interdependence,
     prediction,
     selfplay,
@@ -32,6 +35,8 @@ Group = Literal[
     "team",
     "objective",
     "objective detail",
+    "conventions",
+    "events",
 ]
 CANAAN = "Canaan et al. (arXiv 2004.13710), as in AH2AC2's Table 10"
 AH2AC2 = "AH2AC2 (arXiv 2506.21490)"
@@ -96,6 +101,17 @@ def _pooled(kind: dominance.Kind) -> Measure:
     )
 
 
+def _event(place: int, name: str) -> Measure:
+    return Measure(
+        name,
+        "events",
+        name.replace("_", " "),
+        "share of turns",
+        functools.partial(events.event_rate, place=place),
+        "the events of ZSC-Eval (arXiv 2310.05208); Hanabi's are ours",
+    )
+
+
 _ALL = (
     Measure(
         "information_per_play",
@@ -129,6 +145,7 @@ _ALL = (
         "hints a turn",
         behaviour.hint_share,
     ),
+    Measure("length", "behaviour", "turns of a finished game", "turns a game", behaviour.length),
     Measure("accuracy", "prediction", "accuracy", "share of decisions", prediction.accuracy),
     Measure(
         "cross_entropy", "prediction", "cross-entropy", "nats a decision", prediction.cross_entropy
@@ -368,6 +385,14 @@ _ALL = (
         actions.action_entropy_corrected,
         "Miller and Madow",
     ),
+    Measure(
+        "adherence",
+        "conventions",
+        "moves that break no convention",
+        "share of moves",
+        conventions.adherence,
+    ),
+    *(_event(place, name) for place, name in enumerate(EVENTS)),
 )
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in _ALL}
 

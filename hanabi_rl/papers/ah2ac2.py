@@ -30,6 +30,30 @@ BEHAVIOUR = {
 }
 
 
+class PaperProxy(NamedTuple):
+    """A human proxy in AH2AC2's Tables 2 and 3: mean self-play of 5,000 games (the clones beside it
+    are not legible in the text that we have), and how it predicts the test games, accuracy per
+    decision and nats per timestep, with the difference to its clone."""
+
+    selfplay: float
+    accuracy: float
+    accuracy_difference: float
+    loss_per_timestep: float
+    loss_difference: float
+
+
+PROXIES = {
+    2: {
+        "HP1": PaperProxy(22.55, 0.63, -0.03, 0.53, 0.05),
+        "HP2": PaperProxy(22.97, 0.63, -0.08, 0.54, 0.07),
+    },
+    3: {
+        "HP3": PaperProxy(20.88, 0.43, -0.08, 0.63, 0.08),
+        "HP4": PaperProxy(21.21, 0.44, -0.07, 0.60, 0.06),
+    },
+}
+
+
 class PublishedRow(NamedTuple):
     """One line of AH2AC2's leaderboard: scores of 1,000 games with the human proxies."""
 

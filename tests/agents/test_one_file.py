@@ -16,7 +16,7 @@ from support.games import TINY
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import known_agents, load_policy, trained_with
+from hanabi_rl.agents.names import known_agents, load_policy
 from hanabi_rl.agents.one_file import (
     SHIPPED,
     _digest,
@@ -27,6 +27,7 @@ from hanabi_rl.agents.one_file import (
     shipped,
     write_file,
 )
+from hanabi_rl.agents.origin import trained_with
 from hanabi_rl.cli import main
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.tensors import read_tensors

@@ -14,13 +14,13 @@ from hanabi_rl.cli import main
 from hanabi_rl.measure.br_prox import br_prox
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.diversity import diversity
+from hanabi_rl.measure.events import event_counts
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import (
     Partner,
     PartnerSet,
     able,
     behaviour_features,
-    event_counts,
     measure_pairs,
     read_partners,
     write_partners,

@@ -25,7 +25,7 @@ from hanabi_rl.learning.preferences import (
 from hanabi_rl.learning.rewards import training_reward
 from hanabi_rl.learning.rollout import Episode, Given
 from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.partners import event_counts
+from hanabi_rl.measure.events import event_counts
 
 NOTHING = (0.0,) * len(EVENTS)
 

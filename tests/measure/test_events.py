@@ -11,7 +11,7 @@ from hanabi_rl.env.events import EVENTS
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
 from hanabi_rl.env.table import Table
-from hanabi_rl.measure.partners import event_counts
+from hanabi_rl.measure.events import event_counts
 
 
 def by_definition(games):

@@ -12,7 +12,8 @@ from support.games import LENIENT
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import checkpoint_policy, save_policy
-from hanabi_rl.agents.names import load_policy, trained_with
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.origin import trained_with
 from hanabi_rl.cli import main
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import gauntlet

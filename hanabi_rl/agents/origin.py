@@ -1,0 +1,63 @@
+"""Where an agent comes from, as far as its card (of one that ships or was exported) or its run's
+config says: with whom, and from which games it learnt."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from hanabi_rl.agents.names import SHIPPED, parse_name, spread_names
+from hanabi_rl.agents.one_file import SUFFIX, read_card, shipped
+from hanabi_rl.storage.files import read_json
+
+
+def trained_with(name: str) -> tuple[str, ...]:
+    """The partners that an agent was trained with."""
+    card, config = _card_and_config(name)
+    return tuple(card["met"]) if "met" in card else tuple(spread_names(config.get("partners", ())))
+
+
+def acquaintance(name: str, file: Path) -> str | None:
+    """What is known of an agent and a file of games, in a few words; None where nothing is, as of a
+    bot. Files are told by their names."""
+    card, config = _card_and_config(name)
+    clone = config.get("bc") or config
+    learnt = [*clone.get("data", ()), *_files_after("data", card.get("command", ""))]
+    chosen = [*clone.get("val", ()), *_files_after("val", card.get("command", ""))]
+    if file.name in {Path(path).name for path in learnt}:
+        return f"learnt from {file.name} itself, so that its prediction flatters it"
+    if file.name in {Path(path).name for path in chosen}:
+        return f"did not learn from {file.name}, by which an epoch was chosen"
+    if card.get("data"):
+        return f"learnt from {card['data']}; whether {file.name} is of them its card does not say"
+    if learnt:
+        return f"learnt from {', '.join(map(str, learnt))}, not from {file.name} by its name"
+    return None
+
+
+def _files_after(flag: str, command: str) -> list[str]:
+    """The arguments of --data (or --bc.data) in the commands of a card."""
+    files, taking = [], False
+    for word in shlex.split(command.replace(";", " - ")):  # one ends there
+        if word.startswith("-"):
+            taking = word.removeprefix("--").removeprefix("bc.") == flag
+        elif taking:
+            files.append(word)
+    return files
+
+
+def _card_and_config(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of an agent by any of its names; empty where there is none."""
+    parsed = parse_name(name)
+    if parsed.source == SHIPPED:
+        return read_card(shipped()[parsed.place]), {}
+    if parsed.source:
+        return {}, {}
+    place = Path(parsed.place)
+    if place.suffix == SUFFIX and (card := read_card(place)):  # a run writes none
+        return card, {}
+    for folder in (place, *place.resolve().parents[:2]):
+        if (config := folder / "config.json").is_file():
+            return {}, read_json(config)["config"]
+    return {}, {}

@@ -1,0 +1,41 @@
+"""What is known of the games that an agent learnt from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hanabi_rl.agents.origin import acquaintance
+
+CARD = {
+    "3p_human_train_180.safetensors": "learnt from 3p_human_train_180.safetensors itself",
+    "3p_human_val_41.safetensors": "did not learn from 3p_human_val_41.safetensors",
+    "others.json": "learnt from 180 games of people",
+}
+
+
+@pytest.mark.parametrize(("file", "words"), CARD.items())
+def test_of_an_agent_by_its_card(file: str, words: str) -> None:
+    assert (acquaintance("agent:human-3p?safe=0.6,0.1", Path("there") / file) or "")[
+        :60
+    ].startswith(words[:60])
+
+
+def test_of_a_run_by_its_config(tmp_path: Path) -> None:
+    """A clone's games are its own fields, those of a policy made of one are of its `bc`."""
+    games = {"data": ["there/a.json"], "val": ["there/b.json"]}
+    for name, config in {"clone": games, "policy": {"bc": games}}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"config": config}))
+        said = [acquaintance(str(tmp_path / name), Path(f"{file}.json")) or "" for file in "abc"]
+        assert [words[:18] for words in said] == [
+            "learnt from a.json",
+            "did not learn from",
+            "learnt from there/",
+        ]
+
+
+def test_of_a_bot_nothing() -> None:
+    assert acquaintance("bot:convention", Path("a.json")) is None

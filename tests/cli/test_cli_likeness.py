@@ -1,0 +1,45 @@
+"""`hanabi-rl likeness`, as a user types it."""
+
+import json
+
+import pytest
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.cli import main
+from hanabi_rl.data.files import load_games
+from hanabi_rl.measure.likeness import read_habits, spread_among
+from hanabi_rl.measure.prediction import predict
+from hanabi_rl.measure.record import Record
+from hanabi_rl.show.likeness import LABELS
+
+
+def test_likeness_to_a_file(policy_folder, small_file, tmp_path, capsys):
+    picture = tmp_path / "out" / "likeness.png"
+    agent, file = str(policy_folder), str(small_file)
+    args = ["--games", file, "--clone", agent, "--play", "16", "--tables", "--plot", str(picture)]
+    main(["likeness", agent, *args, "--json"])
+    out, err = capsys.readouterr()
+    record, people = json.loads(out), read_habits(Record(load_games(small_file)))
+    assert (record["games"], record["decks"], record["play"]) == (12, 12, 16)
+    figures = {figure["name"]: figure for figure in record["figures"]}
+    spread = spread_among(people).of
+    assert list(figures) == list(LABELS) == list(spread)
+    for name, figure in figures.items():
+        assert figure["spread"] == pytest.approx(spread[name])
+    assert figures["score"]["people"]["value"] == people["score"].mean
+    (own,) = figures["score"]["agents"].values()
+    outside = abs(own["value"] - people["score"].mean) > spread["score"]
+    assert own["within"] is not outside
+    (predicted,) = record["predictions"].values()
+    assert predicted["accuracy"] == predict(load_policy(agent), load_games(file)).accuracy().mean
+    (with_itself,) = record["with_clone"].values()
+    assert with_itself["mean"] == own["value"]
+    assert all(f"Table {number}" in err for number in (2, 3, 10)) and "(paper)" not in err
+    assert picture.stat().st_size > 10_000
+
+
+def test_nobody_to_measure(small_file, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["likeness", "--games", str(small_file)])
+    assert stop.value.code == 2
+    assert "expected at least one agent, got none" in capsys.readouterr().err
