@@ -57,7 +57,8 @@ Break = Literal[
 
 - `focus`: a hint that is none of the kinds above;
 - `good touch`: a hint touches a useless card, or a second copy, and its owner cannot tell;
-- `misleads`: after a hint its receiver will play a card that does not fit;
+- `misleads`: a hint's receiver takes the focus for what it is not, or will play a card that does
+  not fit;
 - `not promised`: a hinted card is played that need not fit; `blind play`: one without a hint;
 - `touched discard`: a hinted card not known to be useless; `off chop`: one without a hint that is
   not the oldest;
@@ -118,7 +119,7 @@ def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
     chop = before.chop(seat)
     on_chop = chop in new
     focus = chop if chop is not None and on_chop else max(new or touched)
-    told, relied = before.told, _relied_on(before, seat, focus)
+    told, relied = before.told, _relied_on(before, seat, focus, touched)
     if new:
         told = told.and_promised(focus, _promise(Scene(then, told), focus, by_rank, on_chop))
     after = Scene(then, told)
@@ -134,7 +135,7 @@ def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
     newly_due = [order for order in hand if after.is_due(order) and not before.is_due(order)]
     breaks: list[Break] = []
     kind: Kind
-    if new and before.card(focus) & before.coming(giver):
+    if new and before.card(focus) & Scene(then, before.told).coming(giver):
         kind = "play hint"
     elif on_chop and before.needs_saving(focus, by_rank):
         kind = "save hint"
@@ -155,9 +156,11 @@ def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
         promise = _promise(Scene(then, told), focus, by_rank, on_chop)
         told = told.and_promised(focus, promise | before.card(focus))  # it waits
         newly_due = [order for order in newly_due if order != focus]
-    if any(_is_bad_touch(before, order, new) and not after.is_trash(order) for order in new):
+    useful = [order for order in new if not after.is_trash(order)]  # as far as its owner can tell
+    if any(_is_bad_touch(before, order, useful) for order in useful):
         breaks.append("good touch")
-    if not all(fits(order) for order in newly_due if order == focus or order not in new):
+    is_lie = bool(new) and not told.promised[focus] & before.card(focus)
+    if is_lie or not all(fits(o) for o in newly_due if o == focus or o not in new):
         breaks.append("misleads")
     if kind in ("stall hint", "other hint") and before.due(giver):
         breaks.append("play left")
@@ -168,7 +171,7 @@ def _promise(after: Scene, focus: int, by_rank: bool, on_chop: bool) -> int:
     """What the receiver takes the focus of a hint for: a card that fits, now or after others that
     are coming, or on the chop one to save."""
     rules, last = after.rules, after.rules.rank_cards[-1]
-    could = after.coming(after.holder[focus])
+    could = after.coming(after.holder[focus], possibly=True)
     if on_chop:
         could |= after.critical & ~last
     if on_chop and by_rank:
@@ -176,12 +179,13 @@ def _promise(after: Scene, focus: int, by_rank: bool, on_chop: bool) -> int:
     return after.known[focus] & could or after.known[focus]
 
 
-def _relied_on(scene: Scene, seat: int, focus: int) -> tuple[Kind, int] | None:
-    """Where the focus fits after one card that no hint has promised: what was relied on, and the
-    card that its holder will take for the missing one. It is the newest hinted card that can be it
-    (a prompt), else the newest card without a hint (a finesse), of the first player after the giver
-    who has such a one; the receiver, who does not see its own, comes last. Where nobody does, and
-    the newest card of the very next player fits, that one is played in its place (a bluff)."""
+def _relied_on(scene: Scene, seat: int, focus: int, touched: list[int]) -> tuple[Kind, int] | None:
+    """Where the focus fits after one card that no hint has promised, nor this one touches: what was
+    relied on, and the card that its holder will take for the missing one. It is the newest hinted
+    card that can be it (a prompt), else the newest card without a hint (a finesse), of the first
+    player after the giver who has such a one; the receiver, who does not see its own, comes last.
+    Where nobody does, and the newest card of the very next player fits, that one is played in its
+    place (a bluff)."""
     rank = scene.deck[focus] % scene.rules.num_ranks
     needed = scene.card(focus) >> 1
     if rank == 0 or scene.card(focus) & scene.dead or not needed & scene.coming(scene.player):
@@ -190,7 +194,7 @@ def _relied_on(scene: Scene, seat: int, focus: int) -> tuple[Kind, int] | None:
     after = [(scene.player + step) % players for step in range(1, players)]
     bluff: tuple[Kind, int] | None = None
     for other in sorted(after, key=lambda other: other == seat):
-        hand = [order for order in scene.hands[other] if order != focus]
+        hand = [order for order in scene.hands[other] if order not in touched]
         fitting = [order for order in hand if order in scene.hinted and scene.meant[order] & needed]
         fresh = [o for o in hand if o not in scene.hinted and o not in scene.told.promised]
         expected = (fitting or fresh)[-1:]

@@ -58,6 +58,10 @@ class Scene:
         """What its owner can tell without conventions."""
         self.meant = {order: self._meant(order) for order in self.holder}
         """What its owner takes it for."""
+        self.meant |= {
+            order: self.meant[order] & ~self._hinted_first(order) or self.meant[order]
+            for order in self.hinted
+        }
 
     def _meant(self, order: int) -> int:
         """Hinted cards are useful and hinted once, and what was promised holds, as long as
@@ -73,6 +77,22 @@ class Scene:
         """The hinted cards that the owner of a card sees."""
         return union(self.card(o) for o in self.hinted if self.holder[o] != self.holder[order])
 
+    def _hinted_first(self, order: int) -> int:
+        """The cards that other hinted ones of the same hand are taken for. Of two that are taken
+        for the same card it is the one that was promised, else the older."""
+        promised = self.told.promised
+
+        def is_first(o: int) -> bool:
+            return (o not in promised, o) < (order not in promised, order)
+
+        return union(
+            self.meant[o]
+            for o in self.hinted - {order}
+            if self.holder[o] == self.holder[order]
+            and is_single(self.meant[o])
+            and (self.meant[o] != self.meant[order] or is_first(o))
+        )
+
     def card(self, order: int) -> int:
         """The card, as a set of one."""
         return 1 << self.deck[order]
@@ -87,17 +107,17 @@ class Scene:
 
     def is_trash(self, order: int) -> bool:
         """Its owner can tell that it is useless, or a copy of a hinted card."""
-        own = [o for o in self.hinted if self.holder[o] == self.holder[order] and o < order]
-        twins = union(self.meant[o] for o in own if is_single(self.meant[o]))
-        return self.known[order] & ~(self.dead | twins | self._hinted_beside(order)) == 0
+        copied = self._hinted_first(order) | self._hinted_beside(order)
+        return self.known[order] & ~(self.dead | copied) == 0
 
     def due(self, seat: int) -> bool:
         """The player has something to play."""
         return any(map(self.is_due, self.hands[seat]))
 
-    def coming(self, seat: int) -> int:
+    def coming(self, seat: int, possibly: bool = False) -> int:
         """The cards that fit now or once hinted ones are played, as `seat` sees it: those whose
-        owner has no doubt that they will fit, others' by what they are."""
+        owner has no doubt that they will fit, others' by what they are; its own where it knows
+        which they are, with `possibly` also what those may be that it would play now."""
         told = [o for o in self.holder if o in self.hinted or o in self.told.promised]
         reach = self.playable
         for _ in range(self.rules.num_ranks):
@@ -106,6 +126,7 @@ class Scene:
                 for order in told
                 if is_single(self.meant[order])
                 or (self.holder[order] != seat and self.meant[order] & ~reach == 0)
+                or (possibly and self.meant[order] & ~self.playable == 0)
             )
             reach |= next_cards(self.rules, self.played | (reach & sure)) & ~self.dead
         return reach

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,6 +269,24 @@ def test_at_the_end_anything_may_be_tried() -> None:
                 tried += 1
             table.apply(action)
     assert tried
+
+
+ANNOTATED = (Path(__file__).parent / "annotated.txt").read_text().split("\ngame: ")[1:]
+
+
+@pytest.mark.parametrize("game", ANNOTATED, ids=lambda game: game.partition(",")[0])
+def test_whole_games_annotated_by_hand(game: str) -> None:
+    """210 moves in all."""
+    lines = game.splitlines()[1:]
+    cards = " ".join(line.removeprefix("deck: ") for line in lines[:2]).split()
+    moves = [line[:13].strip() for line in lines[2:] if line]
+    expected = [line[13:] for line in lines[2:] if line]
+    rules = Rules(num_players=3 if "Cathy" in game else 2)
+    table = Table(rules, [card_id(rules, card) for card in cards])
+    for move in moves:
+        table.apply(action_of(table, move))
+    assert [str(note) for note in annotate(rules, table.deck, table.actions)] == expected
+    assert table.over
 
 
 def test_shares_are_of_counted_seats() -> None:
