@@ -29,6 +29,8 @@ def acquaintance(name: str, file: Path) -> str | None:
         return f"learnt from {file.name} itself, so that its prediction flatters it"
     if file.name in {Path(path).name for path in chosen}:
         return f"did not learn from {file.name}, by which an epoch was chosen"
+    if card.get("data", "").startswith("none"):  # what `hanabi-rl export` writes for want of any
+        return "learnt from no recorded games, as far as its card says"
     if card.get("data"):
         return f"learnt from {card['data']}; whether {file.name} is of them its card does not say"
     if learnt:

@@ -96,10 +96,10 @@ class PPOConfig(TrainingConfig):
     """The share of training after which `keep_points` and `life_cost` begin to fade, linearly."""
     true_score_from: Share = 1.0
     """The share of training from which the return is the true score."""
-    teaming_weight: Weight = 0.0
+    teaming_weight: float = 0.0
     """Points in the training return for each constructive link (Biswas et al.): a card that scores
-    brings as much again for its colour if a hint had named it, and for its rank; all through
-    training."""
+    brings as much again for its colour if a hint had named it, and for its rank (below 0 it costs
+    as much: cards are played on less); all through training."""
     g1_weight: float = 0.0
     """Points in the training return for a discard of a card known to be playable (less than 0 to
     discourage it), ..."""

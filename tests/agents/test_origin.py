@@ -37,5 +37,6 @@ def test_of_a_run_by_its_config(tmp_path: Path) -> None:
         ]
 
 
-def test_of_a_bot_nothing() -> None:
+def test_of_no_games() -> None:
     assert acquaintance("bot:convention", Path("a.json")) is None
+    assert "no recorded games" in (acquaintance("agent:ippo-2p", Path("a.json")) or "")
