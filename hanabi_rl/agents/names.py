@@ -3,6 +3,7 @@
     bot:NAME                     a bot of `agents/bots/`; ?parameter=value&... sets its parameters
     agent:NAME                   a trained agent that comes with the package
     ah2ac2:FILE, obl:FILE        published weights
+    hf:OWNER/NAME[/FILE][@REV]   an agent on the Hugging Face Hub
     FOLDER                       a policy folder, a run's folder or a checkpoints/<step>
     FILE.safetensors             a policy's file: a run's, or one that `hanabi-rl export` wrote
 
@@ -20,6 +21,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, bot_scores, make_bot
 from hanabi_rl.agents.folder import read_folder
+from hanabi_rl.agents.hub import load_from_hub
 from hanabi_rl.agents.one_file import (
     SUFFIX,
     load_shipped,
@@ -34,10 +36,12 @@ from hanabi_rl.env.game import Rules
 
 BOT = "bot"
 SHIPPED = "agent"
+HUB = "hf"
 STORED: dict[str, Callable[[str], Policy]] = {
     SHIPPED: load_shipped,
     "ah2ac2": load_published,
     "obl": load_published,
+    HUB: load_from_hub,
 }
 """What stands before the colon of an agent that plays one game -> its loader, given the name up to
 the options."""
@@ -291,7 +295,7 @@ def _in_folder(place: str) -> Policy:
         raise ValueError(
             "expected an agent: bot:NAME, agent:NAME, a policy's file, a policy folder (with "
             "a policy.safetensors), a run's folder (with a policy/), a checkpoints/<step>, "
-            "ah2ac2:FILE or obl:FILE; got "
+            "ah2ac2:FILE, obl:FILE or hf:OWNER/NAME[/FILE][@REVISION]; got "
             f"{place}{'' if folder.exists() else ', which does not exist'}"
         )
     return policy
@@ -366,6 +370,10 @@ def known_agents() -> dict[str, Any]:
     agents += [
         {"name": "ah2ac2:FILE", "about": "published weights, a .safetensors file"},
         {"name": "obl:FILE", "about": "published weights, a .safetensors file"},
+        {
+            "name": "hf:OWNER/NAME[/FILE][@REVISION]",
+            "about": "an agent on the Hugging Face Hub: an exported file, or published weights",
+        },
         {"name": "FOLDER", "about": "a policy folder, a run or one checkpoints/<step>"},
         {"name": "FILE.safetensors", "about": "a policy's file, a run's or an exported one"},
     ]

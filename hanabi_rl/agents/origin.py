@@ -7,7 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from hanabi_rl.agents.names import SHIPPED, parse_name, spread_names
+from hanabi_rl.agents.hub import hub_card
+from hanabi_rl.agents.names import HUB, SHIPPED, parse_name, spread_names
 from hanabi_rl.agents.one_file import SUFFIX, read_card, shipped
 from hanabi_rl.storage.files import read_json
 
@@ -49,16 +50,30 @@ def _files_after(flag: str, command: str) -> list[str]:
     return files
 
 
-def _card_and_config(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of an agent by any of its names; empty where there is none."""
+def card_of(name: str) -> dict[str, Any]:
+    """The model card of an agent; empty where it has none, as bots and the policies of a run.
+
+    Raises:
+        ValueError: there is no such agent, or its file is damaged.
+    """
     parsed = parse_name(name)
     if parsed.source == SHIPPED:
-        return read_card(shipped()[parsed.place]), {}
+        return read_card(shipped()[parsed.place])
+    if parsed.source == HUB:
+        return hub_card(parsed.plain)
+    if parsed.source or Path(parsed.place).suffix != SUFFIX:
+        return {}
+    return read_card(Path(parsed.place))  # empty of a run's own
+
+
+def _card_and_config(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of an agent by any of its names; empty where there is none."""
+    if card := card_of(name):
+        return card, {}
+    parsed = parse_name(name)
     if parsed.source:
         return {}, {}
     place = Path(parsed.place)
-    if place.suffix == SUFFIX and (card := read_card(place)):  # a run writes none
-        return card, {}
     for folder in (place, *place.resolve().parents[:2]):
         if (config := folder / "config.json").is_file():
             return {}, read_json(config)["config"]

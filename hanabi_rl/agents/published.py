@@ -22,9 +22,9 @@ import numpy as np
 
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
-from hanabi_rl.data.download import fetch_file
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
+from hanabi_rl.storage.hub import fetch_file
 from hanabi_rl.storage.tensors import read_tensors
 
 REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}
@@ -40,6 +40,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 _GATES = "ifgo"  # input, forget, candidate, output: the order of our LSTM's columns
 _CELL = "ScanLstmCellWithHiddenStateReset_"
+_PUBLIC_NET = "params,publ_net_dense_0"
 _PUBLIC = 125  # where the public part of an OBL observation begins: after the other player's cards
 
 
@@ -112,7 +113,20 @@ def load_published(name: str) -> Policy:
         )
     if family == "obl":
         print(OBL_LICENCE, file=sys.stderr)
-    path = _locate(name, family, file)
+    return _read(_locate(name, family, file), family)
+
+
+def read_published(path: Path) -> Policy:
+    """The policy in a `.safetensors` file of one of the published layouts, told by its tensors; the
+    licence of an OBL agent goes to stderr.
+
+    Raises ValueError as `load_published`.
+    """
+    return _read(path, None)
+
+
+def _read(path: Path, family: str | None) -> Policy:
+    """The policy in a file of the layout of `family`, or where that is None, of any."""
     try:
         tensors = read_tensors(path)[0]
     except ValueError as error:
@@ -120,6 +134,9 @@ def load_published(name: str) -> Policy:
             f"{path}: expected a safetensors file, got one that cannot be read: {error}"
         ) from error
     source = str(path)
+    if family is None and any(key.startswith(_PUBLIC_NET) for key in tensors):
+        print(OBL_LICENCE, file=sys.stderr)
+        family = "obl"
     if family == "obl":
         return _read_obl(tensors, source)
     if any(_CELL in key for key in tensors):
@@ -242,7 +259,7 @@ def _read_obl(tensors: Tensors, source: str) -> OBLPolicy:
     rules, lstm = Rules(num_players=2), "params,lstm,l"
     width = _size(tensors, "params,fc_a,kernel", source)
     layers = max(1, len(_widths(tensors, lstm + "{},hi,bias")))
-    expected = _dense_shapes("params,publ_net_dense_0", rules.obs_size - _PUBLIC, width)
+    expected = _dense_shapes(_PUBLIC_NET, rules.obs_size - _PUBLIC, width)
     expected |= _dense_shapes("params,fc_a", width, rules.num_moves)
     for k in range(3):
         expected |= _dense_shapes(
@@ -253,7 +270,7 @@ def _read_obl(tensors: Tensors, source: str) -> OBLPolicy:
     _check(tensors, expected, source)
     params = {
         "private": [_dense_layer(tensors, f"params,priv_net_dense_{k}") for k in range(3)],
-        "public": _dense_layer(tensors, "params,publ_net_dense_0"),
+        "public": _dense_layer(tensors, _PUBLIC_NET),
         "lstm": [_lstm_layer(tensors, f"{lstm}{k}") for k in range(layers)],
         "advantage": _dense_layer(tensors, "params,fc_a"),
     }

@@ -1,16 +1,18 @@
-"""`hanabi-rl export`: a trained policy as one small file with a model card."""
+"""`hanabi-rl export`: a trained policy as one small file with a model card, here or on the Hub."""
 
 from __future__ import annotations
 
 import datetime
 import platform
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import Agent
+from hanabi_rl.cli.agents import Agent, Flag
 from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
@@ -19,19 +21,24 @@ if TYPE_CHECKING:
 
 def export(
     agent: Agent,
-    out: tyro.conf.Positional[Path],
-    about: str,
-    data: str = "none",
+    out: tyro.conf.Positional[Path | None] = None,
+    about: str = "",
+    data: str = "",
     command: str = "",
     predict: Path | None = None,
     games: Count = 5000,
     seed: Seed = 1,
+    push: Annotated[str | None, tyro.conf.arg(metavar="OWNER/NAME")] = None,
+    private: Flag = False,
+    license: str = "unknown",
 ) -> None:
-    """Write a trained policy to one file, in half precision, with a model card in its header. Any
-    command takes the file as an agent; the card's figures are those of the file.
+    """Write a trained policy to one file, in half precision, with a model card in its header; or
+    publish it on the Hugging Face Hub, where others name it hf:OWNER/NAME. Any command takes the
+    file as an agent; the card's figures are those of the file.
 
     Args:
-        agent: a policy folder, a run's folder or a checkpoints/<step>.
+        agent: a policy folder, a run's folder, a checkpoints/<step> or an exported file, whose card
+            says what is not said here.
         out: the file, *.safetensors.
         about: what the agent is, in a sentence.
         data: what it learnt from, for the card.
@@ -40,34 +47,61 @@ def export(
         games: of greedy self-play, for the card.
         seed: of their decks: none that the training selected or reported on, if it was another
             seed's.
+        push: the Hub's repository to publish it in; made where there is none. Log in first, with
+            `hf auth login`.
+        private: for the repository's owner alone.
+        license: of what is published, as the Hub spells it: apache-2.0, cc-by-4.0, ...
     """
+    from hanabi_rl.agents import hub
     from hanabi_rl.agents.names import load_policy
     from hanabi_rl.agents.one_file import rounded, write_file
-    from hanabi_rl.agents.origin import trained_with
     from hanabi_rl.agents.policy import NetworkPolicy
     from hanabi_rl.storage.files import to_json
 
+    if out is None and push is None:
+        raise ValueError("expected a file to write, or --push OWNER/NAME, got neither")
+    if push is not None and not hub.is_repository(push):
+        raise ValueError(f"--push: expected OWNER/NAME, got {push}")
     policy = load_policy(agent)
     if not isinstance(policy, NetworkPolicy):
         raise ValueError(f"{agent}: expected a trained policy without options to export")
     policy = rounded(policy)
-    card = {
-        "about": about,
+    said = {"about": about, "data": data, "command": command}
+    card = to_json(
+        _card(agent, policy, said)
+        | {"selfplay": _selfplay(policy, games, seed)}
+        | ({"prediction": _prediction(policy, predict)} if predict else {})
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = out or Path(folder) / hub.FILE
+        write_file(path, policy, card, half=True)
+        print(f"Written: {path.name} ({path.stat().st_size:,} bytes)", file=sys.stderr)
+        if push is not None:
+            address = hub.push(push, path, card, licence=license, private=private)
+            print(f"Published as {hub.PREFIX}{push}: {address}", file=sys.stderr)
+
+
+def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[str, Any]:
+    """What is known of an agent without playing: what is `said`, else what its own card says."""
+    from hanabi_rl.agents.origin import card_of, trained_with
+
+    known = {
+        "about": f"A policy of {policy.info.algorithm} for {policy.rules.num_players} players.",
         "players": policy.rules.num_players,
         "algorithm": policy.info.algorithm,
         "tier": getattr(policy.network, "level", policy.network.kind),
-        "data": data,
+        "data": "not noted",
         "met": list(trained_with(agent)),
         "steps": policy.info.steps,
         "unit": policy.info.unit,
-        "selfplay": _selfplay(policy, games, seed),
-        "prediction": _prediction(policy, predict),
-        "command": command,
+        "selfplay": None,
+        "prediction": None,
+        "command": "",
         "commit": _commit(Path(agent)),
-        "measured": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} on {platform.machine()}",
     }
-    write_file(out, policy, to_json(card), half=True)
-    print(f"Written: {out} ({out.stat().st_size:,} bytes)", file=sys.stderr)
+    given = {key: text for key, text in said.items() if text}
+    measured = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} on {platform.machine()}"
+    return known | card_of(agent) | given | {"measured": measured}
 
 
 def _commit(run: Path) -> str | None:
@@ -91,9 +125,7 @@ def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _prediction(policy: NetworkPolicy, file: Path | None) -> dict[str, Any] | None:
-    if file is None:
-        return None
+def _prediction(policy: NetworkPolicy, file: Path) -> dict[str, Any]:
     import numpy as np
 
     from hanabi_rl.data.files import load_distinct_games

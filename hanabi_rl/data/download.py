@@ -1,10 +1,11 @@
-"""Files from the Hugging Face Hub: the open human games of AH2AC2 (`ah2ac2/datasets`), and any
-other."""
+"""The open human games of AH2AC2, from the Hugging Face Hub (`ah2ac2/datasets`)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
+
+from hanabi_rl.storage.hub import fetch_file
 
 REPOSITORY = "ah2ac2/datasets"
 Split = Literal["train", "val", "all"]
@@ -32,39 +33,3 @@ def download(split: Split = "train", players: int = 2, dest: str | Path = "data"
     return fetch_file(
         REPOSITORY, name, kind="dataset", dest=dest, then=f"copy it to {Path(dest) / name}"
     )
-
-
-def fetch_file(
-    repository: str,
-    name: str,
-    *,
-    kind: Literal["dataset", "model"],
-    dest: str | Path | None = None,
-    then: str,
-) -> Path:
-    """Fetch one file of a repository on the Hub into the folder `dest`, or into the Hub's own
-    cache.
-
-    Raises ConnectionError where it cannot be had: what was tried, how to fetch it by hand and what
-    to do `then`.
-    """
-    # Slow to import, and only this function needs it.
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.utils import logging
-
-    # else each of its retries is several lines; the error below says it once
-    logging.set_verbosity_error()
-    try:
-        return Path(
-            hf_hub_download(
-                repository, name, repo_type=kind, local_dir=None if dest is None else str(dest)
-            )
-        )
-    except Exception as error:  # the hub raises a dozen types of its own and of its HTTP client's
-        page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{repository}"
-        command = f"hf download {repository} {name} --repo-type {kind} --local-dir {dest or '.'}"
-        raise ConnectionError(
-            f"could not fetch {name} from {page} ({type(error).__name__}: {error}). Fetch it "
-            "where there is a "
-            f"connection, from {page}/tree/main or with '{command}', and {then}"
-        ) from error

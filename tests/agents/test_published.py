@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from support.hub import keep_in_cache, offline
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import STORED, load_policy
@@ -279,7 +280,20 @@ def test_published_agents_play_a_game_and_are_told_apart(stored):
     assert (records.num_actions > 0).all()
     with pytest.raises(ValueError, match="expected a policy for Rules\\(num_players=3"):
         load_policy(names[0], Rules(num_players=3))
-    assert {f"{source}:" for source in STORED} == {"agent:", *PREFIXES}
+    assert {f"{source}:" for source in STORED} == {"agent:", "hf:", *PREFIXES}
+
+
+@pytest.mark.parametrize("layout", ["clone", "hdr_ippo", "feed_forward", "obl"])
+def test_a_published_layout_is_told_by_its_tensors(stored, tmp_path, monkeypatch, capsys, layout):
+    """On the Hub anybody may have it, in any repository."""
+    path = stored(globals()[layout]())
+    family = "obl" if layout == "obl" else "ah2ac2"
+    offline(monkeypatch, tmp_path / "hub")
+    keep_in_cache(tmp_path / "hub", "you/x", {"a/w.safetensors": path.read_bytes()}, ref="main")
+    expected = load_policy(f"{family}:{path}").identity()
+    capsys.readouterr()
+    assert load_policy("hf:you/x/a/w.safetensors").identity() == expected
+    assert ("NON-COMMERCIAL" in capsys.readouterr().err) == (layout == "obl")
 
 
 def test_a_published_clone_starts_hdr_ippo_and_is_saved_as_ours(stored, tmp_path):
@@ -428,7 +442,11 @@ def test_a_name_without_a_local_file_is_fetched_from_the_hub(stored, monkeypatch
     policy = load_policy("ah2ac2:bc_1k/2p.safetensors")
     assert policy.identity() == load_policy(f"ah2ac2:{path}").identity()
     assert asked == [
-        ("ah2ac2/baselines", "bc_1k/2p.safetensors", {"repo_type": "model", "local_dir": None})
+        (
+            "ah2ac2/baselines",
+            "bc_1k/2p.safetensors",
+            {"repo_type": "model", "revision": None, "local_dir": None},
+        )
     ]
 
 

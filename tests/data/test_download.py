@@ -16,7 +16,7 @@ def test_the_file_that_is_asked_for(monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     assert download("train", 2, tmp_path) == tmp_path / "2_player_games_train_1k.safetensors"
     download("val", 3, tmp_path)
-    options = {"repo_type": "dataset", "local_dir": str(tmp_path)}
+    options = {"repo_type": "dataset", "revision": None, "local_dir": str(tmp_path)}
     assert asked == [
         ("ah2ac2/datasets", "2_player_games_train_1k.safetensors", options),
         ("ah2ac2/datasets", "3_player_games_val.safetensors", options),

@@ -1,0 +1,231 @@
+"""Agents on the Hugging Face Hub, from its cache alone, and published there: its client is replaced
+where it would speak to the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import huggingface_hub
+import pytest
+import yaml
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from support.games import TINY
+from support.hub import keep_in_cache, offline
+from support.policies import network_policy
+
+from hanabi_rl.agents.hub import parse_hub_name
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.one_file import read_card, read_file, rounded, write_file
+from hanabi_rl.agents.origin import trained_with
+from hanabi_rl.cli import main
+from hanabi_rl.cli.agents import names_games
+from hanabi_rl.env.game import Rules
+from hanabi_rl.show.matrix import short_labels
+from hanabi_rl.storage.hub import put_files
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    path = tmp_path / "a.safetensors"
+    write_file(path, network_policy(TINY, 0), {"met": ["bot:iggi"]}, half=True)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    offline(monkeypatch, tmp_path / "hub")
+    return tmp_path / "hub"
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("hf:me/anyone", ("me/anyone", None, None)),
+        ("hf:me/anyone@v1.0", ("me/anyone", None, "v1.0")),
+        ("hf:me/a.b-c/x/y.safetensors", ("me/a.b-c", "x/y.safetensors", None)),
+        ("hf:me/a/y.safetensors@refs/pr/1", ("me/a", "y.safetensors", "refs/pr/1")),
+    ],
+)
+def test_a_name(name: str, parts: tuple[str | None, ...]) -> None:
+    assert parse_hub_name(name) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hf:", r"expected hf:OWNER/NAME\[/FILE\]\[@REVISION\], got hf:"),
+        ("hf:anyone", "expected hf:OWNER/NAME"),
+        ("hf:me/anyone@", "expected hf:OWNER/NAME"),
+        ("hf:me/anyone/x.pkl", "ending in .safetensors .*, got x.pkl"),
+        ("hf:-me/anyone.", "expected a repository OWNER/NAME, got '-me/anyone.'"),
+    ],
+)
+def test_a_name_that_is_none(name: str, message: str, cache: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_policy(name)
+
+
+def test_an_exported_agent(cache: Path, exported: Path) -> None:
+    """By its repository alone, with a file, at a tag and at a commit, and with options."""
+    files = {"policy.safetensors": exported.read_bytes(), "README.md": b"", "b.safetensors": b""}
+    keep_in_cache(cache, "me/anyone", files, ref="main")
+    other = rounded(network_policy(TINY, 1))
+    write_file(exported, other)
+    commit = "f" * 40
+    at = {"policy.safetensors": exported.read_bytes()}
+    keep_in_cache(cache, "me/anyone", at, commit=commit, ref="v2")
+    first = load_policy("hf:me/anyone")
+    assert first.identity() == rounded(network_policy(TINY, 0)).identity()
+    assert first.identity() == load_policy("hf:me/anyone/policy.safetensors@main").identity()
+    for revision in ("v2", commit):
+        assert load_policy(f"hf:me/anyone@{revision}").identity() == other.identity()
+    assert load_policy("hf:me/anyone@v2?temperature=2", TINY).identity() != other.identity()
+    assert trained_with("hf:me/anyone") == ("bot:iggi",)
+    with pytest.raises(ValueError, match="hf:me/anyone: expected a policy for Rules"):
+        load_policy("hf:me/anyone", Rules())
+    assert not names_games("hf:me/anyone/b.safetensors")
+    assert short_labels(["hf:me/anyone", "hf:me/anyone@v2"]) == ["anyone", "anyone@v2"]
+
+
+def test_which_file_of_a_repository(cache: Path, exported: Path) -> None:
+    content = exported.read_bytes()
+    keep_in_cache(cache, "me/one", {"x/only.safetensors": content, "a.txt": b""}, ref="main")
+    assert load_policy("hf:me/one").identity() == read_file(exported).identity()
+    keep_in_cache(cache, "me/two", {"a.safetensors": b"", "b.safetensors": b""}, ref="main")
+    with pytest.raises(ValueError, match=r"got 2 \.safetensors files: a.safet.*, b.safetensors"):
+        load_policy("hf:me/two")
+    keep_in_cache(cache, "me/none", {"model.bin": b"", "README.md": b""}, ref="main")
+    with pytest.raises(
+        ValueError,
+        match=r"hf:me/none: expected policy.safetensors, .* got no .safetensors file: README.md, m",
+    ):
+        load_policy("hf:me/none")
+    with pytest.raises(ValueError, match=r"a.safetensors: expected a safetensors file, got"):
+        load_policy("hf:me/two/a.safetensors")
+
+
+@pytest.mark.parametrize("name", ["hf:me/away", "hf:me/away/a.safetensors", "hf:me/two@v9"])
+def test_without_a_connection_and_not_in_the_cache(name: str, cache: Path) -> None:
+    keep_in_cache(cache, "me/two", {"a.safetensors": b""}, ref="main")
+    with pytest.raises(ConnectionError, match=r"could not .*me/(away|two).*'hf download me/"):
+        load_policy(name)
+
+
+def answer(status: int) -> Any:
+    return httpx2.Response(status, request=httpx2.Request("GET", "https://hub"))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (GatedRepoError, PermissionError, "me/a is gated: ask for access .* `hf auth login`"),
+        (RepositoryNotFoundError, ValueError, "expected a repository that exists .*me/a; if"),
+        (RevisionNotFoundError, ValueError, "me/a: expected a branch, a tag or .* got 'v9'"),
+        (RemoteEntryNotFoundError, ValueError, r"expected a file x.safetensors; its files: a, b"),
+        (HfHubHTTPError, ConnectionError, "could not fetch x.safetensors from .*name it by its"),
+    ],
+)
+def test_what_the_hub_refuses(
+    error: type[HfHubHTTPError],
+    kind: type[Exception],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error("no", response=answer(404))
+
+    listing = SimpleNamespace(list_repo_files=lambda *_, **__: ["b", "a"])
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: listing)
+    with pytest.raises(kind, match=message):
+        load_policy("hf:me/a/x.safetensors@v9")
+    if error is not RemoteEntryNotFoundError and kind is not ConnectionError:
+        listing.list_repo_files = refuse
+        with pytest.raises(kind, match=message):
+            load_policy("hf:me/a@v9")
+
+
+class Hub:
+    """The client's calls of a push, noted; the repository is there already, and public or not."""
+
+    def __init__(self, private: bool = True, refuse: Exception | None = None) -> None:
+        self.private, self.refuse = private, refuse
+        self.made: list[tuple[str, bool]] = []
+        self.files: dict[str, bytes] = {}
+
+    def create_repo(self, repository: str, *, private: bool, exist_ok: bool) -> None:
+        assert exist_ok
+        if self.refuse is not None:
+            raise self.refuse
+        self.made.append((repository, private))
+
+    def model_info(self, repository: str) -> Any:
+        return SimpleNamespace(private=self.private)
+
+    def create_commit(self, repository: str, operations: Any, *, commit_message: str) -> Any:
+        for operation in operations:
+            self.files[operation.path_in_repo] = operation.path_or_fileobj
+        return SimpleNamespace(commit_url=f"https://hub/{repository}/commit/1")
+
+
+def test_an_agent_is_published(
+    exported: Path,
+    tmp_path: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hub = Hub()
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
+    flags = ["--games", "64", "--about", "A test.", "--license", "cc-by-4.0"]
+    main(["export", str(exported), "--push", "me/anyone", "--private", *flags])
+    assert "Published as hf:me/anyone: https://hub/me/anyone/commit/1" in capsys.readouterr().err
+    assert hub.made == [("me/anyone", True)]
+    assert sorted(hub.files) == ["README.md", "policy.safetensors"]
+    # what was published is what loads, and its card is kept
+    keep_in_cache(cache, "me/anyone", hub.files, ref="main")
+    assert load_policy("hf:me/anyone").identity() == read_file(exported).identity()
+    (tmp_path / "back.safetensors").write_bytes(hub.files["policy.safetensors"])
+    card = read_card(tmp_path / "back.safetensors")
+    assert (card["about"], card["met"]) == ("A test.", ["bot:iggi"])
+    front, text = hub.files["README.md"].decode().split("---\n")[1:]
+    fields = yaml.safe_load(front)
+    assert fields["license"] == "cc-by-4.0" and fields["library_name"] == "hanabi-rl"
+    assert "hanabi" in fields["tags"] and fields["metrics"] == ["mean_reward"]
+    (result,) = fields["model-index"][0]["results"]
+    assert result["metrics"][0]["value"] == card["selfplay"]["mean"]
+    assert "hanabi-rl play hf:me/anyone" in text and "| trained with | bot:iggi |" in text
+
+
+def test_what_is_not_published(
+    exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub = Hub(private=False)
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
+    with pytest.raises(ValueError, match="a private repository, got .*me/a, which is public"):
+        put_files("me/a", {"x": b"x"}, private=True, message="x")
+    assert not hub.files
+    assert put_files("me/a", {"x": b"x"}, private=False, message="x").endswith("commit/1")
+    hub.refuse = HfHubHTTPError("no", response=answer(401))
+    with pytest.raises(PermissionError, match="me/a .*: log in with `hf auth login`, or set HF_TO"):
+        put_files("me/a", {}, private=False, message="x")
+    hub.refuse = OSError("no route to host")
+    with pytest.raises(ConnectionError, match="could not write to .*me/a .*no route to host"):
+        put_files("me/a", {}, private=False, message="x")
+    for arguments, message in (
+        ([], "expected a file to write, or --push OWNER/NAME"),
+        (["--push", "anyone"], "--push: expected OWNER/NAME, got anyone"),
+        (["--push", "me/anyone/x.safetensors"], "--push: expected OWNER/NAME"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["export", str(exported), *arguments])
+        assert message in capsys.readouterr().err
