@@ -9,27 +9,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.notebooks import script_of
 
 TUTORIALS = sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.ipynb"))
 
 
-def script_of(notebook: Path) -> str:
-    """Its code cells as one script; a line with `!` is a command of the shell, which must
-    succeed."""
-    lines = ["import subprocess"]
-    for cell in json.loads(notebook.read_text())["cells"]:
-        if cell["cell_type"] != "code":
-            continue
-        source = "".join(cell["source"]).replace("\\\n", " ")
-        for line in source.splitlines():
-            command = line.removeprefix("!")
-            shell = f"subprocess.run({command!r}, shell=True, check=True)"
-            lines.append(line if command == line else shell)
-    return "\n".join(lines)
-
-
 def test_there_are_notebooks_and_they_hold_no_output() -> None:
-    assert {path.stem for path in TUTORIALS} == {"bot", "partner", "strangers"}
+    assert {path.stem for path in TUTORIALS} == {
+        "algorithm",
+        "bot",
+        "partner",
+        "strangers",
+        "study",
+    }
     for path in TUTORIALS:
         cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
         assert all(not cell["outputs"] and cell["execution_count"] is None for cell in cells)
