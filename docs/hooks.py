@@ -1,6 +1,6 @@
 """Pages of the site that are made when it is built, never by hand: the Python reference from
-docstrings, commands from their `--help`, presets, agents and measures from their registries, and
-tutorials from notebooks. mkdocs calls `on_files`."""
+docstrings, commands from their `--help`, presets, agents and measures from their registries,
+tutorials from notebooks, and the leaderboard from its files. mkdocs calls `on_files`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import hanabi_rl
 from hanabi_rl.algorithms.registry import NAMES
 from hanabi_rl.cli import main
 from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.measure.board import read_board
 from hanabi_rl.measure.registry import MEASURES, measures_of
 
 
@@ -34,6 +35,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     made = {f"reference/{name}.md": content for name, content in pages.items()}
     for path in sorted((Path(config.docs_dir) / "tutorials").glob("*.ipynb")):
         made[f"tutorials/{path.stem}.md"] = _tutorial(path)
+    made["leaderboard.md"] = "\n".join(_leaderboard(Path(config.docs_dir) / "leaderboard"))
     for place, content in made.items():
         files.append(File.generated(config, place, content=content))
     return files
@@ -45,11 +47,19 @@ def _tutorial(path: Path) -> str:
     for cell in json.loads(path.read_text())["cells"]:
         text = "".join(cell["source"])
         if cell["cell_type"] == "code":
-            commands = re.sub(r"^!", "", text, flags=re.MULTILINE)
-            text = f"```{'python' if commands == text else 'bash'}\n{commands}\n```"
+            text = _fenced(text)
         blocks.append(text.replace(".ipynb)", ".md)"))
     download = f"Notebook: `docs/tutorials/{path.name}`"
     return "\n\n".join([*blocks, f"*{download}.*"])
+
+
+def _fenced(source: str) -> str:
+    """A code cell: a file that it writes, commands without their `!`, or Python."""
+    if source.startswith("%%writefile "):
+        name, _, content = source.removeprefix("%%writefile ").partition("\n")
+        return f'```{Path(name).suffix[1:]} title="{name}"\n{content}\n```'
+    commands = re.sub(r"^!", "", source, flags=re.MULTILINE)
+    return f"```{'python' if commands == source else 'bash'}\n{commands}\n```"
 
 
 def _api() -> str:
@@ -73,7 +83,11 @@ def _commands() -> Iterator[str]:
     os.environ["COLUMNS"] = "100"
     yield "# Commands\n\nWhat `hanabi-rl COMMAND --help` prints."
     for name in _subcommands(_printed("--help")):
-        if name in ("train", "sweep"):  # the fields of every algorithm's config: see presets
+        if name in (
+            "train",
+            "sweep",
+            "zero-shot",
+        ):  # the fields of every algorithm's config: see presets
             continue
         text = _printed(name, "--help")
         yield f"\n## {name}\n\n```text\n{text}\n```"
@@ -124,3 +138,31 @@ def _measures() -> Iterator[str]:
         for measure in measures_of(group):
             label = measure.label.strip().replace("|", "\\|")
             yield f"| `{measure.name}` | {label} | {measure.unit} | {measure.source} |"
+
+
+def _leaderboard(folder: Path) -> Iterator[str]:
+    """The boards, and how a row is added."""
+    yield (
+        "# Leaderboard\n\nCandidates with fixed partners on fixed decks, in every mixed line-up, "
+        "greedy (AH2AC2's protocol, appendix A.6); the mean has its 95% interval over games. Rows "
+        "are added by pull request: publish your agent (`hanabi-rl export RUN --push OWNER/NAME`), "
+        "then\n\n```bash\nhanabi-rl leaderboard --board docs/leaderboard/2p.json --agents "
+        "hf:OWNER/NAME@COMMIT --by YOU\n```\n\nplays the board's games and writes the row. "
+        "`pytest tests/measure/test_board.py` checks the file; whoever merges it runs the command "
+        "again, which must not change a digit.\n"
+    )
+    for path in sorted(folder.glob("*.json")):
+        board = read_board(path)
+        partners = ", ".join(f"`{proxy.agent}`" for proxy in board.proxies)
+        yield (
+            f"## {board.players} players\n\n{board.about} Partners: {partners}. {board.games:,} "
+            f"games a row, deck seed {board.seed}.\n\n| agent | mean | median | zero | perfect "
+            "| by |\n|---|---|---|---|---|---|"
+        )
+        for row in board.rows:
+            low, high = row.ci95
+            yield (
+                f"| `{row.agent}` | {row.mean:.2f} [{low:.2f}, {high:.2f}] | {row.median:g} | "
+                f"{row.zero_share:.1%} | {row.perfect_share:.1%} | {row.by} |"
+            )
+        yield ""

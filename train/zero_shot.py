@@ -3,7 +3,9 @@
 python train/zero_shot.py --out runs/zero-shot
 """
 
-from hanabi_rl.cli.zero_shot import main
+import sys
+
+from hanabi_rl.cli import main
 
 if __name__ == "__main__":
-    main()
+    main(["zero-shot", *sys.argv[1:]])

@@ -61,8 +61,8 @@ def main(args: Sequence[str] | None = None) -> None:
     and exit code 2."""
     keep_compiled()
     with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as given:
-        if given[:1] in (["train"], ["sweep"]):  # their flags depend on the algorithm
-            code = _train_or_sweep(given[0], given[1:])
+        if given[:1] in (["train"], ["sweep"], ["zero-shot"]):  # with flags of their own
+            code = _train(given[0], given[1:])
         else:
             if given[:1] == ["study"] and given[1:2] and given[1] not in (*STUDY_COMMANDS, *_HELP):
                 given.insert(1, "run")  # `hanabi-rl study FILE` runs it
@@ -74,25 +74,33 @@ def main(args: Sequence[str] | None = None) -> None:
 _HELP = ("-h", "--help")
 
 
-def _train_or_sweep(command: str, args: list[str]) -> int:
+def _train(command: str, args: list[str]) -> int:
+    from hanabi_rl.cli.zero_shot import zero_shot_command
     from hanabi_rl.launch.script import train_command
     from hanabi_rl.launch.sweep import sweep_command
 
+    if command == "zero-shot":
+        return zero_shot_command(args)
     return train_command(args) if command == "train" else sweep_command(args)
 
 
-def _train() -> None:
+def _train_help() -> None:
     """Train a partner: `hanabi-rl train ALGORITHM ...`."""
 
 
-def _sweep() -> None:
+def _sweep_help() -> None:
     """Train an algorithm over a grid of its options and some seeds."""
+
+
+def _zero_shot_help() -> None:
+    """Compare methods of zero-shot coordination on partners that none of them has met."""
 
 
 def _app() -> SubcommandApp:
     app = SubcommandApp()
-    app.command(name="train")(_train)
-    app.command(name="sweep")(_sweep)
+    app.command(name="train")(_train_help)
+    app.command(name="sweep")(_sweep_help)
+    app.command(name="zero-shot")(_zero_shot_help)
     app.command(name="evaluate")(checked(evaluate))
     app.command(name="cross-play")(checked(cross_play))
     app.command(name="leaderboard")(checked(leaderboard))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,8 +31,8 @@ class Candidate(NamedTuple):
 
 
 def leaderboard(
-    proxies: tuple[str, ...],
     agents: tuple[str, ...],
+    proxies: tuple[str, ...] = (),
     players: int | None = None,
     games: Count = 1000,
     seed: Seed = 0,
@@ -39,14 +40,16 @@ def leaderboard(
     val: Path | None = None,
     data: Path | None = None,
     out: Path | None = None,
+    board: Path | None = None,
+    by: str = "",
     json: Flag = False,
 ) -> None:
     """Play each agent among the proxies in every mixed line-up, and the proxies with themselves,
     and print AH2AC2's leaderboard (its Table 4): mean and median over the games, and cross-entropy.
 
     Args:
-        proxies: the human-like partners, named as the agents.
         agents: candidates, any agents (`hanabi-rl agents` lists what can be named).
+        proxies: the human-like partners, named as the agents.
         players: 2 to 5; needed for bots alone (default 2).
         games: how many for each agent, each on a deck of its own, spread evenly over the line-ups.
         seed: of the decks.
@@ -55,6 +58,9 @@ def leaderboard(
         val: recorded games to choose seeds by.
         data: other recorded human games to predict, for the cross-entropy that is shown.
         out: a folder for leaderboard.json.
+        board: a leaderboard's file to add the agents to: it says with which proxies, how many games
+            and which decks, and takes no other of these flags.
+        by: who adds them.
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.agents.identity import distinct_identities
@@ -64,6 +70,12 @@ def leaderboard(
     from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import to_json, write_json
 
+    if board is not None:
+        given = (proxies, players, games, seed, group, val, data, out)
+        if given != ((), None, 1000, 0, (), None, None, None):
+            raise ValueError("--board: expected no other flags than --agents and --by")
+        _add(board, agents, by)
+        return
     if not proxies or not agents:
         raise ValueError(f"expected --proxies and --agents, got {len(proxies)} and {len(agents)}")
     everyone = list(dict.fromkeys((*proxies, *agents)))  # an agent may be one of the proxies
@@ -110,6 +122,31 @@ def leaderboard(
     print(text, file=sys.stderr if json else sys.stdout)
     if json:
         print(json_format.dumps(to_json(record)))
+
+
+def _add(file: Path, agents: Sequence[str], by: str) -> None:
+    """Plays the games of a board's file for each agent, and writes its row there."""
+    from hanabi_rl.measure.board import check_public, read_board, row_of, with_row, write_board
+    from hanabi_rl.measure.leaderboard import play_leaderboard
+
+    board = read_board(file)
+    if not agents or not by:
+        raise ValueError("--board: expected --agents and --by, who adds them")
+    for agent in agents:
+        check_public(agent, "--agents")
+    proxies = load_agents([proxy.agent for proxy in board.proxies], board.players)
+    for proxy, policy in zip(board.proxies, proxies, strict=True):
+        if policy.identity() != proxy.hash:
+            raise ValueError(
+                f"{file}: expected {proxy.agent} to be {proxy.hash}, got {policy.identity()}"
+            )
+    candidates = load_agents(agents, board.players)
+    for agent, policy in zip(agents, candidates, strict=True):
+        entry = play_leaderboard(policy, proxies, board.games, board.seed)
+        row = row_of(entry, agent, policy.identity(), by, version("hanabi-rl"))
+        board = with_row(board, row)
+        write_board(file, board)
+        print(f"{agent}: {entry.summary.mean:.2f}, row {board.rows.index(row) + 1} of {file}")
 
 
 def candidates(

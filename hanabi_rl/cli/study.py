@@ -33,7 +33,7 @@ def study(
     """Run a study: people agree, play with each of its agents, answer questions, may withdraw.
 
     Args:
-        file: what it asks and who plays, as TOML (configs/study/example.toml shows one).
+        file: what it asks and who plays, as TOML; `example` and `casual` come with the package.
         state: the folder of all that is kept; by default studies/ and the file's name.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
@@ -52,6 +52,7 @@ def study(
     from hanabi_rl.serve.study_pages import make_study
     from hanabi_rl.serve.web import MAX_MESSAGE
 
+    file = _shipped(file) or file
     asked = read_study(file)
     folder = StudyFolder(state or Path("studies") / file.stem, asked)
     listening = listen(host, port)
@@ -136,6 +137,14 @@ def _folder(path: Path) -> StudyFolder:
     if not (path / "study.json").is_file():
         raise ValueError(f"expected the folder of a study, got {path}: no study.json in it")
     return StudyFolder(path, read_study_of(path))
+
+
+def _shipped(file: Path) -> Path | None:
+    """The study of that name that comes with the package; None where a file is named."""
+    from hanabi_rl.launch.presets import configs_folder
+
+    path = configs_folder() / "study" / f"{file}.toml"
+    return path if not file.exists() and path.is_file() else None
 
 
 def _tables(folder: StudyFolder, slots: int) -> StudyPlay:

@@ -16,6 +16,7 @@ from hanabi_rl.cli import main
 COMMANDS = [
     "train",
     "sweep",
+    "zero-shot",
     "evaluate",
     "cross-play",
     "leaderboard",
@@ -48,7 +49,7 @@ def test_help_lists_the_commands_and_imports_no_accelerator_library():
     out = run_python(
         "import sys\n"
         "from hanabi_rl.cli import main\n"
-        f"for command in {[[], *([name] for name in COMMANDS[2:])]}:\n"
+        f"for command in {[[], *([name] for name in COMMANDS[3:])]}:\n"
         "    try: main([*command, '--help'])\n"
         "    except SystemExit as stop: assert stop.code == 0\n"
         "print([name for name in ('jax', 'jaxmarl', 'distrax', 'flax', 'matplotlib') if name in "
