@@ -80,7 +80,7 @@ def _printed(*arguments: str) -> str:
 
 def _commands() -> Iterator[str]:
     """The help of every command, those of a group after it."""
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "84"
     yield "# Commands\n\nWhat `hanabi-rl COMMAND --help` prints."
     for name in _subcommands(_printed("--help")):
         if name in (

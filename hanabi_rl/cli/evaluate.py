@@ -28,7 +28,7 @@ def evaluate(
 
     Args:
         agent: any agent (`hanabi-rl agents` lists what can be named): agent:NAME, bot:NAME, a run's
-            folder, a policy folder or file, a checkpoints/<step>, ah2ac2:FILE or obl:FILE.
+            folder, a policy folder or file, a checkpoints/<step>, hf:OWNER/NAME, ...
         players: 2 to 5; a bot plays 2 unless told otherwise, a trained agent only what it was
             trained for.
         games: how many, each on a deck of its own.

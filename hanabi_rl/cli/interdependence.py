@@ -33,7 +33,7 @@ def interdependence(
 
     Args:
         source: an agent (bot:NAME, agent:NAME, a policy folder, a run's folder, a
-            checkpoints/<step>, ah2ac2:FILE or obl:FILE); or a file of games (.safetensors, .json or
+            checkpoints/<step>, hf:OWNER/NAME, ...); or a file of games (.safetensors, .json or
             .jsonl), of which every seat counts.
         partner: another agent, which holds all seats but one; without it the agent plays with
             copies of itself.

@@ -33,7 +33,7 @@ def predict(
 
     Args:
         agent: any agent (`hanabi-rl agents` lists what can be named): agent:NAME, bot:NAME, a run's
-            folder, a policy folder or file, a checkpoints/<step>, ah2ac2:FILE or obl:FILE.
+            folder, a policy folder or file, a checkpoints/<step>, hf:OWNER/NAME, ...
         file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live); only its human seats count
             where it names them.
         surprising: how many of the most surprising moves to show.
