@@ -1,6 +1,6 @@
 """Pages of the site that are made when it is built, never by hand: the Python reference from
 docstrings, commands from their `--help`, presets, agents and measures from their registries,
-tutorials from notebooks, and the leaderboard from its files. mkdocs calls `on_files`."""
+tutorials from notebooks, and the leaderboard from its files. mkdocs calls `on_...`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 import hanabi_rl
@@ -39,6 +41,27 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for place, content in made.items():
         files.append(File.generated(config, place, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """What reads well on GitHub, as the site needs it: images with a width, and files outside of
+    `docs/` without a link."""
+    markdown = re.sub(
+        r'<img src="([^":]+)" alt="([^"]*)" width="(\d+)">', r'![\2](\1){ width="\3" }', markdown
+    )
+    return re.sub(r"\[(`[^`\]]+`)\]\(\.\./[^)]+\)", r"\1", markdown)
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Raises PluginError where a page of the built site names a file that is not there."""
+    site = Path(config.site_dir)
+    for page in site.rglob("*.html"):
+        for address in re.findall(r'(?:href|src)="([^"#?]+)', page.read_text()):
+            if page.name == "404.html" or re.match(r"[a-z]+:", address):
+                continue
+            place = page.parent / address
+            if not (place / "index.html" if place.is_dir() else place).exists():
+                raise PluginError(f"{page.relative_to(site)}: no file {address}")
 
 
 def _tutorial(path: Path) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.serving import STUDY, make_study_play
 
+from hanabi_rl.cli.study import _shipped
+from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.serve.participants import StudyFolder, WithdrawnError, read_study_of
 from hanabi_rl.serve.study import AFTER_GAME, orders, read_study, study_of
 from hanabi_rl.serve.study_steps import next_step
@@ -183,6 +185,15 @@ def test_people_join_at_once_and_no_more_than_there_is_room_for(tmp_path):
         joined = list(pool.map(_join, [tmp_path] * 8))
     assert sorted(map(bool, joined)) == [False] * 2 + [True] * 6
     assert len({number for number in joined if number}) == 6
+
+
+def test_a_study_that_comes_with_the_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = _shipped(Path("example"))
+    assert path == configs_folder() / "study" / "example.toml" and read_study(path).title
+    assert _shipped(path) is None and _shipped(Path("nobody")) is None
+    Path("example").write_text("a file of one's own")
+    assert _shipped(Path("example")) is None
 
 
 def _join(path):
