@@ -3,8 +3,9 @@
     python benchmarks/search.py --search fast --games 128 --out runs/search
 
 One seat of an agent searches, taking the others to play as it does; who they really are is the
-partner. The searching seat goes around the table from deck to deck. Prints a table of paired
-differences; the run may be stopped and goes on where it was.
+partner. The searching seat goes around the table from deck to deck. With `--seats all` the partner
+searches as well. Prints a table of paired differences; the run may be stopped and goes on where it
+was.
 """
 
 import os
@@ -40,16 +41,16 @@ DECKS = 31
 
 
 def chunk_of_games(
-    agents: tuple[Policy, Policy], partner: Policy, first: int, seed: int
+    agents: tuple[Policy, Policy], partners: tuple[Policy, Policy], first: int, seed: int
 ) -> dict[str, Any]:
-    """The games of `CHUNK` decks from number `first`, by the agent with a search and without:
-    scores, core seconds and the moves of the searching seat."""
-    rules = partner.rules
+    """The games of `CHUNK` decks from number `first`, by the agent with a search and without, each
+    beside its partner: scores, core seconds and the moves of the agent's seat."""
+    rules = agents[0].rules
     decks = evaluation_decks(rules, first + CHUNK, seed)[first:]
     seat = (first + np.arange(CHUNK)) // rules.num_players % rules.num_players
     seating = (seat[:, None] + np.arange(rules.num_players)) % rules.num_players
     found: dict[str, Any] = {}
-    for name, agent in zip(("searching", "plain"), agents, strict=True):
+    for name, agent, partner in zip(("searching", "plain"), agents, partners, strict=True):
         team = (agent, *(partner,) * (rules.num_players - 1))
         began = common.core_seconds()
         games = play_games(team, rules, decks, seating=seating, chunk_size=CHUNK)
@@ -61,19 +62,23 @@ def chunk_of_games(
     return found
 
 
-def play_pair(name: str, partner: str, search: str, games: int, out: Path) -> common.Record:
+def play_pair(
+    name: str, partner: str, search: str, games: int, out: Path, everybody: bool
+) -> common.Record:
     """The row of one pair; its chunks are kept in `out`, and those that are there are not played
     again. What the process played first, which compiles, is not timed."""
     parts = (part.replace(":", "-").replace("/", "-") for part in (name, partner, search))
+    out = out / "all" if everybody else out
     folder, compiled, chunks = out / "_".join(parts), False, []
     folder.mkdir(parents=True, exist_ok=True)
     plain = load_policy(name)
     agents = load_policy(f"{name}?search={search}"), plain
     other = load_policy(partner, plain.rules)
+    thinking = load_policy(f"{partner}?search={search}", plain.rules) if everybody else other
     for first in range(0, games, CHUNK):
         file = folder / f"{first}.json"
         if not file.exists():
-            chunk = chunk_of_games(agents, other, first, DECKS)
+            chunk = chunk_of_games(agents, (thinking, other), first, DECKS)
             write_json(file, chunk | {"timed": compiled})
             compiled = True
         chunks.append(read_json(file))
@@ -102,14 +107,19 @@ def row_of(chunks: list[dict[str, Any]]) -> common.Record:
 
 
 def measure(
-    search: str = "fast", games: int = 128, only: str = "", out: str = "runs/search"
+    search: str = "fast",
+    games: int = 128,
+    agent: str = "",
+    partner: str = "",
+    seats: str = "one",
+    out: str = "runs/search",
 ) -> common.Record:
-    """The table. `search` is what follows `?search=`; `only` a part of the names of a pair
-    (`hgroup`, `bot:`)."""
-    pairs = [pair for pair in PAIRS if only in " ".join(pair)]
-    if not pairs:
-        raise SystemExit(f"--only {only}: expected a part of one of {PAIRS}")
-    rows = [play_pair(*pair, search, games, Path(out)) for pair in pairs]
+    """The table, or with `agent` (and `partner`, else itself) the row of one pair. `search` is what
+    follows `?search=`; `seats` is "one" or "all"."""
+    if seats not in ("one", "all"):
+        raise SystemExit(f"--seats {seats}: expected one or all")
+    pairs = ((agent, partner or agent),) if agent else PAIRS
+    rows = [play_pair(*pair, search, games, Path(out), seats == "all") for pair in pairs]
     heads = [key for key in rows[0] if key != "search"]
     heads = [*heads[-2:], *heads[:-2]]
     print("| " + " | ".join(heads).replace("_", " ") + " |", file=sys.stderr)

@@ -98,8 +98,8 @@ def _searched(policy: Policy, preset: str, partner: str | None = None, **given: 
     from hanabi_rl.agents.search.settings import settings_of
 
     settings = settings_of(preset, given)
-    model = None if partner is None else load_policy(partner, policy.rules)
-    return searched(policy, model, settings)
+    models = [] if partner is None else partner.split("+")
+    return searched(policy, [load_policy(model, policy.rules) for model in models], settings)
 
 
 def _search_settings() -> dict[str, Any]:
@@ -140,8 +140,8 @@ OPTIONS: dict[str, Option] = {
         str,
         _searched,
         "search=fast: it thinks before each move, with the others taken to play as it does itself; "
-        "search=strong: longer; partner=agent:NAME after it: they are taken to play as that "
-        "agent; lambda=0.3, rollouts=64, ...: see docs/search.md",
+        "search=strong: longer; partner=agent:A+agent:B after it: they are taken to play as one of "
+        "these, whichever fits; lambda=0.3, rollouts=64, ...: see docs/search.md",
         _search_settings,
     ),
     "temperature": Option(

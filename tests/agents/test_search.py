@@ -24,10 +24,12 @@ from support.search import (
     world,
 )
 
-from hanabi_rl.agents.search import thinking
+from hanabi_rl.agents.search import hands, thinking
 from hanabi_rl.agents.search.searched import Searched
 from hanabi_rl.agents.search.settings import Settings
+from hanabi_rl.agents.search.thinking import Decision
 from hanabi_rl.env.actions import action_slices
+from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.serve.lifecycle import Game
 
 # ---- the belief --------------------------------------------------------------------------------
@@ -73,6 +75,51 @@ def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
         np.testing.assert_allclose(found.effective, effective, rtol=1e-2)
         spreads.append(np.ptp([log for _, log in exact.values()]))
     assert max(spreads) > 1, "what the partner did says something of the hand"
+
+
+def habit(kind: str) -> Habit:
+    """Who almost always does one kind of move."""
+    weights = np.full(TINY.num_moves, -9.0, np.float32)
+    weights[action_slices(TINY)[kind]] = 0.0
+    return Habit(jnp.asarray(weights), TINY)
+
+
+def game_with_one_who_discards() -> Game:
+    """Seat 0 has played a card and is to move; seat 1 threw cards away as soon as it could."""
+    slices = action_slices(TINY)
+    for seed in itertools.count():
+        deck = tuple(map(int, np.random.default_rng(seed).permutation(full_deck(TINY))))
+        table, moves = Table(TINY, deck), [slices["play"].start]
+        table.apply(moves[0])
+        if table.points == 0:
+            continue
+        while len(moves) < 6:
+            hints = [*range(slices["color"].start, slices["rank"].stop)]
+            wanted = [slices["discard"].start, *hints] if len(moves) % 2 else hints
+            moves.append(next(move for move in wanted if table.illegal_reason(move) is None))
+            table.apply(moves[-1])
+        return Game(seed, TINY, deck, frozenset({0}), tuple(moves))
+    raise AssertionError
+
+
+def test_of_several_models_the_one_that_fits_is_played_on_with() -> None:
+    """With a partner who throws cards away the point on the table stays the only one, with one who
+    plays every card it does not; which of them it is is seen from what it did."""
+    discards, plays = habit("discard"), habit("play")
+    game = game_with_one_who_discards()
+
+    def think(*models: Habit) -> Decision:
+        searching = Searched(habit("color"), models=models, settings=SETTINGS)
+        return decisions(searching, [game], [0])[0]
+
+    assert think(discards, discards).effective == pytest.approx(SETTINGS.drawn, rel=0.02)
+    for models in ((discards, plays), (plays, discards)):
+        found = think(*models)
+        assert found.effective == pytest.approx(SETTINGS.drawn / 2, rel=0.02)
+        where = found.tried[: found.num_tried] >= action_slices(TINY)["color"].start
+        np.testing.assert_allclose(found.value[: found.num_tried][where], 1.0)
+        assert where.any()
+    assert np.abs(think(plays, plays).value[: found.num_tried][where] - 1.0).min() > 0.5
 
 
 # ---- values ------------------------------------------------------------------------------------
@@ -197,7 +244,7 @@ def test_moves_worth_trying_are_likely_and_legal() -> None:
 
 
 def test_hands_weigh_what_they_are_likely() -> None:
-    weight, effective = thinking.weights(jnp.log(jnp.array([0.1, 0.1, 0.2, 0.0001])))
+    weight, effective = hands.weights(jnp.log(jnp.array([0.1, 0.1, 0.2, 0.0001])))
     expected = np.array([0.1, 0.1, 0.2, 0.0001]) / 0.4001
     np.testing.assert_allclose(weight, expected, rtol=1e-5)
     np.testing.assert_allclose(effective, 1 / (expected**2).sum(), rtol=1e-5)
@@ -206,7 +253,7 @@ def test_hands_weigh_what_they_are_likely() -> None:
 def test_a_hand_is_drawn_again_as_often_as_it_weighs() -> None:
     weight = np.array([0.5, 0.0, 0.125, 0.375], np.float32)
     for start in (0.0, 0.3, 0.99):
-        drawn = thinking.drawn_again(jnp.asarray(weight), (jnp.arange(16) + start) / 16)
+        drawn = hands.drawn_again(jnp.asarray(weight), (jnp.arange(16) + start) / 16)
         np.testing.assert_array_equal(np.bincount(drawn, minlength=4), 16 * weight)
 
 

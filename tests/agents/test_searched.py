@@ -146,11 +146,12 @@ def test_the_same_history_is_the_same_choice_whatever_is_beside_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_model_of_another_level_is_shown_its_part() -> None:
-    """A partner that reads less than the policy is asked what it would be asked by itself."""
-    policy, partner = reader(level="learnt"), reader(level="facts", seed=1)
+def test_models_of_other_levels_are_shown_their_part() -> None:
+    """A partner that reads less than the policy is asked what it would be asked by itself; of two,
+    each has every other hand."""
+    policy, partners = reader(level="learnt"), (reader(level="facts", seed=1), reader(seed=2))
     games = games_at_turn(4, range(6, 12))
-    mixed = Searched(policy, model=partner, settings=SETTINGS)
+    mixed = Searched(policy, models=partners, settings=SETTINGS)
     assert mixed.shown == Shown("learnt", profile=False)
     for game, found in zip(games, decisions(mixed, games, [0] * 4), strict=True):
         state = state_after(game)
@@ -162,12 +163,14 @@ def test_a_model_of_another_level_is_shown_its_part() -> None:
             for card in hand:
                 rest.remove(card)
             decks.append(world(game, 0, hand, rest))
-        chances, choices, _ = in_worlds(partner, np.array(decks), game.moves)
-        expected = np.zeros(len(decks))
-        for turn in range(1, len(game.moves), 2)[-SETTINGS.window :]:
-            at_random = SETTINGS.epsilon / choices[turn]
-            expected += np.log((1 - SETTINGS.epsilon) * chances[turn] + at_random)
-        np.testing.assert_allclose(found.loglik[:WORLDS_READ], expected, atol=2e-3)
+        expected = np.zeros((len(partners), len(decks)))
+        for number, partner in enumerate(partners):
+            chances, choices, _ = in_worlds(partner, np.array(decks), game.moves)
+            for turn in range(1, len(game.moves), 2)[-SETTINGS.window :]:
+                at_random = SETTINGS.epsilon / choices[turn]
+                expected[number] += np.log((1 - SETTINGS.epsilon) * chances[turn] + at_random)
+        in_turn = expected[np.arange(WORLDS_READ) % 2, np.arange(WORLDS_READ)]
+        np.testing.assert_allclose(found.loglik[:WORLDS_READ], in_turn, atol=2e-3)
 
 
 WORLDS_READ = 8
@@ -181,7 +184,7 @@ def test_it_is_named_like_any_other_agent() -> None:
     other = load_policy(f"{agent}?search=fast&lambda=0.7&rollouts=32&partner=agent:ippo-2p")
     assert isinstance(other, Searched)
     assert other.settings == dataclasses.replace(PRESETS["fast"], lam=0.7, rollouts=32)
-    assert other.model.identity() == load_policy("agent:ippo-2p").identity()
+    assert other.models[0].identity() == load_policy("agent:ippo-2p").identity()
     wrapped = load_policy(f"{agent}?temperature=2&search=strong&safe=0.5,0.1")
     assert wrapped.policy.settings == PRESETS["strong"]
     assert wrapped.policy.policy.temperature == 2

@@ -45,7 +45,7 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
             *(Tempered(bot, temperature=x) for x in (0.25, 0.5)),
             *(Safe(bot, last_life=x, before=y) for x in (0.25, 0.5) for y in (0.25, 0.5)),
             *(Searched(bot, settings=Settings(lam=x)) for x in (0.25, 0.5)),
-            Searched(bot, model=Tempered(bot, temperature=2.0)),
+            Searched(bot, models=(Tempered(bot, temperature=2.0),)),
             *(Renamed(bot, colors=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
             *(Knowing(bot, counts=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
         )

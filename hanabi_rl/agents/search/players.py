@@ -19,8 +19,13 @@ class Players(NamedTuple):
 
     own: Any
     """The policy of the searching seat, which reads features (`step_inputs`)."""
-    others: Any
-    """The model of the others; None: the same."""
+    others: tuple[Any, ...]
+    """What the others may play as, which of them is not known; none: as `own`."""
+
+    @property
+    def number(self) -> int:
+        """Models of the others."""
+        return max(len(self.others), 1)
 
 
 def answers(
@@ -28,10 +33,12 @@ def answers(
     shown: Shown,
     players: Players,
     mine: jax.Array,
+    model: jax.Array,
     features: Features,
     legal: jax.Array,
 ) -> jax.Array:
-    """The logits [R, A] of the seat's policy where it is its turn, bool[], else of the others'."""
+    """The logits [R, A] of the seat's policy where it is its turn, bool[], else of the model
+    int32[R] of the others. A model of no row is not asked."""
 
     def of(policy: Any) -> jax.Array:
         inputs = part_of(rules, shown, policy, features)
@@ -39,9 +46,21 @@ def answers(
         answer: jax.Array = policy.step_inputs((), inputs, legal, fresh)[1]
         return jnp.where(legal, answer, ILLEGAL_LOGIT)
 
-    if players.others is None:
+    def of_others() -> jax.Array:
+        logits = jnp.zeros_like(legal, jnp.float32)
+        for number, policy in enumerate(players.others):
+            theirs = model == number
+            logits = jax.lax.cond(
+                jnp.any(theirs),
+                lambda old, policy=policy, rows=theirs: jnp.where(rows[:, None], of(policy), old),
+                lambda old: old,
+                logits,
+            )
+        return logits
+
+    if not players.others:
         return of(players.own)
-    return jax.lax.cond(mine, lambda: of(players.own), lambda: of(players.others))
+    return jax.lax.cond(mine, lambda: of(players.own), of_others)
 
 
 def shown_to(policy: Any) -> Shown:

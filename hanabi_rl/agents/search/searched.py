@@ -8,6 +8,7 @@ history gives the same choice, in greedy play and with a key.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import flax.struct
@@ -35,22 +36,24 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class Searched(Wrapper):
-    """`policy` with a search at every turn of its own; the others are taken to play as `model`
-    does, or as `policy` where that is None."""
+    """`policy` with a search at every turn of its own; the others are taken to play as one of
+    `models` does, whichever fits their last moves, or as `policy` where there is none."""
 
-    model: Any = None  # a Policy
+    models: tuple[Any, ...] = ()  # Policies
     settings: Settings = flax.struct.field(pytree_node=False, default=Settings())
 
     def identity(self) -> str:
         """See `Policy.identity`."""
-        model = None if self.model is None else self.model.identity()
-        own = {"wrapper": "searched", "of": self.policy.identity(), "model": model}
+        models: Any = [model.identity() for model in self.models]
+        if len(models) < 2:  # as before there could be several
+            models = models[0] if models else None
+        own = {"wrapper": "searched", "of": self.policy.identity(), "model": models}
         return digest({**own, "settings": dataclasses.asdict(self.settings)})
 
     @property
     def shown(self) -> Shown:
-        """The most that the policy or the model reads."""
-        each = [shown_to(policy) for policy in (self.policy, self.model) if policy is not None]
+        """The most that the policy or a model reads."""
+        each = [shown_to(policy) for policy in (self.policy, *self.models)]
         level = max((reads.level for reads in each), key=LEVELS.index)
         return Shown(level, any(reads.profile for reads in each))
 
@@ -94,22 +97,22 @@ class Searched(Wrapper):
         now: Position = jax.tree.map(lambda x: x[None], history.now)
         past: Past = history.past
         key = jax.random.wrap_key_data(history.chance)
-        players = Players(self.policy, self.model)
+        players = Players(self.policy, self.models)
         return decide(
             self.rules, self.shown, self.settings, players, now, past, history.length, key
         )
 
 
-def searched(policy: Policy, model: Policy | None, settings: Settings) -> Searched:
-    """`policy` with a search.
+def searched(policy: Policy, models: Sequence[Policy], settings: Settings) -> Searched:
+    """`policy` with a search, the others taken to play as one of `models`.
 
     Raises:
         ValueError: a policy, or a model, that reads observations: what it remembers of a game is
             its own, and would have to be run again for every hand that the seat may hold.
     """
-    found = Searched(policy, model=model, settings=settings)
-    for what, each in (("", policy), ("partner: ", model)):
-        if each is not None and getattr(each, "reads", None) is None:
+    found = Searched(policy, models=tuple(models), settings=settings)
+    for what, each in (("", policy), *(("partner: ", model) for model in models)):
+        if getattr(each, "reads", None) is None:
             raise ValueError(
                 f"{what}expected an agent with a structured network, whose memory is public, got "
                 "one that reads observations (a bot, an LSTM or feed-forward network, or a wrapper "

@@ -3,12 +3,15 @@ Cooperative Partially Observable Games", arXiv 1912.02318; regularised as Jacob 
 arXiv 2112.07544).
 
 1. The policy's own distribution tau over the moves; those worth trying are tried.
-2. `K` own hands from the grounded belief, each with the likelihood of what the others did,
+2. `K` own hands from the grounded belief, each with a model of the others in turn and with the
+   likelihood of what they did,
 
-       L(hand) = prod over their last moves of (1 - epsilon) pi(move | hand) + epsilon / |legal|.
+       L(hand, model) = prod over their last moves of (1 - epsilon) pi(move | hand, model) +
+       epsilon / |legal|.
 
-3. Hands drawn again by that weight and an order of the deck with each; every move tried is made
-   with the same ones, and the policy (for the others: the model of them) plays on to the end.
+3. Hands, each with its model, drawn again by that weight and an order of the deck with each; every
+   move tried is made with the same ones, and the policy (for the others: the model of them) plays
+   on to the end.
 4. Logits log tau(a) + gain(a) / lambda, the gain over the policy's own move.
 
 The networks are in the program once, which keeps the time to compile it down: a loop asks them for
@@ -22,26 +25,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.search.hands import Hands, draw_hands, drawn_again, weights, with_hands
 from hanabi_rl.agents.search.history import Past, Position, Shown
 from hanabi_rl.agents.search.players import Players, answers
 from hanabi_rl.agents.search.settings import Settings
 from hanabi_rl.agents.structured.features import features_of, remember
 from hanabi_rl.agents.structured.memory import Memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.belief import Unknown, draw_cards, draw_hand, hand_of, with_cards
+from hanabi_rl.env.belief import draw_cards, with_cards
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import finished, legal_for_mover, score, step
 from hanabi_rl.env.state import State
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
-
-
-class Hands(NamedTuple):
-    """`K` hands that the seat may hold."""
-
-    cards: jax.Array
-    """int32[H, K]: ids, 0 in an empty slot."""
-    rest: jax.Array
-    """int32[kinds, K]: what is then in the deck."""
 
 
 class Decision(NamedTuple):
@@ -66,7 +61,7 @@ class Decision(NamedTuple):
     loglik: jax.Array
     """float32[K]: log-likelihood of the others' last moves, hand by hand."""
     hands: jax.Array
-    """int32[K, H]: the hands."""
+    """int32[K, H]: the hands; hand k was drawn with model k mod M of the others."""
 
 
 class _Work(NamedTuple):
@@ -81,6 +76,7 @@ class _Work(NamedTuple):
     effective: jax.Array  # float32[]
     state: State  # [R], games played on
     before: Memory  # [R]
+    model: jax.Array  # int32[R], what the others play as there
 
 
 def decide(
@@ -102,7 +98,7 @@ def decide(
     """
     rows = settings.rollouts
     hand_key, *deal_keys = jax.random.split(key, 3)
-    hands = _draw_hands(rules, settings, now.state, hand_key)
+    hands = draw_hands(rules, settings.drawn, now.state, hand_key)
     reads = length * settings.blocks
 
     def repeated(tree: Any) -> Any:
@@ -124,16 +120,20 @@ def decide(
             own = work.time == 0
             place = jax.tree.map(lambda a, b: jnp.where(own, a, b[None]), now, then)
             held = jnp.where(own, cards, held)
-            state = _with_hands(rules, repeated(place.state), held)
+            state = with_hands(rules, repeated(place.state), held)
             return state, repeated(place.before)
 
+        def model_read() -> jax.Array:
+            return (block * rows + jnp.arange(rows)) % players.number
+
         state, before = jax.lax.cond(playing, lambda: (work.state, work.before), look_back)
+        model = jax.lax.cond(playing, lambda: work.model, model_read)
         sight, legal = from_state(rules, state), legal_for_mover(rules, state)
         memory = before
         if shown.level != "facts" or shown.profile:
             memory = remember(rules, shown.level, before, sight)
         features = features_of(rules, shown.level, memory, sight)
-        logits = answers(rules, shown, players, state.player[0] == 0, features, legal)
+        logits = answers(rules, shown, players, state.player[0] == 0, model, features, legal)
 
         def decided() -> _Work:
             policy = jax.nn.log_softmax(logits[0])
@@ -163,8 +163,13 @@ def decide(
             weight, effective = weights(work.loglik)
             enough = effective >= settings.effective * settings.drawn
             deal_from = repeated(now.state)
-            state, first = _dealt(rules, settings, deal_from, hands, weight, work, *deal_keys)
-            return work._replace(effective=effective, stop=~enough, state=state), first
+            state, first, which = _dealt(
+                rules, settings, deal_from, hands, weight, work, *deal_keys
+            )
+            begun = work._replace(
+                effective=effective, stop=~enough, state=state, model=which % players.number
+            )
+            return begun, first
 
         work, action = jax.lax.cond(begins, begin, lambda: (work, action))
         work = jax.lax.cond(
@@ -182,6 +187,7 @@ def decide(
         effective=jnp.float32(0),
         state=repeated(now.state),
         before=repeated(now.before),
+        model=jnp.zeros(rows, jnp.int32),
     )
     work = jax.lax.while_loop(lambda work: ~work.stop, ask, start)
     return _decision(rules, settings, work, hands)
@@ -195,13 +201,6 @@ def worth_trying(
     chance, tried = jax.lax.top_k(jnp.where(legal, policy, ILLEGAL_LOGIT), settings.moves)
     likely = (jnp.exp(chance) >= settings.least) & (chance > ILLEGAL_LOGIT / 2)
     return tried.astype(jnp.int32), jnp.maximum(jnp.sum(likely), 1)
-
-
-def weights(loglik: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Hands' weights float32[K], which sum to 1, and their effective number
-    1 / sum of squares (Kong 1992), by their log-likelihoods."""
-    weight = jax.nn.softmax(loglik)
-    return weight, 1.0 / jnp.sum(weight**2)
 
 
 def logits_after(
@@ -218,20 +217,6 @@ def logits_after(
     return policy.at[tried].add(surely / settings.lam)
 
 
-def _draw_hands(rules: Rules, settings: Settings, state: State, key: jax.Array) -> Hands:
-    """Hands from the grounded belief of seat 0 in one game [1]."""
-    unknown = hand_of(rules, state, jnp.zeros(1, jnp.int32))
-    many = [jnp.broadcast_to(x, (*x.shape[:-1], settings.drawn)) for x in unknown]
-    words = jax.random.bits(key, (rules.hand_size, settings.drawn))
-    return Hands(*draw_hand(rules, Unknown(*many), words))
-
-
-def _with_hands(rules: Rules, state: State, cards: jax.Array) -> State:
-    """The games [R] with the cards int32[H, R] in the hand of seat 0."""
-    nothing = jnp.zeros((1, cards.shape[1]), jnp.int32)
-    return with_cards(rules, state, nothing[0], cards, nothing)
-
-
 def _dealt(
     rules: Rules,
     settings: Settings,
@@ -241,9 +226,10 @@ def _dealt(
     work: _Work,
     pick_key: jax.Array,
     deck_key: jax.Array,
-) -> tuple[State, jax.Array]:
-    """The games [R] with hands drawn again by their weight, and orders of the deck; and each one's
-    first move. Every `num_tried` rows in a row have the same cards."""
+) -> tuple[State, jax.Array, jax.Array]:
+    """The games [R] with hands drawn again by their weight, and orders of the deck; each one's
+    first move; and which of the K hands it has, int32[R]. Every `num_tried` rows in a row have the
+    same cards."""
     rows, deal = settings.rollouts, _deal_of_row(settings, work.num_tried)
     shares = (deal + jax.random.uniform(pick_key)) / (rows // work.num_tried)
     which = drawn_again(weight, shares)
@@ -252,14 +238,7 @@ def _dealt(
     drawn = draw_cards(hands.rest[:, which], words)
     seat = jnp.zeros(rows, jnp.int32)
     dealt = with_cards(rules, state, seat, hands.cards[:, which], drawn)
-    return dealt, work.tried[jnp.arange(rows) % work.num_tried]
-
-
-def drawn_again(weight: jax.Array, shares: jax.Array) -> jax.Array:
-    """The hand int32[R] at each share of the weights float32[K], the hands laid end to end: evenly
-    spaced shares draw each hand as often as it weighs (systematic resampling, Kitagawa 1996)."""
-    which = jnp.sum(jnp.cumsum(weight)[:, None] <= shares, axis=0)
-    return jnp.minimum(which, len(weight) - 1)
+    return dealt, work.tried[jnp.arange(rows) % work.num_tried], which
 
 
 def _deal_of_row(settings: Settings, num_tried: jax.Array) -> jax.Array:
