@@ -32,7 +32,7 @@ from hanabi_rl.cli.study_report import report
 from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
-from hanabi_rl.storage.cache import keep_compiled
+from hanabi_rl.launch.startup import start
 from hanabi_rl.storage.ranges import checked
 
 _DESCRIPTION = (
@@ -59,7 +59,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
 def main(args: Sequence[str] | None = None) -> None:
     """Runs one command of `args` (default: the command line). A user's error is one line on stderr
     and exit code 2."""
-    keep_compiled()
+    start()
     with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as given:
         if given[:1] in (["train"], ["sweep"], ["zero-shot"]):  # with flags of their own
             code = _train(given[0], given[1:])

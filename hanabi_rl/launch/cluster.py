@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.launch.grid import SlurmConfig
+from hanabi_rl.launch.startup import start
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.session import Stopped
-from hanabi_rl.storage.cache import keep_compiled
 from hanabi_rl.storage.files import read_json, write_json
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Job:
         after the signal that Slurm sends before the time is over, submitit queues the job again
         first. Raises as the run does."""
         self._take_share()
-        keep_compiled()  # a node's own
+        start()  # a node's own
         by_hand = f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}"
         print(f"The run of this job; once begun, it goes on by hand with {by_hand}", flush=True)
         with _signals_save_first() as hand_over:

@@ -11,17 +11,17 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.launch.argv import flag_value, flag_values, hyphenated, parse_args
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.launch.startup import start
 from hanabi_rl.launch.sweep import run_seeds
 from hanabi_rl.runs.hosts import connected
 from hanabi_rl.runs.session import Stopped
-from hanabi_rl.storage.cache import keep_compiled
 
 FEW_GAMES = 500  # below this, the published 1,000-game schedule takes too few steps an epoch
 
 
 def main(algorithm: str) -> None:
     """The body of train/<algorithm>.py: runs every seed, and exits with the run's code."""
-    keep_compiled()
+    start()
     with user_errors(f"{algorithm}.py", sys.argv[1:]) as args:
         code = train(algorithm, args)
     sys.exit(code)

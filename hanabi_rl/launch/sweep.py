@@ -25,6 +25,7 @@ from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.launch.startup import start
 from hanabi_rl.learning import parallel
 from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.runs.config import (
@@ -35,7 +36,6 @@ from hanabi_rl.runs.config import (
     with_game,
 )
 from hanabi_rl.runs.session import Stopped
-from hanabi_rl.storage.cache import keep_compiled
 from hanabi_rl.storage.files import read_json
 
 # A finished run of another length is another run.
@@ -340,7 +340,7 @@ def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[st
 
 def main() -> None:
     """The body of train/sweep.py."""
-    keep_compiled()
+    start()
     with user_errors("sweep.py", sys.argv[1:]) as args:
         code = sweep_command(args)
     sys.exit(code)
