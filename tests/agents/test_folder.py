@@ -11,13 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import init_network
 from support.old_folders import old_description, sign_old_folder, write_old_folder
 
 from hanabi_rl.agents.folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig
 from hanabi_rl.storage import tensors
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.files import finish_replacements
@@ -29,7 +30,7 @@ NETWORK = NetworkConfig(embedding=(12,), lstm=(8,), decoder=(8,), critic=(8,), d
 
 @jax.jit
 def make_params(key: jax.Array) -> Any:
-    return init_params(
+    return init_network(
         Actor(NETWORK, RULES.num_moves), key, NETWORK, RULES.obs_size, RULES.num_moves
     )
 

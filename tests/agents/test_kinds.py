@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import init_params
 from support.hands import cards_of, unseen_cards
 from support.structured import SMALL, first_state, look_at_state, play_random_games
 
-from hanabi_rl.agents.structured.acting import at_level, init_params, logits
+from hanabi_rl.agents.structured.acting import at_level, logits
 from hanabi_rl.agents.structured.features import sizes
 from hanabi_rl.agents.structured.kinds import Kinds, kinds_of
 from hanabi_rl.agents.structured.memory import next_seat, records, unpack

@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import init_params
 from support.games import TINY, TINY_3P, random_games
 
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.knowing import known_counts
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.one_file import write_file
-from hanabi_rl.agents.policy import NetworkPolicy, init_params, next_game
+from hanabi_rl.agents.policy import NetworkPolicy, next_game
 from hanabi_rl.agents.structured.profile import COUNTS
 from hanabi_rl.agents.structured.recorded import player_counts
 from hanabi_rl.data.files import save_games

@@ -244,7 +244,7 @@ def test_moves_worth_trying_are_likely_and_legal() -> None:
 
 
 def test_hands_weigh_what_they_are_likely() -> None:
-    weight, effective = hands.weights(jnp.log(jnp.array([0.1, 0.1, 0.2, 0.0001])))
+    weight, effective = hands.weights(np.log(np.array([0.1, 0.1, 0.2, 0.0001], np.float32)))
     expected = np.array([0.1, 0.1, 0.2, 0.0001]) / 0.4001
     np.testing.assert_allclose(weight, expected, rtol=1e-5)
     np.testing.assert_allclose(effective, 1 / (expected**2).sum(), rtol=1e-5)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import deal, finished, legal_actions, step
 from support.hands import unseen_cards
 from support.hidden import pairs
 from support.search import (
@@ -33,7 +34,6 @@ from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
-from hanabi_rl.env.rules import deal, finished, legal_actions, step
 from hanabi_rl.env.state import State
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -49,7 +49,7 @@ def test_a_state_read_back_shows_what_was_seen() -> None:
     """Of three players, with the own cards put back: the observation and the legal moves."""
     rules = THREE
     decks = evaluation_decks(rules, 24, 5)
-    state = deal(rules, jnp.asarray(decks))
+    state = deal(rules, decks)
     rng = np.random.default_rng(0)
     since = np.zeros(len(decks), np.int64)
 
@@ -75,11 +75,10 @@ def test_a_state_read_back_shows_what_was_seen() -> None:
         ]
         return (obs, again), legal, same
 
-    move = jax.jit(step, static_argnums=0)
     for turn in range(30):
         seat = turn % rules.num_players
-        made = jnp.full(len(decks), turn)
-        seen, legal, same = read(state, jnp.int32(seat), made, jnp.asarray(since))
+        made = np.full(len(decks), turn)
+        seen, legal, same = read(state, np.int32(seat), made, since)
         going = ~np.asarray(finished(rules, state))
         np.testing.assert_array_equal(*(np.asarray(x)[going] for x in seen))
         true_legal = np.asarray(legal_actions(rules, state))[:, seat]
@@ -89,7 +88,7 @@ def test_a_state_read_back_shows_what_was_seen() -> None:
         hints = true_legal & (np.arange(rules.num_moves) >= 2 * rules.hand_size)
         liked = np.where(true_legal, 1.0, 0.0) + 2.0 * hints
         action = [rng.choice(rules.num_moves, p=p / p.sum()) for p in liked]
-        state = move(rules, state, jnp.asarray(action))[0]
+        state = step(rules, state, np.array(action))[0]
         since = np.where(np.asarray(state.deck_left) == 0, since + 1, 0)
     assert since.max() > 0
 

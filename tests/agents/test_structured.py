@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.compiled import (
     finished,
+    init_params,
     legal_for_mover,
     observe,
     observe_seat,
@@ -36,7 +37,6 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured import features, memory, reading
-from hanabi_rl.agents.structured.acting import init_params
 from hanabi_rl.agents.structured.board import count_cards
 from hanabi_rl.agents.structured.memory import LEVELS, Memory, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state

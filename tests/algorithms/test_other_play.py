@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import init_network
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -19,7 +20,7 @@ from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal
 from hanabi_rl.learning.encoding import encode
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import NOTHING, Rollout
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -85,7 +86,7 @@ def test_a_color_blind_bot_scores_the_same_per_deck_whatever_its_colors_are_call
 
 
 def network_policy(seed: int) -> NetworkPolicy:
-    params = init_params(
+    params = init_network(
         Actor(NETWORK, RULES.num_moves),
         jax.random.key(seed),
         NETWORK,

@@ -9,13 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from support.compiled import init_params
 from support.games import TINY, taught_games
 from support.policies import network_policy
 from support.runs import RUN_FILES, read_lines, read_state
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy, init_params
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import run_bc, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig

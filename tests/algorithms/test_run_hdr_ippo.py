@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from support.compiled import init_network
 from support.runs import RUN_FILES, read_lines, read_state
 
 from hanabi_rl.agents.folder import save_policy
@@ -21,7 +22,7 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import predict
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.tensors import read_metadata
@@ -239,7 +240,7 @@ def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
     )
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,), dropout=0.0)
     actor = Actor(network, rules.num_moves)
-    params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
+    params = init_network(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
     clone = NetworkPolicy(params=params, rules=rules, network=network)
     save_policy(tmp_path / "clone", clone, algorithm="bc", steps=0, score=None)
     folder = tmp_path / "run"

@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from support.compiled import init_params
 from support.games import TINY, TINY_3P
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy, init_params
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.obl import BELIEF, OBLConfig, level_below
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.env.game import Rules

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from support.compiled import init_network
 from support.games import random_games
 from support.old_folders import old_description, write_old_folder
 
@@ -27,7 +28,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig
 
 RULES = Rules()
 SLACK = 8 << 20
@@ -170,7 +171,7 @@ def test_mutated_policies_are_read_or_refused(
     files, folder, old = tally("malformed files"), tmp_path / "policy", tmp_path / "old"
     small = Rules(num_colors=2, num_ranks=2, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(), decoder=(4,), critic=(4,))
-    params = init_params(
+    params = init_network(
         Actor(network, small.num_moves), jax.random.key(0), network, small.obs_size, small.num_moves
     )
     policy = NetworkPolicy(params=params, rules=small, network=network)

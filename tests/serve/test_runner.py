@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from support.compiled import init_network
 from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import Actor, NetworkConfig
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.serve import runner, ticks
@@ -28,7 +29,7 @@ def line_up():
     """A recurrent policy that holds two seats, and a bot that plays by chance of its own."""
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
     actor = Actor(network, TINY_3P.num_moves)
-    params = init_params(actor, jax.random.key(5), network, TINY_3P.obs_size, TINY_3P.num_moves)
+    params = init_network(actor, jax.random.key(5), network, TINY_3P.obs_size, TINY_3P.num_moves)
     trained = NetworkPolicy(params=params, rules=TINY_3P, network=network)
     return (trained, load_policy("bot:random", TINY_3P), trained)
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import jax
 
+from hanabi_rl.agents import policy as policies
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import legal, rules, symmetry
 from hanabi_rl.env import observe as observing
 from hanabi_rl.env.game import Rules
+from hanabi_rl.nn import networks
 
 __all__ = [
     "Rules",
@@ -18,6 +20,8 @@ __all__ = [
     "current_player",
     "deal",
     "finished",
+    "init_network",
+    "init_params",
     "legal_actions",
     "legal_for_mover",
     "observe",
@@ -51,6 +55,9 @@ permute_actions, permute_decks, permute_legal, permute_state = (
     )
 )
 random_color_permutations = jax.jit(symmetry.random_color_permutations, static_argnums=(1, 2))
+
+init_params = jax.jit(policies.init_params, static_argnums=(0, 1))  # rules, network, key
+init_network = jax.jit(networks.init_params, static_argnums=(0, 2, 3, 4))  # module, key, ...
 
 
 @jax.jit

@@ -12,6 +12,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from support.compiled import deal, finished, init_params, legal_actions, score, step
 from support.hidden import random_game
 
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -19,10 +20,8 @@ from hanabi_rl.agents.search.history import look
 from hanabi_rl.agents.search.searched import Searched
 from hanabi_rl.agents.search.settings import Settings
 from hanabi_rl.agents.search.thinking import Decision
-from hanabi_rl.agents.structured.acting import init_params
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe, observe_seat
-from hanabi_rl.env.rules import deal, finished, legal_actions, score, step
 from hanabi_rl.env.state import State, select_games
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.nn.structured import Level, StructuredConfig
@@ -79,12 +78,12 @@ def decisions(
 
 def _histories(searching: Searched, games: list[Game], seats: list[int], see: Any) -> Any:
     """The carries of the seats at the end of each game's moves."""
-    state = deal(searching.rules, jnp.asarray([game.deck for game in games]))
-    carry, where = searching.init_carry(len(games)), jnp.asarray(seats)
+    state = deal(searching.rules, np.array([game.deck for game in games]))
+    carry, where = searching.init_carry(len(games)), np.array(seats)
     lengths = np.array([len(game.moves) for game in games])
     for turn in range(max(lengths) + 1):
         moves = [game.moves[turn] if turn < len(game.moves) else 0 for game in games]
-        given = where, jnp.asarray(moves), jnp.bool_(turn == 0), jnp.asarray(turn <= lengths)
+        given = where, np.array(moves), np.bool_(turn == 0), turn <= lengths
         carry, state = _turn(searching, see, carry, state, *given)
     return carry
 
@@ -117,19 +116,17 @@ def in_worlds(
     for first in range(0, len(decks), WORLDS):
         part = decks[first : first + WORLDS]
         padded = np.concatenate([part, np.repeat(part[-1:], WORLDS - len(part), axis=0)])
-        state = deal(rules, jnp.asarray(padded))
+        state = deal(rules, padded)
         carry, asked, legal = policy.init_carry(WORLDS * rules.num_players), [], []
         forced = [*moves, *then]
         for turn in range(rules.max_turns):
-            carry, logits, count = _all_seats(policy, carry, state, jnp.bool_(turn == 0))
+            carry, chance, choice, count = _all_seats(policy, carry, state, np.bool_(turn == 0))
             if turn < len(moves):
-                asked.append(np.asarray(jax.nn.softmax(logits))[: len(part), moves[turn]])
+                asked.append(np.asarray(chance)[: len(part), moves[turn]])
                 legal.append(np.asarray(count)[: len(part)])
-            action = jnp.argmax(logits, axis=-1)
-            if turn < len(forced):
-                action = jnp.full(WORLDS, forced[turn])
-            state = _move(rules, state, action.astype(jnp.int32))
-            if bool(finished(rules, state).all()):
+            action = np.full(WORLDS, forced[turn]) if turn < len(forced) else choice
+            state = step(rules, state, action)[0]
+            if np.asarray(finished(rules, state)).all():
                 break
         chances.append(np.stack(asked))
         choices.append(np.stack(legal))
@@ -147,13 +144,12 @@ def world(game: Game, seat: int, hand: Sequence[int], rest: Sequence[int]) -> np
 
 
 _decide = jax.jit(lambda policy, carry: policy.decide(carry))
-_move = jax.jit(lambda rules, state, action: step(rules, state, action)[0], static_argnums=0)
 
 
 @jax.jit
 def _all_seats(policy: Any, carry: Any, state: State, first: jax.Array) -> Any:
-    """Every seat sees the position; the logits [B, A] of those to move, and how many moves they
-    have."""
+    """Every seat sees the position; the chances [B, A] and the choice of those to move, and how
+    many moves they have."""
     rules, games = policy.rules, state.turn.shape[0]
     obs, legal = observe(rules, state), legal_actions(rules, state)
     rows = games * rules.num_players
@@ -161,14 +157,16 @@ def _all_seats(policy: Any, carry: Any, state: State, first: jax.Array) -> Any:
     carry, logits = policy.step(carry, obs.reshape(rows, -1), legal.reshape(rows, -1), reset)
     of_seats = logits.reshape(games, rules.num_players, -1)
     movers = jnp.arange(games), state.player
-    return carry, of_seats[movers], jnp.sum(legal[movers], axis=-1)
+    mine = of_seats[movers]
+    chances, choice = jax.nn.softmax(mine), jnp.argmax(mine, axis=-1)
+    return carry, chances, choice, jnp.sum(legal[movers], axis=-1)
 
 
 def state_after(game: Game) -> State:
-    state = deal(game.rules, jnp.asarray([game.deck]))
+    state = deal(game.rules, np.array([game.deck]))
     for move in game.moves:
-        state = step(game.rules, state, jnp.array([move]))[0]
-    return state
+        state = step(game.rules, state, np.array([move]))[0]
+    return jax.device_get(state)
 
 
 def games_at_turn(count: int, turns: range, seat: int = 0) -> list[Game]:
