@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import jax
 import pytest
+from filelock import FileLock
 from jax.experimental.compilation_cache import compilation_cache
 from support.games import TINY, taught_games
 from support.small_ppo import Chunk, SmallPPO, build_small_ppo
@@ -24,14 +26,19 @@ from hanabi_rl.runs.tracking import Progress
 CLONE = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)
 
 
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session's, the same for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(scope="session", autouse=True)
 def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What one test compiled, the others load: whole runs compile the same functions again and
     again, and so do the workers of pytest-xdist and the processes that tests start.
     JAX_COMPILATION_CACHE_DIR names a folder to keep between sessions."""
-    base = tmp_path_factory.getbasetemp()
-    beside_workers = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(beside_workers / "compiled")
+    made = shared_folder(tmp_path_factory) / "compiled"
+    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(made)
     options = {
         "jax_compilation_cache_dir": folder,
         "jax_persistent_cache_min_compile_time_secs": 0.0,  # small ones are thousands
@@ -65,9 +72,12 @@ def second_rollout(small: SmallPPO) -> Chunk:
 @pytest.fixture(scope="session")
 def training(tmp_path_factory: pytest.TempPathFactory) -> BCTraining:
     """Three epochs over 40 games of the small game, in 5 minibatches of 8."""
-    folder = tmp_path_factory.mktemp("games")
-    for name, number, seed in (("train", 40, 0), ("val", 16, 1)):
-        save_games(folder / f"{name}.safetensors", taught_games(TINY, number, seed))
+    folder = shared_folder(tmp_path_factory) / "taught"
+    with FileLock(f"{folder}.lock"):
+        for name, number, seed in (("train", 40, 0), ("val", 16, 1)):
+            if not (path := folder / f"{name}.safetensors").exists():
+                folder.mkdir(exist_ok=True)
+                save_games(path, taught_games(TINY, number, seed))
     return BCTraining(
         data=(str(folder / "train.safetensors"),),
         val=(str(folder / "val.safetensors"),),
@@ -95,9 +105,13 @@ def bc_config(training: BCTraining) -> Callable[..., BCConfig]:
 def bc_run(
     bc_config: Callable[..., BCConfig], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """The folder and the summary of an uninterrupted run."""
-    folder = tmp_path_factory.mktemp("runs") / "bc"
-    return folder, run_bc(bc_config(run_dir=str(folder), tensorboard=True))
+    """The folder and the summary of an uninterrupted run, the first worker's that needs it."""
+    folder = shared_folder(tmp_path_factory) / "bc"
+    said = folder.with_name("bc.json")
+    with FileLock(f"{folder}.lock"):
+        if not said.exists():
+            said.write_text(json.dumps(run_bc(bc_config(run_dir=str(folder), tensorboard=True))))
+    return folder, json.loads(said.read_text())
 
 
 @pytest.fixture
