@@ -74,7 +74,7 @@ def compare(players: int, bot: str, game_of: np.ndarray, seat: np.ndarray, games
 # test_odwyer.py has the conventions of the others by hand
 @pytest.mark.parametrize(
     "bot",
-    [pytest.param(x, marks=pytest.mark.slow if x in ("value", "holmes") else ()) for x in ODWYER],
+    [pytest.param(x, marks=pytest.mark.slow if x != "simple" else ()) for x in ODWYER],
 )
 def test_two_players_with_every_partner(bot: str) -> None:
     games = read("bots-2p.npz")

@@ -6,10 +6,9 @@ from collections import Counter
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.compiled import init_params
+from support.compiled import init_params, legal_for_mover
 from support.hands import cards_of, unseen_cards
 from support.structured import SMALL, first_state, look_at_state, play_random_games
 
@@ -18,7 +17,7 @@ from hanabi_rl.agents.structured.features import sizes
 from hanabi_rl.agents.structured.kinds import Kinds, kinds_of
 from hanabi_rl.agents.structured.memory import next_seat, records, unpack
 from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.rules import State, legal_for_mover
+from hanabi_rl.env.state import State
 from hanabi_rl.learning.beliefs import belief_tilt
 from hanabi_rl.nn.belief import BeliefNetwork
 from hanabi_rl.nn.structured import StructuredConfig
@@ -34,7 +33,7 @@ class Seen:
             SMALL, "learnt", first_state(SMALL), jax.random.key(0)
         )
         looks = [look_at_state(SMALL, "learnt", *_part(i, before, self.state)) for i in range(8)]
-        self.memory, self.view = jax.tree.map(lambda *x: jnp.concatenate(x), *looks)
+        self.memory, self.view = jax.tree.map(lambda *x: np.concatenate(x), *looks)
         self.facts: Kinds = jax.jit(kinds_of, static_argnums=(0, 1))(
             SMALL, "learnt", self.memory, from_state(SMALL, self.state)
         )
@@ -92,9 +91,9 @@ def test_how_things_stood_at_hints_is_of_the_own_cards(seen: Seen) -> None:
 
 def test_the_movers_tilt_is_of_the_mover(seen: Seen) -> None:
     """From the memory as the next player of three keeps it."""
-    params = BeliefNetwork().init(jax.random.key(1), seen.view, seen.facts)["params"]
-    params = jax.tree.map(lambda x: x + 0.3, params)
-    direct = BeliefNetwork().apply({"params": params}, seen.view, seen.facts)
+    params = jax.jit(BeliefNetwork().init)(jax.random.key(1), seen.view, seen.facts)["params"]
+    params = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params)
+    direct = jax.jit(BeliefNetwork().apply)({"params": params}, seen.view, seen.facts)
     tilt = jax.jit(belief_tilt, static_argnums=(0, 1))(
         SMALL, "learnt", params, seen.view, next_seat(seen.memory), seen.state
     )
@@ -109,12 +108,15 @@ def test_parameters_at_a_level_that_shows_more_answer_the_same(
     network = StructuredConfig("facts", trunk=(16, 8), head=4, card=card)
     params = init_params(SMALL, network, jax.random.key(2))
     facts = sizes(SMALL, "facts")  # both levels have its columns first
-    narrow = jax.tree.map(lambda full, some: full[..., : some.shape[-1]], seen.view, facts)
+    narrow = jax.tree.map(
+        lambda full, some: np.asarray(full)[..., : some.shape[-1]], seen.view, facts
+    )
     legal = legal_for_mover(SMALL, seen.state)
-    wide = at_level(SMALL, network, params, "learnt")
+    wide = at_level(SMALL, network, jax.device_get(params), "learnt")
+    answer = jax.jit(logits, static_argnums=0)
     np.testing.assert_allclose(
-        logits(network, wide, seen.view, legal),
-        logits(network, params, narrow, legal),
+        answer(network, wide, seen.view, legal),
+        answer(network, params, narrow, legal),
         rtol=1e-4,
         atol=1e-5,
     )

@@ -10,21 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.compiled import init_params
+from support.compiled import ask, init_params, legal_actions, observe
 from support.games import TINY, TINY_3P, random_games
 
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.knowing import known_counts
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.one_file import write_file
-from hanabi_rl.agents.policy import NetworkPolicy, next_game
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, next_game
 from hanabi_rl.agents.structured.profile import COUNTS
 from hanabi_rl.agents.structured.recorded import player_counts
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import replay
-from hanabi_rl.env.rules import legal_actions
 from hanabi_rl.nn.structured import StructuredConfig
 
 TOLD = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
@@ -83,14 +81,13 @@ def test_what_it_counts_in_play_is_added_to_what_it_knows(folder: Path) -> None:
     who again is the player of the games."""
     policy = load_policy(f"{folder}/told.safetensors?knows={folder}/games.safetensors,0")
     known = known_counts(recorded(), 0)
-    games = random_games(TINY, 1, seed=9)
-    played = replay(TINY, games.decks, games.actions).state
-    step = jax.jit(policy.step)
+    games = random_games(TINY, 6, seed=9)
+    played = jax.device_get(replay(TINY, games.decks, games.actions).state)
 
-    def turn(carry: Any, turn: int, new: bool) -> Any:
-        state = jax.tree.map(lambda x: x[turn], played)
-        obs, legal = observe(TINY, state)[:, 1], legal_actions(TINY, state)[:, 1]
-        return step(carry, obs, legal, jnp.array([new]))
+    def turn(carry: Any, turn: int, new: bool, asked: Policy = policy) -> Any:
+        state = jax.tree.map(lambda x: x[turn, :1], played)
+        obs, legal = (np.asarray(see(TINY, state))[:, 1] for see in (observe, legal_actions))
+        return ask(asked, carry, obs, legal, np.array([new]))
 
     carry, counts, last = policy.init_carry(1), player_counts(games)[0, ::-1], games.num_actions[0]
     np.testing.assert_array_equal(carry.profile.counts[0], known)
@@ -105,15 +102,10 @@ def test_what_it_counts_in_play_is_added_to_what_it_knows(folder: Path) -> None:
     np.testing.assert_array_equal(carry.profile.counts[0], known)
     _, again = turn(carry, 1, False)
     np.testing.assert_array_equal(again, mine)
-    stranger = load_policy(folder / "told.safetensors")
-    carry, _ = jax.jit(stranger.step)(stranger.init_carry(1), *seen(played, 0), jnp.array([True]))
-    _, before = jax.jit(stranger.step)(carry, *seen(played, 1), jnp.array([False]))
+    stranger = policy.replace(counts=0 * known)
+    carry, _ = turn(stranger.init_carry(1), 0, True, stranger)
+    _, before = turn(carry, 1, False, stranger)
     assert np.abs(np.asarray(before) - np.asarray(mine)).max() > 1e-4
-
-
-def seen(played: Any, turn: int) -> tuple[jax.Array, jax.Array]:
-    state = jax.tree.map(lambda x: x[turn], played)
-    return observe(TINY, state)[:, 1], legal_actions(TINY, state)[:, 1]
 
 
 def test_identity_and_options_of_others(folder: Path) -> None:

@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.compiled import observe
+from support.compiled import init_params, observe
 from support.games import random_games
 
 from hanabi_rl.agents.policy import NetworkPolicy, next_game
 from hanabi_rl.agents.structured import features, memory, profile
-from hanabi_rl.agents.structured.acting import init_params
 from hanabi_rl.agents.structured.board import count_cards
 from hanabi_rl.agents.structured.features import look
 from hanabi_rl.agents.structured.recorded import counts_before, player_counts
@@ -292,12 +291,10 @@ def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read() -> No
     """The identity of a policy does not say that it has no profile, and of features with one it is
     shown all the rest."""
     network = StructuredConfig(trunk=(8,), head=8, card=(8,))
-    init = jax.jit(init_params, static_argnums=(0, 1))
-    policy = NetworkPolicy(init(RULES, network, jax.random.key(0)), RULES, network)
-    told = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
-    with_profile = NetworkPolicy(init(RULES, told, jax.random.key(0)), RULES, told)
-    assert (policy.reads, with_profile.reads) == ("facts", "facts+profile")
-    assert policy.identity() != policy.replace(network=told).identity()
+    policy = NetworkPolicy(init_params(RULES, network, jax.random.key(0)), RULES, network)
+    told = policy.replace(network=dataclasses.replace(network, profile=True))
+    assert (policy.reads, told.reads) == ("facts", "facts+profile")
+    assert policy.identity() != told.identity()
     state = jax.tree.map(lambda x: np.asarray(x)[5], replayed())
 
     @jax.jit

@@ -204,29 +204,36 @@ def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
     np.testing.assert_allclose(chosen[some], best[some], atol=1e-4)
 
 
-def test_chances_are_counted_by_hand() -> None:
+@pytest.mark.parametrize("rules", [SMALL, pytest.param(Rules(2), marks=pytest.mark.slow)], ids=str)
+def test_chances_are_counted_by_hand(rules: Rules) -> None:
     """The chance that each of the mover's cards can be played, from a count of every card."""
-    rules = Rules(2)
     states, kept = play_random_games(rules, "facts", first_state(rules), jax.random.key(6))
     _, shown = look_at_state(rules, "facts", kept, states)
     copies = np.array(rules.num_cards_of_rank * rules.num_colors)
-    hands, knowledge = np.asarray(states.hands), np.asarray(states.knowledge)
+    hands, knowledge, own = (np.asarray(x) for x in (states.hands, states.knowledge, shown.own))
     for game in range(0, len(hands), 7):
-        me, partner = int(states.player[game]), 1 - int(states.player[game])
+        me = int(states.player[game])
+        others = [seat for seat in range(rules.num_players) if seat != me]
         unseen = copies.copy()
         for card in range(rules.num_cards):
             unseen[card] -= (int(states.fireworks[game]) >> card) & 1
             for plane in np.asarray(states.discards[game]):
                 unseen[card] -= (int(plane) >> card) & 1
-            unseen[card] -= sum((int(held) >> card) & 1 for held in hands[game, partner])
-        stack = [bin(int(states.fireworks[game]) >> (5 * c) & 31).count("1") for c in range(5)]
+            unseen[card] -= sum((int(held) >> card) & 1 for held in hands[game, others].ravel())
+        color = (1 << rules.num_ranks) - 1
+        stack = [
+            (int(states.fireworks[game]) >> (rules.num_ranks * c) & color).bit_count()
+            for c in range(rules.num_colors)
+        ]
         for slot in range(rules.hand_size):
             if hands[game, me, slot] == 0:
                 continue
-            can_be = [c for c in range(25) if int(knowledge[game, me, slot]) >> c & 1]
+            can_be = [c for c in range(rules.num_cards) if int(knowledge[game, me, slot]) >> c & 1]
             total = sum(unseen[c] for c in can_be)
-            good = sum(unseen[c] for c in can_be if stack[c // 5] == c % 5)
-            assert float(shown.own[game, slot, 3]) == pytest.approx(good / total, abs=1e-3)
+            good = sum(
+                unseen[c] for c in can_be if stack[c // rules.num_ranks] == c % rules.num_ranks
+            )
+            assert own[game, slot, 3] == pytest.approx(good / total, abs=1e-3)
 
 
 @pytest.mark.slow
