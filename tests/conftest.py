@@ -18,10 +18,12 @@ KEY = re.compile(rb"hk_(?:eval|test)_[A-Za-z0-9_-]{43}")  # whole, and not only 
 def pytest_configure(config: pytest.Config) -> None:
     """Before JAX starts its backend, here and in the processes that tests start: options that
     compile quickly, unless XLA_FLAGS are given (empty ones: what users run). Nine tenths of what
-    the tests do is trace, lower and compile, and these make that a third of what it was."""
+    the tests do is trace, lower and compile. What is marked slow plays and learns for longer: level
+    1, which runs faster and halves what compiling costs, where level 0 makes it a third."""
+    slow = config.option.markexpr == "slow"
     quickly = (
         "--xla_cpu_use_fusion_emitters=false",
-        "--xla_backend_optimization_level=0",
+        f"--xla_backend_optimization_level={int(slow)}",
         "--xla_cpu_parallel_codegen_split_count=1",
         "--xla_llvm_disable_expensive_passes=true",
     )

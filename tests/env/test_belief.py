@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -27,6 +26,7 @@ draw_hand, num_hands, redealt, ways_on = (
 )
 play, hand_of = (jax.jit(of, static_argnums=0) for of in (play_mixed, belief.hand_of))
 random_words = jax.jit(streams.random_words, static_argnums=2)
+log_chance = jax.jit(belief.log_chance)
 
 
 def positions(rules: Rules, games: int, turns: list[int]) -> State:
@@ -42,6 +42,11 @@ def positions(rules: Rules, games: int, turns: list[int]) -> State:
         action = play(rules, state, jax.random.fold_in(key, turn), np.full(games, explore))
         state, _, _ = step(rules, state, action)
     return jax.tree.map(lambda *x: np.concatenate(x), *kept)
+
+
+def words_of(seed: int, draws: int, number: int = SMALL.hand_size) -> np.ndarray:
+    """Random words uint32[number, draws]."""
+    return np.asarray(random_words(jax.random.key(seed), np.arange(draws), number)).T
 
 
 def held_by(state: State, seat: int) -> np.ndarray:
@@ -69,7 +74,7 @@ def test_each_hand_is_drawn_as_often_as_copies_make_it() -> None:
     assert (~held_by(state, 0)).any(), "in the last round a slot is empty"
     many = jax.tree.map(lambda x: np.repeat(x, draws, axis=0), state)
     seats = np.zeros(games * draws, np.int32)
-    words = random_words(jax.random.key(1), np.arange(games * draws), SMALL.hand_size).T
+    words = words_of(1, games * draws)
     hands, rest = draw_hand(SMALL, hand_of(SMALL, many, seats), words)
     by_game = np.asarray(hands).T.reshape(games, draws, -1)
     for game in range(games):
@@ -85,7 +90,7 @@ def test_each_hand_is_drawn_as_often_as_copies_make_it() -> None:
             pooled = [np.append(x[:-2], x[-2:].sum()) for x in pooled]
         if len(pooled[0]) > 1:
             assert stats.chisquare(*pooled).pvalue > 1e-4, (game, seen, expected)
-    left = np.asarray(hand_of(SMALL, state, jnp.zeros(games, jnp.int32)).unseen).sum(0)
+    left = np.asarray(hand_of(SMALL, state, np.zeros(games, np.int32)).unseen).sum(0)
     np.testing.assert_array_equal(
         np.asarray(rest).sum(0).reshape(games, draws)[:, 0], left - held_by(state, 0).sum(1)
     )
@@ -100,26 +105,26 @@ def test_a_tilt_weighs_the_next_card() -> None:
     for game in games:
         expected = tilted(every_hand(SMALL, state, game, 0), tilt)
         hands = list(expected)
-        one = jax.tree.map(lambda x, g=game: jnp.repeat(x[g : g + 1], draws, axis=0), state)
-        unknown = hand_of(SMALL, one, jnp.zeros(draws, jnp.int32))
+        one = jax.tree.map(lambda x, g=game: np.repeat(x[g : g + 1], draws, axis=0), state)
+        unknown = hand_of(SMALL, one, np.zeros(draws, np.int32))
         given = np.zeros((SMALL.hand_size, draws), np.int32)
         given[:, : len(hands)] = np.array(hands).T
         given[:, len(hands) :] = given[:, :1]
-        many = jnp.asarray(np.broadcast_to(tilt[..., None], (*tilt.shape, draws)), jnp.float32)
-        ways = ways_on(SMALL, unknown, jnp.asarray(given))
+        many = np.broadcast_to(tilt[..., None], (*tilt.shape, draws)).astype(np.float32)
+        ways = ways_on(SMALL, unknown, given)
         for weights, chances in (
             (many, expected),
             (None, tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
-            (0 * many + 7.0, tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
+            (0 * many + np.float32(7.0), tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
         ):
-            logs = belief.log_chance(ways, jnp.asarray(given), weights).sum(axis=0)
+            logs = np.asarray(log_chance(ways, given, weights)).sum(axis=0)
             np.testing.assert_allclose(
                 np.exp(logs)[: len(hands)], list(chances.values()), rtol=2e-5, atol=1e-12
             )
-        words = random_words(jax.random.key(game), jnp.arange(draws), SMALL.hand_size).T
-        drawn, rest = draw_hand(SMALL, unknown, words, many)
+        words = words_of(game, draws)
+        drawn, rest = jax.device_get(draw_hand(SMALL, unknown, words, many))
         assert (rest.sum(axis=0) == rest.sum(axis=0)[0]).all() and (rest >= 0).all()
-        seen = Counter(map(tuple, np.asarray(drawn).T.tolist()))
+        seen = Counter(map(tuple, drawn.T.tolist()))
         assert set(seen) <= set(expected)
         share = np.array([expected[hand] for hand in hands]) * draws
         counts = np.array([seen[hand] for hand in hands])
@@ -132,13 +137,13 @@ def test_a_tilt_weighs_the_next_card() -> None:
 
 def test_an_empty_slot_has_no_chance_to_count() -> None:
     state = positions(SMALL, 3, [2, 9, 11, 12, 13, 14, 15])
-    seats = jnp.zeros(len(state.turn), jnp.int32)
+    seats = np.zeros(len(state.turn), np.int32)
     unknown, held = hand_of(SMALL, state, seats), held_by(state, 0).T
     assert (~held).any()
-    words = random_words(jax.random.key(6), jnp.arange(len(seats)), SMALL.hand_size).T
-    tilt = jnp.ones((SMALL.hand_size, SMALL.num_cards, len(seats)))
+    words = words_of(6, len(seats))
+    tilt = np.ones((SMALL.hand_size, SMALL.num_cards, len(seats)), np.float32)
     cards, _ = draw_hand(SMALL, unknown, words, tilt)
-    logs = belief.log_chance(ways_on(SMALL, unknown, cards), cards, tilt)
+    logs = log_chance(ways_on(SMALL, unknown, cards), cards, tilt)
     assert (np.asarray(cards)[~held] == 0).all() and (np.asarray(logs)[~held] == 0).all()
     assert np.isfinite(logs).all()
 
@@ -153,7 +158,7 @@ def test_what_later_slots_need_is_left_to_them() -> None:
         if all(every[i] in slot for i, slot in zip(chosen, allowed, strict=True))
     )
     draws = 6000
-    words = random_words(jax.random.key(4), np.arange(draws), 3).T
+    words = words_of(4, draws, 3)
     sets = np.array([[sum(1 << card for card in slot)] for slot in allowed], np.uint32)
     unknown = belief.Unknown(sets, np.array(copies, np.int32)[:, None])
     assert num_hands(SMALL, unknown).tolist() == [expected.total()]
@@ -168,7 +173,7 @@ def test_what_later_slots_need_is_left_to_them() -> None:
 
 def test_the_deck_is_drawn_without_putting_back() -> None:
     rest = np.array([[2], [0], [1], [1]], np.int32).repeat(2400, axis=1)
-    words = random_words(jax.random.key(2), np.arange(2400), 5).T
+    words = words_of(2, 2400, 5)
     drawn = np.asarray(jax.jit(belief.draw_cards)(rest, words)).T
     orders = Counter(map(tuple, drawn[:, :4].tolist()))
     assert set(orders) == set(itertools.permutations([0, 0, 2, 3]))
@@ -184,8 +189,8 @@ def test_games_dealt_anew_are_games(rules: Rules) -> None:
     games = len(state.turn)
     seat = np.asarray(state.player)
     most = rules.deck_size - rules.num_players * rules.hand_size
-    words = random_words(jax.random.key(3), np.arange(games), rules.hand_size + most).T
-    after = redealt(rules, state, seat, words)
+    words = words_of(3, games, rules.hand_size + most)
+    after = jax.device_get(redealt(rules, state, seat, words))
     for name in ("maybe_colors", "maybe_ranks", "fireworks", "discards", "counters", "last"):
         np.testing.assert_array_equal(getattr(after, name), getattr(state, name))
     held, was = np.asarray(after.hands), np.asarray(state.hands)
@@ -217,4 +222,4 @@ def test_games_too_large_to_count_are_refused() -> None:
     large = Rules(num_players=2, num_colors=2, num_ranks=4, hand_size=6, num_cards_of_rank=(9,) * 4)
     state = positions(large, 1, [0])
     with pytest.raises(ValueError, match="counted in 31 bits, got 6 of 72 cards"):
-        num_hands(large, hand_of(large, state, jnp.zeros(1, jnp.int32)))
+        num_hands(large, hand_of(large, state, np.zeros(1, np.int32)))

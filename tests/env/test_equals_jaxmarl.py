@@ -24,7 +24,7 @@ from hanabi_rl.env.observe import observe
 
 STEPS = 230
 DECKS = 3  # of each environment, dealt round and round
-EXPLORE = np.repeat([1.0, 0.05, 0.0], [32, 16, 80])
+EXPLORE = np.repeat([1.0, 0.05, 0.0], [16, 8, 40])
 """Each environment's share of random moves: random play, good play with mistakes, and good play."""
 RANDOM, GOOD = EXPLORE == 1.0, EXPLORE == 0.0
 
@@ -179,10 +179,10 @@ def test_the_standard_game(players):
     rules = Rules(num_players=players)
     seen = play_both(rules, play_mixed, seed=players)
     good_done, good_scores = seen.done[:, GOOD], seen.score[:, GOOD]
-    assert seen.done[:, RANDOM].sum() >= 200 and good_done.sum() >= 200, "too few games"
+    assert seen.done[:, RANDOM].sum() >= 100 and good_done.sum() >= 100, "too few games"
     assert good_scores[good_done].mean() > 24, "good play is expected to score 24.6 and more"
-    assert (good_done & (good_scores == rules.max_score)).sum() > 100, "too few perfect games"
-    assert (seen.last_round == players + 1).sum() > 10, "too few games until the last turn"
+    assert (good_done & (good_scores == rules.max_score)).sum() > 50, "too few perfect games"
+    assert (seen.last_round == players + 1).sum() > 5, "too few games until the last turn"
     assert seen.done.sum(axis=0).max() > DECKS, "no environment dealt its first deck again"
 
 
@@ -199,6 +199,6 @@ def test_a_small_game_of_bombs_and_last_rounds(players):
     )
     seen = play_both(rules, play_mixed, seed=10 + players)
     bombed = seen.done & (seen.score == 0) & (seen.points > 0)
-    assert bombed.sum() > 200, "too few games that lost points with the last life"
-    assert (seen.last_round == players + 1).sum() > 100, "too few games until the last turn"
-    assert (seen.done & (seen.score == rules.max_score)).sum() > 100, "too few perfect games"
+    assert bombed.sum() > 100, "too few games that lost points with the last life"
+    assert (seen.last_round == players + 1).sum() > 50, "too few games until the last turn"
+    assert (seen.done & (seen.score == rules.max_score)).sum() > 50, "too few perfect games"
