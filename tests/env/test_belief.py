@@ -9,11 +9,11 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
-from support.compiled import deal, finished, step
+from support.compiled import deal, finished, shuffled_decks, step
 from support.hands import every_hand, tilted
 from support.players import play_mixed
 
-from hanabi_rl.env import Rules, State, belief, shuffled_decks, streams
+from hanabi_rl.env import Rules, State, belief, streams
 from hanabi_rl.env.bits import unpack_deck
 
 LONG = dict(max_info_tokens=4, max_life_tokens=8)

@@ -74,6 +74,8 @@ def test_the_clone_comes_before_what_begins_with_it(
     monkeypatch.setattr(challenges, "_with_themselves", lambda *_: {"mean": 1.0})
     record = run_challenge(dataclasses.replace(SHORT, methods=asked), tmp_path)
     assert [row["method"] for row in record["methods"]] == trained
+    kept = json.loads((tmp_path / "challenge.json").read_text())
+    assert kept["partner"] == "simple" and kept["methods"] == record["methods"]
 
 
 def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
@@ -110,6 +112,7 @@ def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard(
     assert beside["median"] == np.median(expected.score)
     own = challenges._with_themselves(challenge, proxies, held_out)
     assert [line["seats"] for line in own["line_ups"]] == [["simple"] * 2, ["random"] * 2]
+    assert json.loads(json.dumps([row, own]))[0]["nats"] == row["nats"], "the record is JSON"
     assert row["nats"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
 
 
@@ -315,9 +318,3 @@ def test_mixed_tables_take_turns_around_the_seats() -> None:
     assert (predict_decisions(first, games).guess != games.actions)[played & (position == 1)].any()
     with pytest.raises(ValueError, match="expected at most 2 agents, got 3"):
         demonstrators(Rules(2), "simple+value+smart")
-
-
-def test_the_record_is_json(tmp_path: Path) -> None:
-    run_challenge(dataclasses.replace(SHORT, methods=()), tmp_path)
-    record = json.loads((tmp_path / "challenge.json").read_text())
-    assert record["partner"] == "simple" and record["methods"] == []

@@ -9,7 +9,7 @@ import jax
 
 from hanabi_rl.agents import policy as policies
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env import legal, rules, symmetry
+from hanabi_rl.env import decks, legal, rules, symmetry
 from hanabi_rl.env import observe as observing
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn import networks
@@ -32,6 +32,7 @@ __all__ = [
     "permute_state",
     "random_color_permutations",
     "score",
+    "shuffled_decks",
     "step",
 ]
 
@@ -39,6 +40,7 @@ current_player = rules.current_player
 deal, step, finished, score = (
     jax.jit(of, static_argnums=0) for of in (rules.deal, rules.step, rules.finished, rules.score)
 )
+shuffled_decks = jax.jit(decks.shuffled_decks, static_argnums=(0, 2))
 observe, observe_seat = (
     jax.jit(of, static_argnums=0) for of in (observing.observe, observing.observe_seat)
 )
