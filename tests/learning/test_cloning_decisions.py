@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.compiled import init_params
 from support.games import TINY_3P, random_games, taught_games
 
 from hanabi_rl.agents.knowing import Knowing, known_counts
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured import profile
-from hanabi_rl.agents.structured.acting import init_params as _init_params
 from hanabi_rl.agents.structured.columns import spread
 from hanabi_rl.agents.structured.features import sizes
 from hanabi_rl.data.games import Games, join_games
@@ -68,15 +68,15 @@ def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
         carry, _ = policy.step(carry, obs, legal, jnp.broadcast_to(new, 3))
         return carry, spread(profile.features(carry.profile), (0,)).astype(jnp.float16)
 
-    played = replay(TINY_3P, games.decks, games.actions).state
+    played = jax.device_get(replay(TINY_3P, games.decks, games.actions).state)
     carry, known, turns = policy.init_carry(3), {}, 0
     for game in range(2):
-        seats = jnp.argsort(order[game])  # of each player
+        seats = np.argsort(order[game])  # of each player
         if game:
-            carry = policy.next_game(carry, jnp.ones(3, bool))
+            carry = jax.jit(policy.next_game)(carry, np.ones(3, bool))
         for turn in range(games.num_actions[game]):
             state = jax.tree.map(lambda x, t=turn, g=game: x[t, g : g + 1], played)
-            carry, features = step(carry, state, seats, jnp.bool_(game + turn == 0))
+            carry, features = step(carry, state, seats, np.bool_(game + turn == 0))
             known[turn, game] = np.asarray(features)[order[game, turn % 3]]
             turns += 1
     assert len(shown) == turns and games.num_actions.min() > 6
@@ -148,7 +148,6 @@ def test_long_gradients_are_clipped() -> None:
         np.testing.assert_allclose(moment, 0.1 * shorter * np.array(gradient), rtol=1e-5)
 
 
-init_params = jax.jit(_init_params, static_argnums=(0, 1))
 logits = jax.jit(DecisionExamples.logits)
 
 

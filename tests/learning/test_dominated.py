@@ -2,7 +2,6 @@
 where their weights are 0."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.games import TINY, random_games, taught_games
@@ -34,19 +33,24 @@ def test_what_is_paid_is_what_the_measures_count(games):
 
 
 def test_the_training_return_pays_each_by_its_weight(small):
-    rollout, steps = small_rollout(make_ppo(), small), jnp.float32(0)
+    def reward(ppo):
+        return np.asarray(jax.jit(ppo.reward)(rollout, np.float32(0)))
+
+    rollout = small_rollout(make_ppo(), small)
     weights = {"g1_weight": -0.5, "g2_weight": -1.0, "g3_weight": 0.02}
     moves_made = make_ppo().moves(rollout)
-    events = np.asarray(jax.vmap(dominated_moves)(rollout.state, moves_made))  # T, 3, N
+    events = np.asarray(jax.jit(jax.vmap(dominated_moves))(rollout.state, moves_made))  # T, 3, N
     assert (events.sum(axis=(0, 2)) > 0).all()  # each kind was seen
     for ppo in (make_ppo(**weights), make_ppo(**weights, teaming_weight=0.3)):
-        before = make_ppo(teaming_weight=ppo.config.teaming_weight).reward(rollout, steps)
+        before = reward(make_ppo(teaming_weight=ppo.config.teaming_weight))
         expected = -0.5 * events[:, 0] - events[:, 1] + 0.02 * events[:, 2]
-        np.testing.assert_allclose(ppo.reward(rollout, steps) - before, expected, atol=1e-6)
-    measured = jax.vmap(
-        lambda _: event_metrics(make_ppo(**weights).config, rollout, moves_made),
-        axis_name=parallel.AXIS,
-    )(jnp.zeros(1))
+        np.testing.assert_allclose(reward(ppo) - before, expected, atol=1e-6)
+    measured = jax.jit(
+        jax.vmap(
+            lambda _: event_metrics(make_ppo(**weights).config, rollout, moves_made),
+            axis_name=parallel.AXIS,
+        )
+    )(np.zeros(1))
     games = np.asarray(rollout.transition.done).sum()
     for name, count in zip(("g1", "g2", "g3"), events.sum(axis=(0, 2)), strict=True):
         assert measured[name][0] == pytest.approx(count / games)

@@ -94,7 +94,7 @@ def test_each_timestep_has_noise_of_its_own() -> None:
     action = np.asarray(rollout.action)
     mover = np.asarray(current_player(rollout.state))
     moves = np.take_along_axis(action, mover[..., None], -1)[..., 0]
-    flat = jax.tree.map(lambda x: x.reshape(16 * 32, *x.shape[2:]), rollout.state)
+    flat = jax.tree.map(lambda x: np.asarray(x).reshape(16 * 32, *x.shape[2:]), rollout.state)
     legal = np.asarray(legal_actions(rules, flat)).any(1).reshape(16, 32, -1)
     could = np.take_along_axis(legal[1:], moves[:-1, :, None], -1)[..., 0]
     assert could.sum() > 200
