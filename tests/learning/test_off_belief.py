@@ -26,7 +26,7 @@ from hanabi_rl.learning.rollout import NOTHING, ActorState, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 
-STEPS, KEYS, GAMMA, LIFE_COST = 10, 600, 0.9, 0.5
+STEPS, KEYS, GAMMA, LIFE_COST = 10, 300, 0.9, 0.5
 CONFIG = PPOConfig(
     game=TINY, num_envs=8, num_steps=STEPS, total_steps=8 * STEPS, num_minibatches=1, gamma=GAMMA,
     keep_points=True, life_cost=LIFE_COST, precision="float32",
@@ -81,7 +81,7 @@ def played() -> Played:
     def play(key: jax.Array) -> Rollout:
         return ppo.collector.collect(params, before, NOTHING, key, STEPS, jnp.zeros(()))[1]
 
-    rollout = play(jax.random.key(1))
+    rollout = jax.device_get(play(jax.random.key(1)))  # what is taken of it costs no program
     keys = jax.random.split(jax.random.key(2), KEYS)
 
     @jax.jit
@@ -124,8 +124,12 @@ def dealt(state: State, game: int, given: list[World]) -> State:
     for row, world in enumerate(given):
         cards[held, row] = world.hand
         drawn[: len(world.drawn), row] = world.drawn
-    many = jax.tree.map(lambda x: jnp.broadcast_to(x[game], (ROWS, *x.shape[1:])), state)
-    return with_cards(TINY, many, many.player, jnp.array(cards), jnp.array(drawn))
+    return with_cards(TINY, (many := copies(state, game)), many.player, cards, drawn)
+
+
+def copies(tree: Any, game: int) -> Any:
+    """One game's rows `ROWS` times."""
+    return jax.tree.map(lambda x: np.broadcast_to(x[game], (ROWS, *x.shape[1:])), tree)
 
 
 def shaped(before: State, after: State, reward: jax.Array) -> np.ndarray:
@@ -162,14 +166,14 @@ def expected_return(played: Played, belief: str, t: int, game: int, memory: Any)
     state = jax.tree.map(lambda x: x[t], played.rollout.state)
     given = worlds(state, game, tilt_of(played, belief, t, memory)[..., game])
     many = dealt(state, game, given)
-    move = jnp.full(ROWS, played.rollout.action[t, game, 0])
-    kept = jax.tree.map(lambda x: jnp.broadcast_to(x[game], (ROWS, *x.shape[1:])), memory)
+    move = np.full(ROWS, played.rollout.action[t, game, 0])
     following, reward, done = step(TINY, many, move)
     total = shaped(many, following, reward)
-    begun = jnp.zeros(ROWS, bool)
+    begun = np.zeros(ROWS, bool)
+    kept = copies(memory, game)
     kept, chances, _ = look(played.ppo, played.learner.params, kept, following, begun)
     for answer in range(TINY.num_moves):
-        after, reward, over = step(TINY, following, jnp.full(ROWS, answer))
+        after, reward, over = step(TINY, following, np.full(ROWS, answer))
         _, _, value = look(played.ppo, played.learner.params, kept, after, begun)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)
         total += GAMMA * np.where(done, 0.0, np.asarray(chances)[:, answer] * worth)
@@ -183,8 +187,8 @@ def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
     memory, compared = played.before.memory, []
     for t in range(STEPS):
         state = jax.tree.map(lambda x, t=t: x[t], played.rollout.state)
-        memory, _, _ = look(
-            played.ppo, played.learner.params, memory, state, played.rollout.reset[t]
+        memory, _, _ = jax.device_get(
+            look(played.ppo, played.learner.params, memory, state, played.rollout.reset[t])
         )
         for game in (t % 8, (3 * t + 1) % 8):
             drawn = played.targets[belief][:, t, game]
@@ -206,10 +210,10 @@ def test_level_1_is_the_grounded_belief(played: Played) -> None:
 def test_what_the_mover_holds_in_truth_is_not_read(played: Played) -> None:
     """The hand of each mover exchanged for others, on the other side of the rollout alone."""
     state = played.rollout.state
-    mine = jnp.arange(2) == state.player[..., None]
+    mine = np.arange(2) == state.player[..., None]
     other = state.replace(
-        colors=jnp.where(mine, state.colors ^ 0b1111, state.colors),
-        ranks=jnp.where(mine, state.ranks ^ 0b111111, state.ranks),
+        colors=np.where(mine, state.colors ^ 0b1111, state.colors),
+        ranks=np.where(mine, state.ranks ^ 0b111111, state.ranks),
     )
     key = jax.random.key(5)
     one = played.experience(played.rollout, key)
@@ -218,7 +222,7 @@ def test_what_the_mover_holds_in_truth_is_not_read(played: Played) -> None:
     np.testing.assert_array_equal(one.advantage, two.advantage)
     np.testing.assert_allclose(one.advantage, one.target - played.rollout.value, rtol=1e-6)
     seen = state.replace(
-        colors=jnp.where(mine, state.colors, state.colors ^ 0b1111),
+        colors=np.where(mine, state.colors, state.colors ^ 0b1111),
     )
     assert (played.experience(played.rollout.replace(state=seen), key).target != one.target).any()
 
