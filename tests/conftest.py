@@ -38,7 +38,7 @@ def pytest_collection_finish() -> None:
     and compiled programs too, takes an eighth of the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(50_000, 20, 10)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

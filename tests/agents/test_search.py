@@ -152,7 +152,7 @@ def test_values_are_those_of_every_world_played_to_its_end() -> None:
         game
         for game in games_at_turn(40, range(8, 20))
         if len(game.table().deck) - game.table().drawn <= 1
-    ][:8]
+    ][:6]
     sure, compared = 0, 0
     for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
         tried = found.tried[: found.num_tried]

@@ -120,6 +120,7 @@ def br_bc(
     return folder, ALGORITHM.run(br_bc_config(bc_run, run_dir=str(folder)))
 
 
+@pytest.mark.slow  # what differs from HDR-IPPO's run is in test_br_bc.py, piece by piece
 def test_a_learner_from_nothing_is_not_drawn_as_the_clone(
     br_bc: Any, drawn: list[float | None]
 ) -> None:
@@ -140,11 +141,13 @@ def br_bc_config(bc_run: Any, **changes: Any) -> BRBCConfig:
     return BRBCConfig(**(FIELDS | given | changes))
 
 
+@pytest.mark.slow
 def test_br_bc_takes_the_clone_in(br_bc: Any) -> None:
     partners = [line["partner_seats"] for line in read_lines(br_bc[0])[1:]]
     assert partners[0] == 0 and partners[-1] > 0.5
 
 
+@pytest.mark.slow
 def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: Any) -> None:
     folder, summary = br_bc
     clone = load_policy(folder / "bc-policy")

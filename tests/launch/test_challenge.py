@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.games import TINY, taught_games
+from support.policies import network_policy
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
@@ -95,23 +97,21 @@ def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
     assert names(proxies=("bot:piers", "bot:iggi")) == ["bot:piers", "bot:iggi"]
 
 
-def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
     """Not of decks times seatings: as many games as --decks says, in all."""
-    challenge = dataclasses.replace(SHORT, decks=40, partner="simple+random")
-    proxies = challenges.proxies_of(challenge, Rules())
-    held_out = demo_games(Rules(), "simple", 4, 1)
-    agent = load_policy("bot:legal-random")
+    challenge = dataclasses.replace(SHORT, decks=40)
+    agent, *others = (network_policy(TINY, seed) for seed in range(3))
+    proxies = dict(zip(("one", "other"), others, strict=True))
+    held_out = taught_games(TINY, 4)
     row = challenges._measured(agent, challenge, held_out, proxies)
     beside = row["with_partner"]
     assert beside["games"] == 40 and len(beside["line_ups"]) == 4
     expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
     assert beside["mean"] == expected.summary.mean.mean
-    assert beside["points_mean"] == expected.points.mean() > 0  # their scores are 0
+    assert beside["points_mean"] == expected.points.mean() > 0
     assert beside["median"] == np.median(expected.score)
     own = challenges._with_themselves(challenge, proxies, held_out)
-    assert [line["seats"] for line in own["line_ups"]] == [["simple"] * 2, ["random"] * 2]
+    assert [line["seats"] for line in own["line_ups"]] == [["one"] * 2, ["other"] * 2]
     assert json.loads(json.dumps([row, own]))[0]["nats"] == row["nats"], "the record is JSON"
     assert row["nats"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
 

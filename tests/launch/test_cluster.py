@@ -156,6 +156,7 @@ def test_a_killed_job_is_told(tmp_path: Path) -> None:
         cluster.run_local(tmp_path, [job(tmp_path / "a", run)], [[]])
 
 
+@pytest.mark.slow
 def test_the_signal_before_a_jobs_time_is_over_saves_and_queues_it_again(tmp_path: Path) -> None:
     def run(algorithm: str, config: Any) -> dict[str, Any]:
         from hanabi_rl.runs.folder import GracefulStop
