@@ -44,6 +44,9 @@ class OBLConfig(IPPOConfig):
     belief: BeliefTraining = dataclasses.field(default_factory=BeliefTraining)
     hands: Number = 1
     """Hands drawn anew for a decision; what they bring is averaged."""
+    rounds: Number = 1
+    """Rounds played in a fictitious game at most before the critic says what the rest is worth;
+    their returns are weighed by `gae_lambda`. 1 is the paper's."""
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
     gamma: Share = 0.999
@@ -104,7 +107,8 @@ class OBL(FromScratch):
 
     def training(self, config: OBLConfig, clone: None) -> Training:
         """See `PPOAlgorithm`."""
-        ppo, stage = OffBeliefPPO(config, config.network, hands=config.hands), "Off-belief learning"
+        ppo = OffBeliefPPO(config, config.network, hands=config.hands, rounds=config.rounds)
+        stage = "Off-belief learning"
         if config.previous is None:
             return Training(ppo, f"{stage}, level 1")
         return Training(ppo, f"{stage}, the level above {config.previous}")

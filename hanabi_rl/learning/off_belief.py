@@ -4,13 +4,16 @@ past as if another policy had made it, and takes the future from its own.
 At every turn the mover's hand is drawn anew from the belief under the level below. Of level 1 that
 is the grounded belief (`env/belief.py`: the rules alone, so that nothing is read into why a move
 was chosen), above it a learnt one (`beliefs.py`). The mover's real move is made in that fictitious
-game, the others answer there with the policy as it is, and when the turn comes round
+game, everybody answers there with the policy as it is, and when the turn has come round k times
 
-    target = r_0 + gamma r_1 + ... + gamma^(P-1) r_(P-1) + gamma^P V(o_P)
+    G_k = r_0 + gamma r_1 + ... + gamma^(kP-1) r_(kP-1) + gamma^(kP) V(o_kP).
 
-is both what the critic learns and, minus the critic's estimate, the move's advantage (the paper's
-value of a policy from now on under the belief of another, here by PPO where the paper learns Q). No
-trace goes further: what comes after is of other hands. Since nothing can be read out of a
+The target is G_1, or over more `rounds` the mean of G_1 .. G_R that lambda gives them. It is both
+what the critic learns and, minus the critic's estimate, the move's advantage (the paper's value of
+a policy from now on under the belief of another, here by PPO where the paper learns Q). The paper's
+learner stops at G_1, where the critic's V has the hand drawn anew once more; further rounds go on
+in the game that was drawn, so that less of the target is the critic's guess. Either way a move is
+judged by later moves alone, and those by what is still later: since nothing can be read out of a
 convention that the level below does not have, none comes up, and independent runs come to play
 alike.
 
@@ -63,6 +66,9 @@ class OffBeliefPPO(PPO):
 
     hands: int = 1
     """Drawn anew for a decision, each with answers of its own; the target is their mean."""
+    rounds: int = 1
+    """Played in a fictitious game at most before the critic says what the rest is worth; with more
+    than one their returns are weighed by `gae_lambda`."""
     below: Below | None = None
     """None: level 1, whose belief is the grounded one."""
 
@@ -141,7 +147,7 @@ class OffBeliefPPO(PPO):
         progress: jax.Array,
         tilt: jax.Array | None = None,
     ) -> jax.Array:
-        """The target of one move in each of N games, float32 [N]: one hand drawn, one round played.
+        """The target of one move in each of N games, float32 [N]: one hand drawn, `rounds` played.
 
         Args:
             params: of the actor-critic.
@@ -152,14 +158,15 @@ class OffBeliefPPO(PPO):
             tilt: of the hands that are drawn, see `env.belief.draw_hand`.
         """
         rules, gamma = self.env.rules, self.config.gamma
-        cards = rules.hand_size + rules.num_players
-        answers = rules.num_players * rules.num_moves
-        words = random_words(key, index, cards + answers)
-        noise = gumbel(words[:, cards:]).reshape(-1, rules.num_players, rules.num_moves)
+        plies = self.rounds * rules.num_players
+        cards = rules.hand_size + plies
+        words = random_words(key, index, cards + plies * rules.num_moves)
+        noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_moves)
         drawn = redealt(rules, state, current_player(state), words[:, :cards].T, tilt)
-        game = drawn.materialized()
-        total, weight = jnp.zeros(action.shape), jnp.ones(action.shape)
-        for seat in range(rules.num_players):
+
+        def ply(now: tuple[Any, ...], noise: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:
+            """A move; also what its return would be by the critic's word on what follows."""
+            game, memory, action, total, weight = now
             after, reward, done = step(rules, game, action)
             lives = game.life_tokens, after.life_tokens
             total += weight * shaped_score(self.config, reward, *lives, progress)
@@ -168,5 +175,20 @@ class OffBeliefPPO(PPO):
             memory, seen = self.view.look(memory, game, jnp.zeros_like(done), None)
             reads = jax.tree.map(lambda x: x[:, 0], (seen.inputs, seen.legal))
             _, logits, value = self.apply(params, (), *reads, seen.reset)
-            action = jnp.argmax(logits + noise[:, seat], axis=-1).astype(jnp.int32)
-        return total + weight * value
+            answer = jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
+            return (game, memory, answer, total, weight), total + weight * value
+
+        begun = jnp.zeros(action.shape), jnp.ones(action.shape)
+        now = (drawn.materialized(), memory, action, *begun)
+        _, estimates = jax.lax.scan(ply, now, jnp.moveaxis(noise, 1, 0))
+        own_turns = slice(rules.num_players - 1, None, rules.num_players)
+        return lambda_return(estimates[own_turns], self.config.gae_lambda)
+
+
+def lambda_return(estimates: jax.Array, gae_lambda: float) -> jax.Array:
+    """The mean of returns by number of rounds, float32 [R, N] -> [N]: each has `gae_lambda` times
+    the weight of the one before, the last all that is left (Sutton and Barto 2018, eq. 12.3)."""
+    total = estimates[-1]
+    for estimate in estimates[-2::-1]:
+        total = (1.0 - gae_lambda) * estimate + gae_lambda * total
+    return total

@@ -20,7 +20,7 @@ from hanabi_rl.env import belief, rules
 from hanabi_rl.env.rules import State
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, belief_tilt
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.off_belief import Below, OffBeliefPPO
+from hanabi_rl.learning.off_belief import Below, OffBeliefPPO, lambda_return
 from hanabi_rl.learning.ppo import Experience, LearnerState
 from hanabi_rl.learning.rollout import NOTHING, ActorState, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
@@ -103,33 +103,34 @@ class World(NamedTuple):
     chance: float
 
 
-def worlds(state: State, game: int, tilt: np.ndarray) -> list[World]:
+def worlds(state: State, game: int, tilt: np.ndarray, draws: int = 2) -> list[World]:
     """Every one of a decision, with its chance by the copies and the tilt [H, K]."""
     seat = int(state.player[game])
     hands = tilted(every_hand(TINY, state, game, seat), tilt)
     found = []
     for hand, share in hands.items():
         deck = list((Counter(unseen_cards(TINY, state, game, seat)) - Counter(hand)).elements())
-        draws = Counter(itertools.permutations(deck, min(2, len(deck))))
-        found += [World(hand, drawn, share * n / draws.total()) for drawn, n in draws.items()]
+        drawn = Counter(itertools.permutations(deck, min(draws, len(deck))))
+        found += [World(hand, cards, share * n / drawn.total()) for cards, n in drawn.items()]
     return found
 
 
-def dealt(state: State, game: int, given: list[World]) -> State:
+def in_each_world(tree: Any, game: int) -> Any:
+    """What belongs to one game, `ROWS` times."""
+    return jax.tree.map(lambda x: np.broadcast_to(x[game], (ROWS, *x.shape[1:])), tree)
+
+
+def dealt(state: State, game: int, given: list[World], draws: int = 2) -> State:
     """The decision's game once for each world, padded to `ROWS`."""
     seat = int(state.player[game])
     held = np.asarray(state.hands)[game, seat] != 0
     cards = np.zeros((TINY.hand_size, ROWS), np.int32)
-    drawn = np.zeros((2, ROWS), np.int32)
+    drawn = np.zeros((draws, ROWS), np.int32)
     for row, world in enumerate(given):
         cards[held, row] = world.hand
         drawn[: len(world.drawn), row] = world.drawn
-    return with_cards(TINY, (many := copies(state, game)), many.player, cards, drawn)
-
-
-def copies(tree: Any, game: int) -> Any:
-    """One game's rows `ROWS` times."""
-    return jax.tree.map(lambda x: np.broadcast_to(x[game], (ROWS, *x.shape[1:])), tree)
+    many = in_each_world(state, game)
+    return with_cards(TINY, many, many.player, cards, drawn)
 
 
 def shaped(before: State, after: State, reward: jax.Array) -> np.ndarray:
@@ -167,10 +168,10 @@ def expected_return(played: Played, belief: str, t: int, game: int, memory: Any)
     given = worlds(state, game, tilt_of(played, belief, t, memory)[..., game])
     many = dealt(state, game, given)
     move = np.full(ROWS, played.rollout.action[t, game, 0])
+    kept = in_each_world(memory, game)
     following, reward, done = step(TINY, many, move)
     total = shaped(many, following, reward)
     begun = np.zeros(ROWS, bool)
-    kept = copies(memory, game)
     kept, chances, _ = look(played.ppo, played.learner.params, kept, following, begun)
     for answer in range(TINY.num_moves):
         after, reward, over = step(TINY, following, np.full(ROWS, answer))
@@ -197,6 +198,72 @@ def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
             compared.append((expected - drawn.mean()) / error)
     assert np.abs(compared).max() < 4, compared
     assert 0.5 < np.std(compared) < 1.6, compared  # they vary as means of so many draws do
+
+
+@pytest.mark.slow
+def test_a_return_goes_on_in_the_game_that_was_drawn(played: Played) -> None:
+    """Two rounds of a policy that is sure of its answers, in every world of decisions near the end
+    of the deck: the hand stays the one that was drawn."""
+    trace, draws = 0.7, 4
+    config = dataclasses.replace(CONFIG, gae_lambda=trace)
+    ppo, params = OffBeliefPPO(config, NETWORK, rounds=2), sure(played.learner.params)
+    learner = played.learner.replace(params=params)
+
+    @jax.jit
+    def draw(keys: jax.Array) -> jax.Array:
+        of_one = functools.partial(off_belief, ppo, learner, played.before, played.rollout)
+        return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
+
+    targets, memory, compared = np.asarray(draw(played.keys)), played.before.memory, []
+    for t in range(STEPS):
+        state = jax.tree.map(lambda x, t=t: x[t], played.rollout.state)
+        memory, _, _ = jax.device_get(look(ppo, params, memory, state, played.rollout.reset[t]))
+        late = np.flatnonzero(np.asarray(state.deck_left) <= draws)
+        for game in late[:3]:
+            given = worlds(state, game, np.zeros((TINY.hand_size, TINY.num_cards)), draws)
+            move = jnp.full(ROWS, played.rollout.action[t, game, 0])
+            now, kept = dealt(state, game, given, draws), in_each_world(memory, game)
+            one, two = sure_returns(ppo, params, now, kept, move)
+            worth = (1 - trace) * one + trace * two
+            expected = sum(world.chance * worth[row] for row, world in enumerate(given))
+            drawn = targets[:, t, game]
+            compared.append((expected - drawn.mean()) / (drawn.std() / KEYS**0.5 + 1e-4))
+    assert len(compared) > 3 and np.abs(compared).max() < 4, compared
+
+
+def sure_returns(
+    ppo: OffBeliefPPO, params: Any, now: State, memory: Any, move: jax.Array
+) -> list[np.ndarray]:
+    """Of a move and the likeliest answers, after one round and after two, [ROWS] each."""
+    total, weight, found = np.zeros(ROWS), np.ones(ROWS), []
+    for ply in range(4):
+        after, reward, done = step(TINY, now, move)
+        total = total + weight * shaped(now, after, reward)
+        weight = np.where(done, 0.0, GAMMA * weight)
+        memory, chances, value = look(ppo, params, memory, after, jnp.zeros(ROWS, bool))
+        now, move = after, jnp.argmax(chances, axis=-1)
+        if ply % 2:
+            found.append(total + weight * np.asarray(value))
+    return found
+
+
+def test_rounds_are_weighed_by_lambda() -> None:
+    """As in Sutton and Barto 2018, eq. 12.3, written out."""
+    estimates, trace = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32), 0.6
+    weights = [1 - trace, (1 - trace) * trace, trace**2]
+    found = lambda_return(jnp.array(estimates), trace)
+    np.testing.assert_allclose(found, weights @ estimates, rtol=1e-5)
+    np.testing.assert_array_equal(lambda_return(jnp.array(estimates[:1]), trace), estimates[0])
+
+
+def sure(params: Any) -> Any:
+    """The same choices, without chance."""
+
+    def scaled(path: Any, leaf: jax.Array) -> jax.Array:
+        last = any(str(place.key).endswith("logits") for place in path)
+        return 1e5 * leaf if last else leaf
+
+    return jax.tree_util.tree_map_with_path(scaled, params)
 
 
 def test_level_1_is_the_grounded_belief(played: Played) -> None:
