@@ -26,6 +26,7 @@ COMMANDS = [
     "predict",
     "behaviour",
     "conventions",
+    "likeness",
     "interdependence",
     "metrics",
     "unit-tests",
