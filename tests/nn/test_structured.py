@@ -88,7 +88,9 @@ def test_layer_norm_and_its_gradients_are_those_of_flax() -> None:
         params = {"params": {"scale": scale, "bias": bias}}
         return jnp.sum(jnp.sin(nn.LayerNorm().apply(params, x)) * on_out)
 
-    got, expected = (jax.value_and_grad(f, (0, 1, 2))(x, scale, bias) for f in (ours, flax))
+    got, expected = (
+        jax.jit(jax.value_and_grad(f, (0, 1, 2)))(x, scale, bias) for f in (ours, flax)
+    )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), got, expected)
 
 
@@ -101,7 +103,7 @@ def test_rounded_factors_change_little_and_are_rounded(card: tuple[int, ...]) ->
     legal, reset = np.ones((GAMES, ACTIONS), bool), np.zeros((GAMES, 1), bool)
     config = dataclasses.replace(CONFIG, card=card)
     exact, mixed = (StructuredActorCritic(config, p) for p in ("float32", "bfloat16"))
-    params = exact.init(jax.random.key(0), (), view, legal, reset)
+    params = jax.jit(exact.init)(jax.random.key(0), (), view, legal, reset)
 
     def loss(module: Any) -> Any:
         def of(params: Any) -> Any:

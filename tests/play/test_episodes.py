@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import softmax
+from support import compiled
 from support.games import LENIENT, LENIENT_3P
 from support.policies import CountingPolicy, clock_policy, recurrent_policy
 
@@ -241,15 +243,13 @@ def test_sampled_actions_follow_the_policy():
     rules, policy = LENIENT, recurrent_policy(LENIENT, 1, scale=0.5)
     decks = np.repeat(evaluation_decks(rules, 1, 6), 1600, axis=0)
     records = play_games((policy, policy), rules, decks, 0, sample=True, chunk_size=GAMES)
-    state = game.deal(rules, decks[:1])
-    _, logits = policy.step(
-        policy.init_carry(1),
-        observe(rules, state)[:, 0],
-        game.legal_actions(rules, state)[:, 0],
-        np.array([True]),
+    state = compiled.deal(rules, decks[:1])
+    seen = (
+        np.asarray(see(rules, state))[:, 0] for see in (compiled.observe, compiled.legal_actions)
     )
+    _, logits = compiled.ask(policy, policy.init_carry(1), *seen, np.array([True]))
     counts = np.bincount(records.actions[:, 0], minlength=rules.num_moves)
-    np.testing.assert_allclose(counts / 1600, jax.nn.softmax(logits[0]), atol=0.04)
+    np.testing.assert_allclose(counts / 1600, softmax(logits[0]), atol=0.04)
 
 
 def test_new_parameters_and_seatings_do_not_recompile():

@@ -52,13 +52,19 @@ class ClockPolicy:
 
 
 def recurrent_policy(rules: Rules, seed: int, scale: float = 2.0) -> RecurrentPolicy:
-    hidden_key, obs_key, logits_key = jax.random.split(jax.random.key(seed), 3)
-    weights = {
+    return RecurrentPolicy(
+        weights=_recurrent_weights(rules, jax.random.key(seed), scale), rules=rules
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _recurrent_weights(rules: Rules, key: jax.Array, scale: float) -> dict[str, jax.Array]:
+    hidden_key, obs_key, logits_key = jax.random.split(key, 3)
+    return {
         "hidden": jax.random.normal(hidden_key, (16, 16)) / 4,
         "obs": jax.random.normal(obs_key, (rules.obs_size, 16)) / 4,
         "logits": scale * jax.random.normal(logits_key, (16, rules.num_moves)),
     }
-    return RecurrentPolicy(weights=weights, rules=rules)
 
 
 def clock_policy(rules: Rules, period: int) -> ClockPolicy:
@@ -80,14 +86,14 @@ def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPol
 
 @functools.cache
 def _network_params(rules: Rules, seed: int) -> Any:
-    # larger than initialised: moves vary
-    return jax.tree.map(lambda leaf: 3 * leaf, _init_network(rules, jax.random.key(seed)))
+    return _init_network(rules, jax.random.key(seed))
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _init_network(rules: Rules, key: jax.Array) -> Any:
     actor = Actor(NETWORK, rules.num_moves)
-    return init_params(actor, key, NETWORK, rules.obs_size, rules.num_moves)
+    params = init_params(actor, key, NETWORK, rules.obs_size, rules.num_moves)
+    return jax.tree.map(lambda leaf: 3 * leaf, params)  # larger than initialised: moves vary
 
 
 @flax.struct.dataclass
