@@ -99,12 +99,12 @@ class Observer:
         success = move.kind == "discard" or bool(part["last_outcome"][0])
         if move.kind == "discard" or not success:
             self._discards.append(card)
-        hand.pop(move.slot)
+        order = hand.pop(move.slot)
         if self._drawn < self.rules.deck_size:
             hand.append(self._drawn)
             self._drawn += 1
         action = encode_action(self.rules, move)
-        return SeenMove(seat, action, move.slot, card, success, None)
+        return SeenMove(seat, action, move.slot, card, success, None, orders=(order,))
 
     def _hint(self, seat: int, target: int, move: Move, touched: list[int]) -> SeenMove:
         hand = self._hands[target]

@@ -1,5 +1,6 @@
 """What is compiled is kept for the next process, by every program of ours, unless told not to."""
 
+import gc
 import importlib
 import os
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hanabi_rl.launch import startup
 from hanabi_rl.storage import cache
 from hanabi_rl.storage.cache import cache_folder, keep_compiled, machine
 
@@ -116,6 +118,16 @@ def test_every_command_keeps_what_it_compiles(module, arguments, monkeypatch):
         raise KeptError
 
     program = importlib.import_module(f"hanabi_rl.{module}")
-    monkeypatch.setattr(program, "keep_compiled", keep)
+    monkeypatch.setattr(startup, "keep_compiled", keep)
     with pytest.raises(KeptError):
         program.main(*arguments)
+
+
+def test_a_command_looks_for_garbage_seldom(monkeypatch):
+    monkeypatch.setattr(startup, "keep_compiled", lambda: None)
+    before = gc.get_threshold()
+    try:
+        startup.start()
+        assert gc.get_threshold() == (startup._OBJECTS, *before[1:])
+    finally:
+        gc.set_threshold(*before)
