@@ -83,7 +83,8 @@ def test_jax_s_own_variables_are_heard(environment, tmp_path):
 def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, monkeypatch):
     """A job inherits the variables of the machine that sent it."""
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # or what is set below stays for later tests
+        monkeypatch.delenv(name)
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
     monkeypatch.setattr(cache, "sys", type("NoJAX", (), {"modules": {}}))
     cpu = tmp_path / "cpuinfo"
