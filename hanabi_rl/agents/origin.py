@@ -12,6 +12,9 @@ from hanabi_rl.agents.names import HUB, SHIPPED, parse_name, spread_names
 from hanabi_rl.agents.one_file import SUFFIX, read_card, shipped
 from hanabi_rl.storage.files import read_json
 
+NOT_NOTED = "not noted"
+"""What a card says of the data where nobody told `hanabi-rl export`."""
+
 
 def trained_with(name: str) -> tuple[str, ...]:
     """The partners that an agent was trained with."""
@@ -30,9 +33,9 @@ def acquaintance(name: str, file: Path) -> str | None:
         return f"learnt from {file.name} itself, so that its prediction flatters it"
     if file.name in {Path(path).name for path in chosen}:
         return f"did not learn from {file.name}, by which an epoch was chosen"
-    if card.get("data", "").startswith("none"):  # what `hanabi-rl export` writes for want of any
+    if card.get("data", "").startswith("none"):
         return "learnt from no recorded games, as far as its card says"
-    if card.get("data"):
+    if card.get("data", NOT_NOTED) != NOT_NOTED:
         return f"learnt from {card['data']}; whether {file.name} is of them its card does not say"
     if learnt:
         return f"learnt from {', '.join(map(str, learnt))}, not from {file.name} by its name"

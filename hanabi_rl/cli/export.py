@@ -83,14 +83,14 @@ def export(
 
 def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[str, Any]:
     """What is known of an agent without playing: what is `said`, else what its own card says."""
-    from hanabi_rl.agents.origin import card_of, trained_with
+    from hanabi_rl.agents.origin import NOT_NOTED, card_of, trained_with
 
     known = {
         "about": f"A policy of {policy.info.algorithm} for {policy.rules.num_players} players.",
         "players": policy.rules.num_players,
         "algorithm": policy.info.algorithm,
         "tier": getattr(policy.network, "level", policy.network.kind),
-        "data": "not noted",
+        "data": NOT_NOTED,
         "met": list(trained_with(agent)),
         "steps": policy.info.steps,
         "unit": policy.info.unit,

@@ -164,7 +164,9 @@ class Lobby:
         elif "questionable" in content:
             turn, marked = content["questionable"], content.get("marked")
             if type(turn) is not int or type(marked) is not bool:
-                raise RefusedError("expected a whole number under 'questionable' and 'marked'")
+                raise RefusedError(
+                    "expected a whole number under 'questionable' and true or false under 'marked'"
+                )
             self.play.mark(game_id, turn, marked)
         else:
             self.play.move(game_id, _whole(content, "turn"), _whole(content, "action"))

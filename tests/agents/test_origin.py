@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hanabi_rl.agents import origin
 from hanabi_rl.agents.origin import acquaintance
 
 CARD = {
@@ -40,3 +41,9 @@ def test_of_a_run_by_its_config(tmp_path: Path) -> None:
 def test_of_no_games() -> None:
     assert acquaintance("bot:convention", Path("a.json")) is None
     assert "no recorded games" in (acquaintance("agent:ippo-2p", Path("a.json")) or "")
+
+
+def test_of_data_that_nobody_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `hanabi-rl export` writes the card of a run without --data: nothing is known."""
+    monkeypatch.setattr(origin, "card_of", lambda name: {"data": origin.NOT_NOTED, "command": ""})
+    assert acquaintance("mine.safetensors", Path("a.json")) is None
