@@ -50,16 +50,16 @@ fi
 steps() {
     step devices 30 $python benchmarks/accelerator_table.py devices ${small:+--any}
     step env_steps 90 $python benchmarks/env_steps.py --players 2 $steps_size --json
-    step update 120 $python $update --sides ours,float32
+    step update 180 $python $update --sides ours,float32
     step ippo 130 run_for 110 "$ippo" train/ippo.py $learner --run-dir "$ippo" --no-tensorboard
     step games 40 $python -m hanabi_rl data demos --games $demos --out "$games"
     step hdr_ippo 140 run_for 115 "$run" train/hdr_ippo.py $paper --run-dir "$run" --no-tensorboard
     step hdr_ippo_resumed 60 run_for 40 "$run" train/hdr_ippo.py --resume --run-dir "$run" $longer
-    step bc_epoch 180 $python benchmarks/bc_epoch.py $cloned --json
-    # three times the compilation that once took 220 s
-    step update_plain 235 $python $update --sides plain
-    step update_plain_bfloat16 235 env JAX_DEFAULT_MATMUL_PRECISION=bfloat16 $python $update --sides plain
-    step update_plain_highest 235 env JAX_DEFAULT_MATMUL_PRECISION=highest $python $update --sides plain
+    step bc_epoch 240 $python benchmarks/bc_epoch.py $cloned --json
+    # the compilation once took 220 s on one core
+    step update_plain 195 $python $update --sides plain
+    step update_plain_bfloat16 195 env JAX_DEFAULT_MATMUL_PRECISION=bfloat16 $python $update --sides plain
+    step update_plain_highest 195 env JAX_DEFAULT_MATMUL_PRECISION=highest $python $update --sides plain
 }
 
 step() {

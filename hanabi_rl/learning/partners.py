@@ -169,12 +169,12 @@ def _to_lanes(tree: PyTree, count: int) -> PyTree:
     """[N, ...] -> [N / K, K, ...]"""
     for leaf in jax.tree.leaves(tree)[:1]:
         _check(leaf.shape[0], count)
-    return jax.tree.map(lambda x: x.reshape(-1, count, *x.shape[1:]), tree)
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] // count, count, *x.shape[1:]), tree)
 
 
 def _from_lanes(tree: PyTree) -> PyTree:
     """[N / K, K, ...] -> [N, ...]"""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
 
 
 def _check(num_envs: int, count: int) -> None:

@@ -227,10 +227,10 @@ class Mover(View):
 
 
 def rows(tree: PyTree) -> PyTree:
-    """[N, R, ...] -> [N * R, ...]"""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+    """[N, R, ...] -> [N * R, ...]; a leaf may be empty (what `facts` remembers)."""
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
 
 
 def seats(tree: PyTree, num_envs: int) -> PyTree:
-    """[N * R, ...] -> [N, R, ...]"""
-    return jax.tree.map(lambda x: x.reshape(num_envs, -1, *x.shape[1:]), tree)
+    """[N * R, ...] -> [N, R, ...]; a leaf may be empty."""
+    return jax.tree.map(lambda x: x.reshape(num_envs, x.shape[0] // num_envs, *x.shape[1:]), tree)

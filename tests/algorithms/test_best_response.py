@@ -1,6 +1,7 @@
 """Best responses: whom they are trained with, what they learn, and what a run reports."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -16,8 +17,10 @@ from hanabi_rl.algorithms.best_response import ALGORITHM, BestResponseConfig, pa
 from hanabi_rl.algorithms.lineups import Lineup
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.learning.population import PopulationPPO
+from hanabi_rl.learning.rollout import Given
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.structured import StructuredConfig
 
 SMALL = NetworkConfig(
     embedding=(32,),
@@ -122,6 +125,23 @@ def test_minibatches_leave_out_what_partners_decide(share: float, lineup: Lineup
     assert abs(blocks.mean() - (1 - 2 / 3 * share)) < 0.03
     assert (blocks > ppo.own_share + 1e-6).mean() <= 0.01
     assert ppo.own_share < 0.65
+
+
+def test_partners_may_be_shown_less_than_the_learner() -> None:
+    """What `facts` remembers is empty; all the same it is one row a seat of every environment."""
+    network = StructuredConfig(level="learnt", trunk=(16,), head=8, card=(8,), critic=(16,))
+    config = BestResponseConfig(
+        network=network, num_envs=16, num_steps=4, partners=("agent:ippo-2p", "agent:br-bc-2p")
+    )
+    plan = ALGORITHM.training(config, None)
+    given = Given(partners=plan.partners)
+    learner, actors = jax.eval_shape(plan.ppo.init, jax.random.key(0), given)
+    (memory,) = jax.tree.leaves(actors.partner_carry)
+    assert memory.shape == (16, 2, 2, 5, 0)
+    collect = partial(plan.ppo.collector.collect, num_steps=4, timesteps=0)
+    key = jax.random.key(1)
+    kept, _, _ = jax.eval_shape(collect, learner.params, actors, given, key)
+    assert jax.tree.map(jnp.shape, kept) == jax.tree.map(jnp.shape, actors)
 
 
 def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path: Path) -> None:
