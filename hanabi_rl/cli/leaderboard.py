@@ -5,10 +5,10 @@ from __future__ import annotations
 import json as json_format
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl import __version__
 from hanabi_rl.cli.agents import Flag, Groups, load_agents, read_groups
 from hanabi_rl.storage.ranges import Count, Seed
 
@@ -143,7 +143,7 @@ def _add(file: Path, agents: Sequence[str], by: str) -> None:
     candidates = load_agents(agents, board.players)
     for agent, policy in zip(agents, candidates, strict=True):
         entry = play_leaderboard(policy, proxies, board.games, board.seed)
-        row = row_of(entry, agent, policy.identity(), by, __version__)
+        row = row_of(entry, agent, policy.identity(), by, version("hanabi-rl"))
         board = with_row(board, row)
         write_board(file, board)
         print(f"{agent}: {entry.summary.mean:.2f}, row {board.rows.index(row) + 1} of {file}")

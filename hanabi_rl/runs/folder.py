@@ -22,7 +22,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from hanabi_rl import __version__
 from hanabi_rl.storage.files import read_json, to_json, write_json
 
 FORMAT_VERSION = 1
@@ -41,7 +40,7 @@ _WRITTEN_BY_RUNS = (
     LATEST_POLICY,
     "summary.json",
 )
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+_PACKAGES = ("hanabi-rl", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
 def create_run(
@@ -223,11 +222,16 @@ def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Python's version, this package's (a checkout need not be installed) and those of the packages
-    that decide a result."""
-    return {"python": platform.python_version(), "hanabi-rl": __version__} | {
-        name: importlib.metadata.version(name) for name in _PACKAGES
-    }
+    """Python's version and those of the packages that decide a result; of a checkout that is only
+    on the path it is unknown."""
+
+    def version(name: str) -> str:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            return "not installed"
+
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 
 def source_commit() -> str | None:
