@@ -52,7 +52,7 @@ def play(people: int, games: int, seed: int, faults: Faults, seats: int = 3) -> 
             restarts.pop(0)
             site.restart()
         done = len(site.games) >= people * games
-        return done and not any(bot.bot.seats or bot.queue or bot.out for bot in bots)
+        return done and not any(not bot.bot.is_idle or bot.queue or bot.out for bot in bots)
 
     world.run(over, seconds=60.0 * games * 60)
     kept, wrong = 0, 0

@@ -1,4 +1,5 @@
-"""A bot's account: where its password comes from, and the log-in over HTTP that gives a session.
+"""A bot's account: where its password comes from, and what is asked over HTTP: the log-in that
+gives a session, and finished games.
 
 Neither the password nor the session is in a representation, an error or a log. Over a network they
 travel encrypted or not at all.
@@ -21,6 +22,8 @@ from hanabi_rl.live.protocol import COOKIE, VERSION
 
 USERNAME, PASSWORD = "HANABI_LIVE_USERNAME", "HANABI_LIVE_PASSWORD"
 TIMEOUT_S = 30.0
+MOST_BYTES = 2**20
+"""Of an answer; a game of an hour with notes on every card takes a twentieth."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _NAME = re.compile(r"[\w.-]{2,15}")
 
@@ -128,6 +131,41 @@ def log_in(server: Server, account: Account) -> str:
         LoginFailedError: the network's or the server's failure.
     """
     form = {"username": account.username, "password": account.password, "version": VERSION}
+    try:
+        answer = _ask(server, "POST", "/login", urllib.parse.urlencode(form))
+    except OSError as error:
+        raise LoginFailedError(str(error)) from None
+    if answer.status in (400, 401, 403):
+        said = answer.body[:2000].decode("utf-8", "replace").replace(account.password, "***")
+        words = " ".join(said.split())[:200]
+        raise LoginRefusedError(
+            f"{server.host} does not let {account.username} in ({answer.status}): {words}"
+        )
+    if answer.status != 200:
+        raise LoginFailedError(f"{server.host}: the log-in was answered with {answer.status}")
+    for line in answer.cookies:
+        morsel = http.cookies.SimpleCookie(line).get(COOKIE)
+        if morsel is not None and morsel.value:
+            return morsel.coded_value
+    raise LoginFailedError(f"{server.host}: the log-in gave no cookie {COOKIE}")
+
+
+def export(server: Server, number: int) -> tuple[int, bytes]:
+    """Status and body of `GET /export/NUMBER`: a finished game, for which no session is needed.
+    Raises OSError where there is no answer."""
+    answer = _ask(server, "GET", f"/export/{number}")
+    return answer.status, answer.body
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answer:
+    status: int
+    body: bytes
+    cookies: list[str]
+
+
+def _ask(server: Server, method: str, path: str, form: str | None = None) -> _Answer:
+    """Raises OSError, which says neither the form nor a cookie."""
     connection = (
         http.client.HTTPSConnection(
             server.host, server.port, timeout=TIMEOUT_S, context=ssl.create_default_context()
@@ -135,29 +173,15 @@ def log_in(server: Server, account: Account) -> str:
         if server.secure
         else http.client.HTTPConnection(server.host, server.port, timeout=TIMEOUT_S)
     )
+    headers = {"User-Agent": "hanabi-rl"}
+    if form is not None:
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
     try:
-        connection.request(
-            "POST",
-            "/login",
-            urllib.parse.urlencode(form),
-            {"Content-Type": "application/x-www-form-urlencoded", "User-Agent": "hanabi-rl"},
-        )
+        connection.request(method, path, form, headers)
         response = connection.getresponse()
-        said = response.read(2000).decode("utf-8", "replace")
-        cookies = response.headers.get_all("Set-Cookie") or []
+        body = response.read(MOST_BYTES)
+        return _Answer(response.status, body, response.headers.get_all("Set-Cookie") or [])
     except (OSError, http.client.HTTPException) as error:
-        raise LoginFailedError(f"{server.host}: {type(error).__name__}: {error}") from None
+        raise OSError(f"{server.host}: {type(error).__name__}: {error}") from None
     finally:
         connection.close()
-    if response.status in (400, 401, 403):
-        words = " ".join(said.replace(account.password, "***").split())[:200]
-        raise LoginRefusedError(
-            f"{server.host} does not let {account.username} in ({response.status}): {words}"
-        )
-    if response.status != 200:
-        raise LoginFailedError(f"{server.host}: the log-in was answered with {response.status}")
-    for line in cookies:
-        morsel = http.cookies.SimpleCookie(line).get(COOKIE)
-        if morsel is not None and morsel.value:
-            return morsel.coded_value
-    raise LoginFailedError(f"{server.host}: the log-in gave no cookie {COOKIE}")

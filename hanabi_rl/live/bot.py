@@ -8,20 +8,17 @@ tests do without one.
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Ticket
+from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Ticket, table_chat
 from hanabi_rl.live.lobby import Lobby
 from hanabi_rl.live.made_up import OutOfStepError
-from hanabi_rl.live.protocol import (
-    FrameError,
-    cannot_play,
-    read_frame,
-    table_of,
-)
+from hanabi_rl.live.missed import Missed
+from hanabi_rl.live.protocol import FrameError, cannot_play, names_of, read_frame, table_of
 from hanabi_rl.live.requests import Desk
-from hanabi_rl.live.seat import Seat, new_serials, table_chat
+from hanabi_rl.live.seat import Seat
 from hanabi_rl.serve.partners import Answer
 
 ALONE_S = 300.0
@@ -36,7 +33,8 @@ class Bot:
         self.seats: dict[int, Seat] = {}
         self._lobby = Lobby()
         self._desk = Desk(settings, self._lobby, self.seats)
-        self._serials = new_serials()
+        self._serials = itertools.count(1)
+        self._missed = Missed(settings.players, self._serials)
         self.closing = False
         """`close` was called."""
         self.last_error = ""
@@ -50,16 +48,22 @@ class Bot:
 
     @property
     def is_closed(self) -> bool:
-        """`close` was called, and no seat is left."""
-        return self.closing and not self.seats
+        """`close` was called, and nothing is left to do."""
+        return self.closing and self.is_idle
+
+    @property
+    def is_idle(self) -> bool:
+        """No seat is left, and no game is looked for."""
+        return not self.seats and not self._missed.is_looking
 
     def connected(self) -> None:
         """A new connection: whatever the last one had asked for will not come. Rooms before a game
         are lost with it; of games that go on `welcome` tells."""
         self._desk.disconnected()
         self.last_error = ""
+        self._missed.connected()
         for table in [t for t, seat in self.seats.items() if not seat.is_playing]:
-            del self.seats[table]
+            self._missed.add(self.seats.pop(table).untold(self.username))
         for seat in self.seats.values():
             seat.disconnected()
 
@@ -77,6 +81,10 @@ class Bot:
         seat = self.seats.get(ticket.table)
         return [] if seat is None else seat.thought(ticket, answer, now)
 
+    def fetched(self, number: int, status: int, body: bytes, now: float) -> list[Effect]:
+        """What a `Fetch` was answered with: status and body; 0 and why where with nothing."""
+        return self._swept(self._missed.fetched(number, status, body, now))
+
     def is_current(self, ticket: Ticket) -> bool:
         """Whether what was decided then may still be sent."""
         seat = self.seats.get(ticket.table)
@@ -92,21 +100,18 @@ class Bot:
             if seat.phase == "room" and since is not None and now - since > ALONE_S:
                 seat.alone_since = now  # once, until it has an effect
                 effects.append(Send("tableLeave", {"tableID": seat.table}))
-        return self._swept(effects)
+        return self._swept([*effects, *self._missed.tick(now)])
 
     def _swept(self, effects: list[Effect]) -> list[Effect]:
         """Without the seats that were left; games of people who would rather not are not kept."""
         for table in [table for table, seat in self.seats.items() if seat.is_gone]:
-            del self.seats[table]
-        return [self._allowed(e) if isinstance(e, Ended) else e for e in effects]
-
-    def _allowed(self, ended: Ended) -> Ended:
-        agreed = self._desk.unkept.isdisjoint(ended.partners)
-        return Ended(
-            ended.game if agreed and self.settings.keep else None,
-            ended.seen if agreed and self.settings.remember else None,
-            ended.partners,
-        )
+            seat = self.seats.pop(table)
+            if seat.missed:
+                self._missed.add(seat.untold(self.username))
+        for effect in effects:
+            if isinstance(effect, Ended) and effect.game is not None:
+                self._missed.handed_out(effect.game.game_id)
+        return [self._desk.allowed(e) if isinstance(e, Ended) else e for e in effects]
 
     def _seat(self, fields: Any) -> Seat | None:
         table = table_of(fields)
@@ -131,7 +136,7 @@ class Bot:
         return effects
 
     def _new_seat(self, table: int) -> Seat:
-        return Seat(table, self.settings, self._serials)
+        return Seat(table, self.settings, self._serials, self._missed.newest)
 
     def _tables(self, fields: Any, now: float) -> list[Effect]:
         self._lobby.listed(fields)
@@ -163,11 +168,7 @@ class Bot:
         if table is None or table in self.seats:
             return []
         self.seats[table] = self._new_seat(table)
-        host = self._desk.welcomed_at(table)
-        hello = f"Hello! I am a program and play {self.settings.agent}. PM me /help."
-        if host is not None and (self.settings.keep or self.settings.remember):
-            hello = f"{hello} {self._desk.consent()}"
-        return [] if host is None else [table_chat(table, hello)]
+        return self._desk.hello(table)
 
     def _left(self, fields: Any, now: float) -> list[Effect]:
         table = table_of(fields)
@@ -180,13 +181,7 @@ class Bot:
         if seat is None or seat.phase != "room":
             return []
         seat.owner = fields.get("owner")
-        players = fields.get("players")
-        names = [
-            str(player.get("name"))
-            for player in (players if isinstance(players, list) else [])
-            if isinstance(player, Mapping)
-        ]
-        return self._room(seat, names, fields.get("options"), now)
+        return self._room(seat, names_of(fields.get("players")), fields.get("options"), now)
 
     def _room(self, seat: Seat, names: list[str], options: Any, now: float) -> list[Effect]:
         """Who is in the room before a game, and what would be played. We leave where we could not
@@ -218,7 +213,7 @@ class Bot:
         if seat is None:
             return []
         if fields.get("replay") or fields.get("sharedReplay") or fields.get("spectating"):
-            return seat.vanishes(now)
+            return seat.replays(fields, now)
         return seat.told_of(fields, now)
 
     def _list(self, fields: Any, now: float) -> list[Effect]:
@@ -245,6 +240,12 @@ class Bot:
             return seat.finished(fields, now)
         return [] if table is None else [Send("tableUnattend", {"tableID": table})]
 
+    def _history(self, fields: Any, now: float) -> list[Effect]:
+        self._missed.told(fields)
+        for seat in self.seats.values():
+            seat.since = self._missed.newest if seat.since is None else seat.since
+        return []
+
     def _identities(self, fields: Any, now: float) -> list[Effect]:
         seat = self._seat(fields)
         return [] if seat is None else seat.shows(fields.get("cardIdentities"))
@@ -267,9 +268,9 @@ class Bot:
         return self._desk.asked(str(fields["who"]), html.unescape(str(fields.get("msg", ""))), now)
 
     def _shutdown(self, fields: Any, now: float) -> list[Effect]:
-        for name in ("shuttingDown", "maintenanceMode"):
-            if isinstance(fields, Mapping) and name in fields:
-                self._desk.closed = self.closing or bool(fields[name])
+        told = fields if isinstance(fields, Mapping) else {}
+        for name in {"shuttingDown", "maintenanceMode"} & set(told):
+            self._desk.closed = self.closing or bool(told[name])
         return []
 
 
@@ -289,6 +290,7 @@ _READ: dict[str, Any] = {
     "clock": Bot._clock,
     "pause": Bot._pause,
     "finishOngoingGame": Bot._finished,
+    "gameHistory": Bot._history,
     "cardIdentities": Bot._identities,
     "warning": Bot._warning,
     "error": Bot._error,

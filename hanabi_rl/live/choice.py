@@ -36,6 +36,14 @@ def pause_s(usual: float, options: Mapping[str, Any], clock_s: float | None) -> 
     return usual
 
 
+def clock_s(times: Any, seat: int, before: float | None) -> float | None:
+    """What our clock shows by the `times` (ms, by seat) of a message; None for what is none, and
+    `before` where the message has none of ours."""
+    if not isinstance(times, list) or not 0 <= seat < len(times):
+        return before
+    return times[seat] / 1000 if isinstance(times[seat], int | float) else None
+
+
 def notes(seen: SeenGame, answer: Answer) -> list[dict[str, Any]]:
     """What the agent weighs, card by card of its own: `order` and `note` of each."""
     weighed: dict[int, list[str]] = {}

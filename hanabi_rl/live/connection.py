@@ -17,10 +17,11 @@ from hanabi_rl.live.account import (
     LoginFailedError,
     LoginRefusedError,
     Server,
+    export,
     log_in,
 )
 from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Effect, Ended, Forget, Note, Send, Think
+from hanabi_rl.live.effects import Effect, Ended, Fetch, Forget, Note, Send, Think
 from hanabi_rl.live.pace import BackOff, Pacer
 from hanabi_rl.live.protocol import COOKIE, write_frame
 from hanabi_rl.serve.partners import Answer
@@ -67,14 +68,15 @@ class Connection:
         self._clock = clock
         self._queue: asyncio.Queue[Send] = asyncio.Queue()
         self._thinking: set[asyncio.Task[None]] = set()
+        self._fetching: set[asyncio.Task[None]] = set()
         self._keeping: set[asyncio.Task[None]] = set()
 
     def close(self) -> bool:
-        """Takes no new seat, and ends once the games going on have. False where it was called
-        before, or there is nothing to wait for."""
+        """Takes no new seat, and ends once the games going on have, and those that it missed the
+        end of are looked up. False where it was called before, or there is nothing to wait for."""
         again = self._bot.closing
         self._do(self._bot.close())
-        return not again and bool(self._bot.seats)
+        return not again and not self._bot.is_closed
 
     async def run(self) -> None:
         """Until `close` was called and the last game has ended, or it is cancelled.
@@ -100,6 +102,8 @@ class Connection:
                 log.warning("%s; connecting again in %.0f s", why, wait)
                 await asyncio.sleep(wait)
         finally:
+            for task in self._fetching:
+                task.cancel()
             await asyncio.gather(*self._keeping)
 
     async def _one(self) -> str:
@@ -173,6 +177,10 @@ class Connection:
                 task = asyncio.create_task(self._think(effect))
                 self._thinking.add(task)
                 task.add_done_callback(self._thinking.discard)
+            elif isinstance(effect, Fetch):
+                task = asyncio.create_task(self._fetch(effect.number))
+                self._fetching.add(task)
+                task.add_done_callback(self._fetching.discard)
             elif isinstance(effect, Ended):
                 task = asyncio.create_task(self._end(effect))
                 self._keeping.add(task)
@@ -192,6 +200,13 @@ class Connection:
             return
         await asyncio.sleep(max(0.0, asked.pause_s - (self._clock() - began)))
         self._do(self._bot.thought(asked.ticket, answer, self._clock()))
+
+    async def _fetch(self, number: int) -> None:
+        try:
+            status, body = await asyncio.to_thread(export, self._server, number)
+        except OSError as error:
+            status, body = 0, str(error).encode()
+        self._do(self._bot.fetched(number, status, body, self._clock()))
 
     async def _end(self, ended: Ended) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from hanabi_rl.live.protocol import MAX_CHAT
 from hanabi_rl.serve.lifecycle import Game
 
 
@@ -44,6 +45,11 @@ class Send:
     ticket: Ticket | None = None
 
 
+def table_chat(table: int, text: str) -> Send:
+    """What everybody at a table reads."""
+    return Send("chat", {"msg": text[:MAX_CHAT], "room": f"table{table}"})
+
+
 @dataclasses.dataclass(frozen=True)
 class Think:
     """Ask the agent what it does; the answer goes to `Bot.thought`, after `pause_s` at least."""
@@ -67,6 +73,13 @@ class Ended:
 
 
 @dataclasses.dataclass(frozen=True)
+class Fetch:
+    """Ask the server for the finished game of this number; its answer goes to `Bot.fetched`."""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Forget:
     """Whatever is kept of this player is to be deleted."""
 
@@ -80,4 +93,4 @@ class Note:
     text: str
 
 
-Effect = Send | Think | Ended | Forget | Note
+Effect = Send | Think | Ended | Fetch | Forget | Note

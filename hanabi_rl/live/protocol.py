@@ -7,7 +7,7 @@ server's doing or a newer server's: it is never more than a reason to leave the 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hanabi_rl.data.formats.hanab_live import FOREIGN_OPTIONS, VARIANT
@@ -68,6 +68,22 @@ def table_of(fields: Any) -> int | None:
         return None
     value = fields.get("tableID", fields.get("TableID"))
     return value if type(value) is int else None
+
+
+def names_of(players: Any) -> list[str]:
+    """The names of players who are told of as objects."""
+    players = players if isinstance(players, list) else []
+    return [str(player.get("name")) for player in players if isinstance(player, Mapping)]
+
+
+def is_bot(name: str) -> bool:
+    """Whether an account says by its name that it is a program's."""
+    return name.lower().startswith("bot-")
+
+
+def after(names: Sequence[str], seat: int) -> tuple[str, ...]:
+    """Who sits after `seat`, in order around the table."""
+    return (*names[seat + 1 :], *names[:seat])
 
 
 def cannot_play(options: Any, players: int, able: Collection[int]) -> str | None:

@@ -11,7 +11,7 @@ import collections
 import re
 from collections.abc import Callable
 
-from hanabi_rl.live.effects import Effect, Forget, Send, Settings
+from hanabi_rl.live.effects import Effect, Ended, Forget, Send, Settings, table_chat
 from hanabi_rl.live.lobby import Lobby
 from hanabi_rl.live.protocol import MAX_CHAT, cannot_play
 from hanabi_rl.live.seat import Seat
@@ -46,9 +46,23 @@ class Desk:
             return self._say(who, "I do not know that one: /help lists what I do.", now)
         return answer(self, who, rest.strip(), now)
 
-    def welcomed_at(self, table: int) -> str | None:
-        """Who asked us to this table, where somebody did."""
-        return self._awaited.pop(table, ("", 0.0))[0] or None
+    def hello(self, table: int) -> list[Effect]:
+        """What we say as we sit down where somebody asked us to."""
+        if self._awaited.pop(table, None) is None:
+            return []
+        text = f"Hello! I am a program and play {self._settings.agent}. PM me /help."
+        if self._settings.keep or self._settings.remember:
+            text = f"{text} {self.consent()}"
+        return [table_chat(table, text)]
+
+    def allowed(self, ended: Ended) -> Ended:
+        """What of it may be kept: nothing of who would rather not."""
+        agreed = self.unkept.isdisjoint(ended.partners)
+        return Ended(
+            ended.game if agreed and self._settings.keep else None,
+            ended.seen if agreed and self._settings.remember else None,
+            ended.partners,
+        )
 
     def refused(self, warning: str, now: float) -> list[Effect]:
         """Some command was refused: the oldest that waits for a seat, where there is one."""

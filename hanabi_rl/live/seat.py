@@ -12,14 +12,14 @@ not follow, say nothing) ends in asking for the list again, later each time.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from hanabi_rl.live import choice
-from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Think, Ticket
+from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Think, Ticket, table_chat
 from hanabi_rl.live.made_up import OutOfStepError
-from hanabi_rl.live.protocol import MAX_CHAT, cannot_play, whole
+from hanabi_rl.live.missed import Untold
+from hanabi_rl.live.protocol import after, cannot_play, is_bot, whole
 from hanabi_rl.live.seen import SeenGame
 from hanabi_rl.serve.partners import Answer
 
@@ -33,8 +33,14 @@ LAST_WAIT_S = 60.0
 class Seat:
     """Our seat at table `table`. `serials` numbers decisions."""
 
-    def __init__(self, table: int, settings: Settings, serials: Iterator[int]) -> None:
+    def __init__(
+        self, table: int, settings: Settings, serials: Iterator[int], since: int | None = None
+    ) -> None:
         self.table = table
+        self.since = since
+        """The newest game that was over when we sat down; None: that is not known."""
+        self.missed = False
+        """We have left without having been told all of a game."""
         self.phase: Phase = "room"
         self.names: list[str] = []
         """Of everybody at the table, us included, in the order of the site's seats."""
@@ -46,6 +52,7 @@ class Seat:
         self._settings, self._serials = settings, serials
         self._me = -1
         self._seen: SeenGame | None = None
+        self._before: SeenGame | None = None  # the same game, as it was seen before it was lost
         self._follows = False  # nothing is missing in it
         self._ticket: Ticket | None = None
         self._number = 0  # of the game, for those who think
@@ -68,7 +75,8 @@ class Seat:
 
     def starts(self, now: float) -> list[Effect]:
         """The game begins, or we are back in it."""
-        self._ticket, self._acted, self._seen, self.phase = None, None, None, "loading"
+        self._before, self._seen = self._best_seen(), None
+        self._ticket, self._acted, self.phase = None, None, "loading"
         self._due, self.alone_since = now + self._wait(), None
         return [self._send("getGameInfo1")]
 
@@ -91,10 +99,11 @@ class Seat:
             say = f"I am sorry, {refused}: I vote to end this game."
             return [
                 self._send("loaded"),
-                self._chat(say),
+                table_chat(self.table, say),
                 self._send("tableVoteForTermination"),
                 Note(f"table {self.table}: a game that the agent cannot play began"),
             ]
+        self._before = self._best_seen()
         self._seen = SeenGame(len(self.names), self._me, start if type(start) is int else -1)
         self._number, self._follows = next(self._serials), False
         self.phase = "loading"
@@ -150,10 +159,7 @@ class Seat:
 
     def clocked(self, fields: Mapping[str, Any]) -> None:
         """`clock`: how long everybody has."""
-        times = fields.get("times")
-        if isinstance(times, list) and 0 <= self._me < len(times):
-            mine = times[self._me]
-            self._clock_s = mine / 1000 if isinstance(mine, int | float) else None
+        self._clock_s = choice.clock_s(fields.get("times"), self._me, self._clock_s)
 
     def pauses(self, paused: bool, now: float) -> list[Effect]:
         """`pause`: nobody moves meanwhile."""
@@ -181,8 +187,15 @@ class Seat:
     def finished(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         """`finishOngoingGame`: the game is a replay now."""
         replay = fields.get("databaseID")
-        self._replay = replay if type(replay) is int and replay > 0 else None
+        self._replay = replay if type(replay) is int and replay > 0 else self._replay
         return self.vanishes(now)
+
+    def replays(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
+        """`init` of a replay: our game has ended, or it never was ours."""
+        if self.names or self._best_seen() is not None:
+            return self.finished(fields, now)
+        self.phase = "gone"
+        return [self._send("tableUnattend")]
 
     def vanishes(self, now: float) -> list[Effect]:
         """The table is gone from the list; what is left to be told comes soon or never."""
@@ -230,24 +243,40 @@ class Seat:
         return self.phase in ("loading", "playing")
 
     def _ended(self) -> list[Effect]:
-        """What is known of the game that is over; nothing where nobody moved."""
-        if self._seen is None or self._seen.turn == 0:
-            return []
-        partners = self.partners()
+        """The game that is over, where all of it was told; nothing where nobody moved."""
+        seen, replay = self._seen, self._replay
         try:
-            seen = self._seen.game(self._number)
-            if self._deck is None or self._seen.ended is None or not self._follows:
-                raise OutOfStepError("its end or its deck was not told")
+            if seen is None or seen.ended is None or not self._follows:
+                raise OutOfStepError("its end was not told")
+            if seen.turn == 0:
+                return []
+            if self._deck is None or replay is None:
+                raise OutOfStepError("its deck or its number was not told")
             bots = [i for i, name in enumerate(self.names) if i == self._me or is_bot(name)]
-            number = self._number if self._replay is None else self._replay
-            return [Ended(self._seen.whole_game(number, self._deck, bots), seen, partners)]
+            whole = seen.whole_game(replay, self._deck, bots)
+            return [Ended(whole, seen.game(self._number), after(self.names, self._me))]
         except OutOfStepError as error:
-            return [Note(f"table {self.table}: the game is not kept: {error}")]
+            self.missed = True
+            return [
+                Note(f"table {self.table}: {error}; looking for the game in the site's history")
+            ]
 
-    def partners(self) -> tuple[str, ...]:
-        """Who sits after us, in order around the table."""
-        after = [(self._me + k) % len(self.names) for k in range(1, len(self.names))]
-        return tuple(self.names[seat] for seat in after)
+    def untold(self, me: str) -> Untold:
+        """What is known of the game whose end was not told, or of a room whose game may have begun
+        without us; `me` is our name."""
+        return Untold(
+            table=self.table,
+            me=me,
+            names=tuple(self.names),
+            seen=self._best_seen(),
+            replay=self._replay,
+            since=self.since,
+            began=self.phase != "room",
+        )
+
+    def _best_seen(self) -> SeenGame | None:
+        """The game as it was seen last; None where nothing was."""
+        return self._before if self._seen is None or self._seen.is_blank else self._seen
 
     def _decide(self, now: float) -> list[Effect]:
         """Asks the agent, where it is our turn and it was not asked."""
@@ -257,7 +286,7 @@ class Seat:
         self._ticket = Ticket(self.table, next(self._serials))
         pause = choice.pause_s(self._settings.pause_s, self.options, self._clock_s)
         self._due = now + pause + LAST_WAIT_S
-        return [Think(self._ticket, seen.game(self._number), pause, self.partners())]
+        return [Think(self._ticket, seen.game(self._number), pause, after(self.names, self._me))]
 
     def _resynchronise(self, now: float, why: str) -> list[Effect]:
         self._ticket, self._failures = None, self._failures + 1
@@ -276,21 +305,3 @@ class Seat:
 
     def _send(self, command: str) -> Send:
         return Send(command, {"tableID": self.table})
-
-    def _chat(self, text: str) -> Send:
-        return table_chat(self.table, text)
-
-
-def table_chat(table: int, text: str) -> Send:
-    """What everybody at a table reads."""
-    return Send("chat", {"msg": text[:MAX_CHAT], "room": f"table{table}"})
-
-
-def is_bot(name: str) -> bool:
-    """Whether an account says by its name that it is a program's."""
-    return name.lower().startswith("bot-")
-
-
-def new_serials() -> Iterator[int]:
-    """Numbers of decisions and of games in one process."""
-    return itertools.count(1)

@@ -9,7 +9,8 @@ must be asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class SeenGame:
         if not 2 <= players <= 5 or not 0 <= seat < players or not 0 <= start < players:
             raise OutOfStepError(f"no game: seat {seat} of {players}, seat {start} starts")
         self.rules = Rules(num_players=players)
-        self._start = start
+        self.start = start
         self.seat = self._our_seat(seat)
         self._orders = rotated_orders(self.rules, start)  # the site's -> ours
         self._cards: dict[int, int] = {}  # order -> card id, of those that were shown
@@ -92,7 +93,7 @@ class SeenGame:
             kind = PLAY if move.kind == "play" else DISCARD
             return {"type": kind, "target": self.site_order(order)}
         players = self.rules.num_players
-        target = (self.seat + move.offset + self._start) % players
+        target = (self.seat + move.offset + self.start) % players
         if move.kind == "color":
             return {"type": COLOR_HINT, "target": target, "value": move.value}
         return {"type": RANK_HINT, "target": target, "value": move.value + 1}
@@ -115,21 +116,24 @@ class SeenGame:
                 raise OutOfStepError(
                     f"card {order} was shown as {card}, the deck has {deck[order]}"
                 )
-        table = self._played(deck)
-        over = table.over or not table.can_score()
         people = set(range(self.rules.num_players)) - {self._our_seat(seat) for seat in bots}
-        return Game(
-            number,
-            self.rules,
-            tuple(deck),
-            frozenset(people),
-            tuple(self._moves),
-            status="done",
-            end_reason="finished" if over else "left",
-        )
+        try:
+            return finished_game(number, self.rules, deck, self._moves, people)
+        except ValueError as error:
+            raise OutOfStepError(str(error)) from error
+
+    @property
+    def is_blank(self) -> bool:
+        """Not even the deal was told."""
+        return not self._drawn
+
+    def leads_to(self, deck: list[int], moves: list[int]) -> bool:
+        """Whether a whole game, in our orders and actions, begins with all that was seen."""
+        known = all(deck[order] == card for order, card in self._cards.items())
+        return known and moves[: self.turn] == self._moves
 
     def _our_seat(self, site: int) -> int:
-        return (site - self._start) % self.rules.num_players
+        return (site - self.start) % self.rules.num_players
 
     def _seat(self, action: Mapping[str, Any], name: str) -> int:
         site = whole(action, name)
@@ -259,6 +263,17 @@ class SeenGame:
         except ValueError as error:
             raise OutOfStepError(str(error)) from error
         return table
+
+
+def finished_game(
+    number: int, rules: Rules, deck: Sequence[int], moves: Sequence[int], people: Collection[int]
+) -> Game:
+    """A game that is over, as it is kept: "finished" by the rules, or "left" before. Raises
+    ValueError for a deck or a move that the rules do not allow."""
+    game = Game(number, rules, tuple(deck), frozenset(people), tuple(moves), status="done")
+    table = game.table()
+    finished = table.over or not table.can_score()
+    return dataclasses.replace(game, end_reason="finished" if finished else "left")
 
 
 _READ: dict[str, Any] = {

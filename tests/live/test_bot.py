@@ -37,6 +37,7 @@ class Talk:
         self.bot, self.now = Bot("Bot-ann", settings), 100.0
         self.bot.connected()
         self.say("welcome", **(WELCOME | welcome))
+        self.hear(["gameHistory []"])
 
     def say(self, command, **fields):
         return self.bot.receive(frame(command, **fields), self.now)
@@ -659,8 +660,8 @@ def test_it_does_not_stay_where_nobody_plays(replay):
         started = talk.say("tableStart", tableID=TABLE, replay=True)
         assert sent(started) == [("tableUnattend", HERE)]
     talk.say("tableStart", tableID=TABLE, replay=False)
-    talk.say("init", **(INIT | replay))
-    assert sent(talk.after(11)) == [("tableUnattend", HERE)] and talk.bot.seats == {}
+    init = talk.say("init", **(INIT | replay))
+    assert sent(init) == [("tableUnattend", HERE)] and talk.bot.seats == {}
 
 
 VALUES = [None, 7, [], {}, "x", [None], {"tableID": TABLE}, {"tableID": "x"}, {"TableID": TABLE}]

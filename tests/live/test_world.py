@@ -73,7 +73,7 @@ def play(faults, seed, games, seats=3, people=2, options=None, agent=cautious, r
             times.pop(0)
             site.restart()
         done = len(site.games) >= games * people
-        return done and not any(bot.bot.seats or bot.queue or bot.out for bot in bots)
+        return done and not any(not bot.bot.is_idle or bot.queue or bot.out for bot in bots)
 
     world.run(over, seconds=500.0 * games * people)
     assert all(compared[: seats - 1])

@@ -39,6 +39,7 @@ class Loopback:
     def app(self) -> Starlette:
         routes = [
             Route("/login", self._login, methods=["POST"]),
+            Route("/export/{number:int}", self._export, methods=["GET"]),
             WebSocketRoute("/ws", self._socket),
         ]
         return Starlette(routes=routes, lifespan=self._lifespan)
@@ -74,6 +75,10 @@ class Loopback:
         response = PlainTextResponse("")
         response.set_cookie("hanabi.sid", session, httponly=True, samesite="strict")
         return response
+
+    async def _export(self, request: Request) -> Response:
+        status, body = self.site.export(request.path_params["number"])
+        return Response(body, status_code=status or 502)
 
     async def _socket(self, socket: WebSocket) -> None:
         name = self.sessions.get(socket.cookies.get("hanabi.sid", ""))

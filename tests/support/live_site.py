@@ -10,6 +10,8 @@ import json
 import random
 from typing import Any
 
+from support import live_history
+
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table, full_deck
@@ -29,6 +31,8 @@ class Faults:
     late: float = 0.0  # a frame of another command overtakes this one, where the order is free
     swallow: float = 0.0  # an action without an answer
     terminate: float = 0.0  # the game, at a move
+    history: float = 0.0  # one that is sent late, or never
+    export: float = 0.0  # one that is an error, or another thing than the game
 
 
 class Client:
@@ -70,6 +74,7 @@ class Client:
     def receive(self, frame: str, now: float) -> None:
         """A frame of the client."""
         site = self.site
+        site.now = now
         self._times.append(now)
         while self._times[0] <= now - WINDOW_S:
             self._times.popleft()
@@ -151,6 +156,9 @@ class Site:
         self.games: dict[int, SiteTable] = {}
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.chats: list[tuple[str, str, str]] = []  # who, room or recipient, text
+        self.exports: collections.Counter[int] = collections.Counter()  # by game
+        self.now = 0.0
+        self._late: list[tuple[float, Client, list[Any]]] = []
         self._next = 1
 
     def connect(self, name: str) -> Client:
@@ -180,8 +188,43 @@ class Site:
         client.send(
             "chat", {"msg": "Welcome &amp; enjoy", "who": "", "room": "lobby", "server": True}
         )
-        client.send("gameHistory", [])
+        self._history(client, 0, live_history.LAST)
         return client
+
+    # Games that are over.
+
+    def on_historyGet(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        self.counts["histories asked for"] += 1
+        self._history(client, fields["offset"], fields["amount"])
+
+    def _history(self, client: Client, offset: int, amount: int) -> None:
+        """The newest games of the account first."""
+        mine = [n for n, table in self.games.items() if client.name in table.players]
+        chosen = sorted(mine, reverse=True)[offset : offset + amount]
+        self._tell_history(client, [live_history.entry(n, self.games[n]) for n in chosen])
+
+    def _tell_history(self, client: Client, games: list[Any]) -> None:
+        if not self._fails(self.faults.history):
+            client.send("gameHistory", games)
+        elif self.random.random() < 0.5:
+            self.counts["histories late"] += 1
+            self._late.append((self.now + self.random.uniform(1.0, 90.0), client, games))
+        else:
+            self.counts["histories lost"] += 1
+
+    def export(self, number: int) -> tuple[int, bytes]:
+        """Status and body of `GET /export/NUMBER`."""
+        self.exports[number] += 1
+        if number not in self.games:
+            return 404, b"Error: That game does not exist in the database."
+        record = live_history.export(number, self.games[number])
+        if self._fails(self.faults.export):
+            self.counts["exports broken"] += 1
+            return live_history.broken(number, record, self.random)
+        return 200, json.dumps(record).encode()
+
+    def _fails(self, chance: float) -> bool:
+        return chance > 0 and self.random.random() < chance
 
     @staticmethod
     def user_id(name: str) -> int:
@@ -508,7 +551,12 @@ class Site:
                 self._end(table, TERMINATED, now)
 
     def tick(self, now: float) -> None:
-        """Clocks that have run out end games."""
+        """Clocks that have run out end games, and what is late is sent."""
+        self.now = now
+        for each in [each for each in self._late if each[0] <= now]:
+            self._late.remove(each)
+            if each[1].open:
+                each[1].send("gameHistory", each[2])
         for table in list(self.tables.values()):
             runs = table.mover >= 0 and table.options["timed"] and not table.paused
             if runs and table.clock_ms[table.mover] < 1000 * (now - table.turn_began):
@@ -535,6 +583,10 @@ class Site:
         if self.faults.late:
             self.random.shuffle(messages)
         self.everybody("tableGone", {"tableID": table.number})
+        for name in table.players:
+            if name in self.clients:  # whether they are present or not
+                over = live_history.entry(5000 + table.number, table)
+                self._tell_history(self.clients[name], [over])
         for command, fields in messages:
             self._players(table, command, fields)
         self.everybody("table", table.line())

@@ -13,7 +13,7 @@ import numpy as np
 from support.live_site import Client, Site
 
 from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Ended, Forget, Note, Send, Think
+from hanabi_rl.live.effects import Ended, Fetch, Forget, Note, Send, Think
 from hanabi_rl.live.pace import Pacer
 from hanabi_rl.live.protocol import write_frame
 from hanabi_rl.serve.partners import Answer
@@ -49,6 +49,7 @@ class BotPeer(Peer):
         self.bot, self.choose, self.pacer = bot, choose, Pacer()
         self.queue: collections.deque[Send] = collections.deque()
         self.thinking: list[tuple[float, Think]] = []
+        self.fetching: list[tuple[float, int]] = []
         self.ended: list[Ended] = []
         self.forgotten: list[str] = []
         self.noted: list[str] = []
@@ -68,6 +69,8 @@ class BotPeer(Peer):
                 self.queue.append(effect)
             elif isinstance(effect, Think):
                 self.thinking.append((self.world.now + effect.pause_s, effect))
+            elif isinstance(effect, Fetch):
+                self.fetching.append((self.world.now + 0.5, effect.number))
             elif isinstance(effect, Ended):
                 self.ended.append(effect)
             elif isinstance(effect, Forget):
@@ -80,12 +83,20 @@ class BotPeer(Peer):
         for due in [each for each in self.thinking if each[0] <= now]:
             self.thinking.remove(due)
             self.do(self.bot.thought(due[1].ticket, self.choose(due[1]), now))
+        self.receive_games()
         self.do(self.bot.tick(now))
         while self.queue and self.pacer.wait_s(now) <= 0:
             send = self.queue.popleft()
             if send.ticket is None or self.bot.is_current(send.ticket):
                 self.out.append(write_frame(send.command, send.fields))
                 self.pacer.sent(now)
+
+    def receive_games(self) -> None:
+        """Answers of `/export`."""
+        now = self.world.now
+        for due in [each for each in self.fetching if each[0] <= now]:
+            self.fetching.remove(due)
+            self.do(self.bot.fetched(due[1], *self.world.site.export(due[1]), now))
 
 
 class Person(Peer):
