@@ -2,14 +2,18 @@
 machine's, 1 and one line for a training that broke down, 130 or 143 after Ctrl-C or SIGTERM, 141
 and no word where the reader of the output has left."""
 
+import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hanabi_rl.launch.streams import safe_streams
 
 DEBUG = "--debug"
+AGAIN_S = 0.05
+"""After so long a signal that was ignored is sent again."""
 
 
 @contextmanager
@@ -18,7 +22,7 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
     nothing to save (in a training loop `GracefulStop` takes signals). Yields `args` without
     --debug, which shows an error's traceback instead."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    with safe_streams() as output:
+    with safe_streams() as output, _signals_sent_again():
         try:
             try:
                 yield [arg for arg in args if arg != DEBUG]
@@ -39,6 +43,33 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
             sys.exit(128 + signal.SIGINT)
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _signals_sent_again() -> Iterator[None]:
+    """What ends the process is raised wherever it happens to be, and Python ignores what a callback
+    of its garbage collector or a finalizer raises (jax has such a callback, and collects while it
+    compiles): that signal comes again, until it is raised where it is heeded."""
+    before = sys.unraisablehook
+
+    def ignored(told: "sys.UnraisableHookArgs") -> None:
+        raised = told.exc_value
+        if isinstance(raised, KeyboardInterrupt):
+            number = signal.SIGINT
+        elif isinstance(raised, SystemExit) and raised.code == 128 + signal.SIGTERM:
+            number = signal.SIGTERM
+        else:
+            before(told)
+            return
+        again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = ignored
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _in_a_line(error: Exception) -> str | None:

@@ -179,3 +179,38 @@ def test_an_argument_that_is_no_text(capsysbinary: Any) -> None:
     with user_errors("test", []):
         print("games\udcff.json")
     assert capsysbinary.readouterr().out == b"games?.json\n"
+
+
+IGNORED = """
+import gc, os, signal, sys, time
+from hanabi_rl.launch.errors import user_errors
+left = [{times}]
+class Finalised:
+    def __del__(self):
+        raised()
+def raised(*_):
+    if left[0]:
+        left[0] -= 1
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(0.01)  # the handler raises here, and Python ignores it
+with user_errors("test", []):
+    {how}
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        gc.collect()
+    sys.exit("not ended")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+@pytest.mark.parametrize("how", ["gc.callbacks.append(raised)", "Finalised()"])
+def test_a_signal_that_comes_where_python_ignores_it_ends_the_process_all_the_same(
+    name: str, code: int, how: str
+) -> None:
+    """As one did that came in jax's callback of the garbage collector, while a study compiled."""
+    times = 3 if "gc" in how else 1
+    program = IGNORED.format(name=name, how=how, times=times)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    said = b"test: stopped without saving" if code == 130 else b""
+    assert done.returncode == code and done.stderr.startswith(said), done.stderr
+    assert done.stderr.count(b"\n") == (code == 130)

@@ -641,5 +641,5 @@ class Site:
         if fields["recipient"] not in self.clients:
             self._warn(client, "That user is not currently online.")
             return
-        for name in {client.name, fields["recipient"]}:
+        for name in dict.fromkeys((client.name, fields["recipient"])):
             self.clients[name].send("chat", said)
