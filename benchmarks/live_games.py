@@ -25,7 +25,16 @@ from hanabi_rl.live.effects import Settings
 BOTS = ("Bot-a", "Bot-b")
 SEED = 6
 """Of the transcript in docs/: among the first sixty, one of the shortest games."""
-FAULTS = Faults(drop=0.003, refuse=0.03, chatter=0.2, late=0.2, swallow=0.01, terminate=0.002)
+FAULTS = Faults(
+    drop=0.003,
+    refuse=0.03,
+    chatter=0.2,
+    late=0.2,
+    swallow=0.01,
+    terminate=0.002,
+    history=0.3,
+    export=0.4,
+)
 FORBIDDEN = (
     "stale actions",
     "actions after the end",
@@ -64,7 +73,7 @@ def play(people: int, games: int, seed: int, faults: Faults, seats: int = 3) -> 
             kept += 1
             wrong += list(ended.game.moves) != referee.actions
             wrong += list(ended.game.deck) != referee.deck
-    away = 2 * len(site.games) - kept
+    looked_up = sum("its end was read" in text for bot in bots for text in bot.noted)
     return {
         "games": len(site.games),
         "ended by condition": {k: v for k, v in site.counts.items() if k.startswith("ended")},
@@ -75,7 +84,15 @@ def play(people: int, games: int, seed: int, faults: Faults, seats: int = 3) -> 
         "moves refused for no reason": site.counts["refusals"],
         "moves swallowed": site.counts["swallowed"],
         "kept games (of two bots)": kept,
-        "not kept, as the bot was away at the end": away,
+        "of those, from the history, as the bot was away at the end": looked_up,
+        "not kept": 2 * len(site.games) - kept,
+        "histories lost, late, asked for": [
+            site.counts[f"histories {what}"] for what in ("lost", "late", "asked for")
+        ],
+        "exports asked for, answered with something else": [
+            site.exports.total(),
+            site.counts["exports broken"],
+        ],
         "kept games that are not the referee's": wrong,
         f"most frames of a bot in any {WINDOW_S:g} s (limit {LIMIT})": max(
             site.most[name] for name in BOTS

@@ -50,12 +50,12 @@ class Untold:
     def may_be(self, number: int, players: Set[str]) -> bool:
         """Whether this is perhaps the finished game of that number, played by `players`."""
         names = set(self.names)
+        if self.since is not None and number <= self.since:
+            return False
         if self.seen is not None:
             return names == players
-        newer = self.since is not None and self.since < number
-        return (
-            newer and self.me in players and (names == players or (self.began and names < players))
-        )
+        sure = self.since is not None and self.me in players
+        return sure and (names == players or (self.began and names < players))
 
     def fits(self, game: SiteGame) -> bool:
         """Whether a finished game is this one, as far as we have seen."""

@@ -11,6 +11,7 @@ from hanabi_rl.live.account import (
     LoginFailedError,
     LoginRefusedError,
     Server,
+    export,
     log_in,
     read_account,
     read_server,
@@ -97,6 +98,12 @@ def site():
             self.end_headers()
             self.wfile.write(text)
 
+        def do_GET(self):
+            forms.append((self.path, dict(self.headers), None))
+            self.send_response(answer["status"])
+            self.end_headers()
+            self.wfile.write(answer.get("text", "").encode())
+
         def log_message(self, *_):
             pass
 
@@ -134,3 +141,16 @@ def test_a_log_in_that_is_refused_or_fails(site):
             log_in(server, account)
     with pytest.raises(LoginFailedError):
         log_in(Server("127.0.0.1", 9, False), account)
+
+
+def test_a_finished_game(site):
+    """Whatever it is answered with, in one request without a session."""
+    server, answer, asked = site
+    for status, text in ((200, '{"id": 5}'), (404, "Error: no such game"), (500, "")):
+        answer |= {"status": status, "text": text}
+        assert export(server, 5) == (status, text.encode())
+    for path, headers, _ in asked:
+        assert path == "/export/5" and headers["User-Agent"] == "hanabi-rl"
+        assert "Cookie" not in headers
+    with pytest.raises(OSError, match=r"127\.0\.0\.1: ConnectionRefusedError"):
+        export(Server("127.0.0.1", 9, False), 5)

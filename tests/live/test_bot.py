@@ -280,7 +280,7 @@ def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
         assert not any(isinstance(e, Ended) for e in talk.after(60))
 
 
-def test_a_table_that_vanishes_in_the_middle_is_left_and_not_kept():
+def test_a_table_that_vanishes_in_the_middle_is_left_and_looked_up():
     talk = Talk()
     talk.play()
     talk.say("tableGone", tableID=TABLE)
@@ -288,7 +288,8 @@ def test_a_table_that_vanishes_in_the_middle_is_left_and_not_kept():
     effects = talk.after(2)
     assert sent(effects) == [("tableUnattend", HERE)]
     assert not any(isinstance(effect, Ended) for effect in effects)
-    assert "its deck was not told" in effects[1].text and talk.bot.seats == {}
+    assert "its end was not told" in effects[1].text and talk.bot.seats == {}
+    assert not talk.bot.is_idle
 
 
 def test_other_programs_at_the_table_are_no_people():
@@ -309,7 +310,7 @@ def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
     assert sent(talk.say("warning", warning="no")) == [("getGameInfo2", HERE)]
     assert talk.happen([*PLAY, *DISCARD]) == []
     assert finish(talk).game.moves == (15, 6, 1)
-    # ... unless something was missed: then it is not kept
+    # ... unless something was missed: then it is looked up in the site's history
     talk = Talk()
     talk.play([*DEAL, *HINT])
     talk.happen(DISCARD[:1])
@@ -318,7 +319,7 @@ def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
     talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
     effects = talk.after(11)
     assert sent(effects) == [("tableUnattend", HERE)]
-    assert "its end or its deck was not told" in effects[1].text
+    assert "its end was not told" in effects[1].text
 
 
 def test_back_after_a_lost_connection():

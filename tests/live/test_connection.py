@@ -13,16 +13,18 @@ from support.live_world import Person, World, cautious
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import full_deck
 from hanabi_rl.live.account import Account, LoginRefusedError, read_server
 from hanabi_rl.live.acquaintances import Acquaintances
 from hanabi_rl.live.bot import Bot
 from hanabi_rl.live.connection import Connection
-from hanabi_rl.live.effects import Send, Settings, Ticket
+from hanabi_rl.live.effects import Ended, Fetch, Send, Settings, Ticket
 from hanabi_rl.live.pace import BackOff, Pacer
 from hanabi_rl.live.thinking import Thinking
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.in_numpy import InNumPy
+from hanabi_rl.serve.lifecycle import Game
 
 TURNS = 14  # cards of both hands were played by then, and drawn again
 PASSWORDS = {"Bot-a": "swordfish-71", "Bot-b": "tarantella-93"}
@@ -219,3 +221,36 @@ def test_what_was_decided_for_a_turn_that_has_passed_is_not_written():
 
     asyncio.run(write())
     assert written == ['loaded {"tableID":1}']
+
+
+class Asking:
+    """In the place of a bot: what it is told of finished games, once it has asked for one."""
+
+    def __init__(self, game):
+        self.told, self.game = [], game
+
+    def fetched(self, number, status, body, now):
+        self.told.append((number, status, body))
+        return [Ended(self.game, None, ("p0",))]
+
+
+def test_finished_games_are_asked_for_beside_the_socket():
+    """With or without a connection; what could not be asked for is told of as well."""
+    site = Site(3)
+    world = World(site, 3)
+    game = Game(5001, Rules(num_players=2), tuple(full_deck(Rules(num_players=2))), frozenset())
+
+    async def ask(address, number):
+        agents = Scripted()
+        each = connection(address, "Bot-a", agents)
+        each._bot = Asking(game)
+        each._do([Fetch(number)])
+        await until(lambda: agents.kept)
+        return each._bot.told
+
+    with serving(Loopback(world, PASSWORDS)) as address:
+        assert asyncio.run(ask(address, 5001)) == [
+            (5001, 404, b"Error: That game does not exist in the database.")
+        ]
+    ((number, status, why),) = asyncio.run(ask("http://127.0.0.1:9", 7))
+    assert (number, status) == (7, 0) and b"ConnectionRefused" in why

@@ -201,6 +201,7 @@ class World:
     def __init__(self, site: Site, seed: int = 0) -> None:
         self.site, self.random, self.now = site, random.Random(seed), 0.0
         self.peers: dict[str, Peer] = {}
+        self.away_s = 2.0  # from a lost connection to the next one
         self.on_delivery: Callable[[Peer, str], None] = lambda peer, frame: None
 
     def add(self, peer: Peer) -> None:
@@ -219,7 +220,7 @@ class World:
                 if peer.client is None or not peer.client.open:
                     if not peer.client or not peer.client.out:
                         if peer.again_at <= 0:
-                            peer.again_at = self.now + 2.0
+                            peer.again_at = self.now + self.away_s
                         elif self.now >= peer.again_at:
                             peer.again_at = 0.0
                             peer.connect()
