@@ -243,7 +243,7 @@ class Bot:
     def _history(self, fields: Any, now: float) -> list[Effect]:
         self._missed.told(fields)
         for seat in self.seats.values():
-            seat.since = self._missed.newest if seat.since is None else seat.since
+            seat.is_newer_than(self._missed.newest)
         return []
 
     def _identities(self, fields: Any, now: float) -> list[Effect]:

@@ -69,6 +69,11 @@ class Seat:
         self._deck: Any = None
         self._ending = False
 
+    def is_newer_than(self, game: int | None) -> None:
+        """That game was over, and ours here goes on, as far as we know."""
+        if self.since is None and not self._ending:
+            self.since = game
+
     def is_current(self, ticket: Ticket) -> bool:
         """Nothing has happened at the table since this decision was asked for."""
         return ticket == self._ticket

@@ -315,6 +315,12 @@ def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
     away.back([entry(), entry(8000)])
     done = away.after(700)
     assert of(Fetch, done) == [] and "is not kept" in of(Note, done)[-1].text
+    away = Away(history=None)  # nor is what was seen, if the first history comes after its end
+    away.play()
+    away.back(AFTER)
+    assert of(Fetch, away.after(15)) == [Fetch(8000)]
+    assert away.get(number=8000, body=exported(id=8000, actions=[])) == []
+    assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
     # a history that comes while the game goes on tells what was over before
     away = Away(history=None)
     assert of(Send, away.after(12)) == [Send("historyGet", {"offset": 0, "amount": 10})]

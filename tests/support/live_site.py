@@ -572,8 +572,9 @@ class Site:
         times = [int(ms) for ms in table.clock_ms]
         self._tell(table, {"type": "playerTimes", "playerTimes": times, "duration": 1})
         self.counts[f"ended {condition}"] += 1
-        self.games[5000 + table.number] = table
-        ended = {"tableID": table.number, "databaseID": 5000 + table.number}
+        number = 5001 + len(self.games)  # in the order of the ends
+        self.games[number] = table
+        ended = {"tableID": table.number, "databaseID": number}
         ended |= {"sharedReplayLeader": table.players[0]}
         deck = [{"suitIndex": c // 5, "rank": c % 5 + 1} for c in table.deck]
         messages = [
@@ -585,8 +586,7 @@ class Site:
         self.everybody("tableGone", {"tableID": table.number})
         for name in table.players:
             if name in self.clients:  # whether they are present or not
-                over = live_history.entry(5000 + table.number, table)
-                self._tell_history(self.clients[name], [over])
+                self._tell_history(self.clients[name], [live_history.entry(number, table)])
         for command, fields in messages:
             self._players(table, command, fields)
         self.everybody("table", table.line())
