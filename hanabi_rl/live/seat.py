@@ -71,8 +71,7 @@ class Seat:
 
     def is_newer_than(self, game: int | None) -> None:
         """That game was over, and ours here goes on, as far as we know."""
-        if self.since is None and not self._ending:
-            self.since = game
+        self.since = game if self.since is None and not self._ending else self.since
 
     def is_current(self, ticket: Ticket) -> bool:
         """Nothing has happened at the table since this decision was asked for."""
@@ -214,9 +213,8 @@ class Seat:
 
     def _leave_if_known(self) -> list[Effect]:
         """Leaves the replay once all of it is known."""
-        known = self._ending and self._deck is not None and self._replay is not None
-        told = self._seen is not None and self._follows and self._seen.ended is not None
-        return self._leave() if known and told else []
+        known = None not in (self._deck, self._replay) and self._ending and self._follows
+        return self._leave() if known and self._seen and self._seen.ended is not None else []
 
     def _leave(self) -> list[Effect]:
         self.phase, self._due = "gone", None
@@ -262,22 +260,13 @@ class Seat:
             return [Ended(whole, seen.game(self._number), after(self.names, self._me))]
         except OutOfStepError as error:
             self.missed = True
-            return [
-                Note(f"table {self.table}: {error}; looking for the game in the site's history")
-            ]
+            return [Note(f"table {self.table}: {error}; looking for it in the site's history")]
 
     def untold(self, me: str) -> Untold:
-        """What is known of the game whose end was not told, or of a room whose game may have begun
-        without us; `me` is our name."""
-        return Untold(
-            table=self.table,
-            me=me,
-            names=tuple(self.names),
-            seen=self._best_seen(),
-            replay=self._replay,
-            since=self.since,
-            began=self.phase != "room",
-        )
+        """A game whose end was not told, or a room whose game may have begun without us; `me` is
+        our name."""
+        names, seen, began = tuple(self.names), self._best_seen(), self.phase != "room"
+        return Untold(self.table, me, names, seen, self._replay, self.since, began)
 
     def _best_seen(self) -> SeenGame | None:
         """The game as it was seen last; None where nothing was."""

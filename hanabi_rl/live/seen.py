@@ -268,8 +268,7 @@ class SeenGame:
 def finished_game(
     number: int, rules: Rules, deck: Sequence[int], moves: Sequence[int], people: Collection[int]
 ) -> Game:
-    """A game that is over, as it is kept: "finished" by the rules, or "left" before. Raises
-    ValueError for a deck or a move that the rules do not allow."""
+    """A game that is over, as it is kept. Raises ValueError for what the rules do not allow."""
     game = Game(number, rules, tuple(deck), frozenset(people), tuple(moves), status="done")
     table = game.table()
     finished = table.over or not table.can_score()
