@@ -113,7 +113,6 @@ class Missed:
     def handed_out(self, number: int) -> None:
         """A game was seen to its end, and is not looked for."""
         self._done.add(number)
-        self._named.pop(number, None)
 
     def told(self, games: Any) -> None:
         """`gameHistory`: some of the finished games. What is not understood is left alone."""
@@ -126,8 +125,7 @@ class Missed:
             if type(number) is not int or number < 0 or not isinstance(names, list):
                 continue
             self.newest = max(self.newest, number)
-            if number not in self._done:
-                self._named[number] = frozenset(map(str, names))
+            self._named[number] = frozenset(map(str, names))
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed: asks for what is due, and gives up what took too long."""

@@ -284,6 +284,48 @@ def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(began
     assert found.game.moves == MOVES and found.partners == ("Zoe",)
 
 
+@pytest.mark.parametrize("again", ["tableStart", "init"])
+def test_what_was_seen_before_it_was_lost_twice_is_not_forgotten(again):
+    """The bot is back in the game, and loses the connection again before the list has come."""
+    away = Away()
+    away.play()
+    away.back(BEFORE, playingAtTables=[TABLE])
+    away.say("tableStart", tableID=TABLE, replay=False)
+    if again == "init":
+        away.say("init", **INIT)
+    away.back([entry(8500), *AFTER])
+    assert of(Fetch, away.after(15)) == [Fetch(8500)]
+    other = {
+        "actions": [{"type": 3, "target": 1, "value": 2}],
+        "deck": deck()[:13] + deck()[:12:-1],
+    }
+    assert away.get(number=8500, body=exported(id=8500, **other)) == []
+    assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
+    assert the_game(away.get()).game.moves == MOVES
+
+
+def test_time_without_a_connection_is_not_counted():
+    away = lost(history=None)
+    away.after(12)
+    away.bot.connected()
+    away.now += 1000
+    away.back()
+    assert of(Fetch, away.after(60)) == [] and not away.bot.is_idle
+    away.history(AFTER)
+    assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
+
+
+def test_somebody_may_have_come_before_a_game_that_began():
+    """But a room that the bot was in is not taken for a game of others with it."""
+    for began in (True, False):
+        away = Away()
+        room(away)
+        if began:
+            away.say("tableStart", tableID=TABLE, replay=False)
+        away.back([entry(names=["Bot-ann", "Yan", "Zoe"])])
+        assert of(Fetch, away.after(15)) == [Fetch(NUMBER)] * began
+
+
 def test_a_room_whose_game_never_began_is_forgotten_without_a_word():
     away = Away()
     room(away)
@@ -333,12 +375,12 @@ def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
 def test_a_game_that_was_seen_to_its_end_is_not_looked_up():
     away = Away()
     away.play()
+    away.say("tableStart", tableID=40, replay=False)  # another one, of which nothing is seen
     away.hear([*LAST_MOVE, OVER])
     away.history([entry()])
     away.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     the_game(away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
-    away.say("tableStart", tableID=40, replay=False)  # the next one, of which nothing is seen
-    away.back([entry(), entry(8000)])
+    away.back(AFTER)
     assert of(Fetch, away.after(700)) == []
 
 
@@ -367,8 +409,11 @@ def test_where_nobody_moved_nothing_is_kept():
     away.play(DEAL)
     away.back([entry()])
     away.after(12)
+    away.say("tableStart", tableID=40, replay=False)
     (note,) = away.get(body=exported(actions=EXPORT["actions"][-1:]))
-    assert isinstance(note, Note) and away.bot.is_idle
+    assert isinstance(note, Note)
+    away.back([entry()])  # nor is it that of the other table
+    assert of(Fetch, away.after(700)) == [] and away.bot.is_idle
 
 
 def test_who_would_rather_not_is_not_kept():
