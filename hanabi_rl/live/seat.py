@@ -107,7 +107,6 @@ class Seat:
                 self._send("tableVoteForTermination"),
                 Note(f"table {self.table}: a game that the agent cannot play began"),
             ]
-        self._before = self._best_seen()
         self._seen = SeenGame(len(self.names), self._me, start if type(start) is int else -1)
         self._number, self._follows = next(self._serials), False
         self.phase = "loading"
