@@ -1,14 +1,19 @@
 """A game whose end the bot was not told, from the site's history and export: against a transcript
 and an export of the same game that were written by hand."""
 
+import asyncio
 import itertools
 import json
 
 import pytest
 from support.live_transcript import DEAL, INIT, LIST, OUR_ACTIONS, TABLE, deck, frame, told
 
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.env.game import Rules
+from hanabi_rl.live.acquaintances import Acquaintances
 from hanabi_rl.live.bot import Bot
 from hanabi_rl.live.effects import Ended, Fetch, Note, Send, Settings
+from hanabi_rl.live.thinking import Thinking
 from hanabi_rl.serve.sight import sight_of
 
 NUMBER = 9001
@@ -110,6 +115,14 @@ def the_game(effects):
     return ended
 
 
+def seen_to_its_end():
+    there = Away(remember=True)
+    there.play()
+    there.hear([*LAST_MOVE, OVER])
+    there.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
+    return the_game(there.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
+
+
 def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
     away = lost(remember=True)
     done = away.after(15)
@@ -123,14 +136,25 @@ def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
     assert found.partners == ("Zoe",)
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 1), (1, 0), (3, 3)]
     # and as who was there has it
-    there = Away(remember=True)
-    there.play()
-    there.hear([*LAST_MOVE, OVER])
-    there.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
-    seen = the_game(there.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
+    seen = seen_to_its_end()
     assert (seen.game, seen.partners) == (found.game, found.partners)
     assert (seen.seen.moves, seen.seen.people) == (found.seen.moves, found.seen.people)
     assert sight_of(seen.seen, 1) == sight_of(found.seen, 1)
+
+
+@pytest.mark.slow
+def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
+    """What `--remember` keeps, byte by byte."""
+    policy = load_policy("agent:anyone-2p", Rules(num_players=2))
+    away = lost(remember=True)
+    away.after(12)
+    files = []
+    for folder, ended in (("seen", seen_to_its_end()), ("looked up", the_game(away.get()))):
+        thinking = Thinking({2: policy}, 2, None, Acquaintances(tmp_path / folder))
+        asyncio.run(thinking.ended(ended))
+        files += (tmp_path / folder).iterdir()
+    seen, looked_up = files
+    assert seen.name == looked_up.name and seen.read_bytes() == looked_up.read_bytes()
 
 
 def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
