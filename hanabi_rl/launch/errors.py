@@ -2,12 +2,15 @@
 machine's, 1 and one line for a training that broke down, 130 or 143 after Ctrl-C or SIGTERM, 141
 and no word where the reader of the output has left."""
 
+import atexit
+import multiprocessing
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 from hanabi_rl.launch.streams import safe_streams
 
@@ -21,7 +24,7 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
     """Ends the process with one line on stderr for an error, and for a signal while there is
     nothing to save (in a training loop `GracefulStop` takes signals). Yields `args` without
     --debug, which shows an error's traceback instead."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    before = signal.signal(signal.SIGTERM, _end)
     with safe_streams() as output, _signals_sent_again():
         try:
             try:
@@ -43,6 +46,23 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
             sys.exit(128 + signal.SIGINT)
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Ends the process as by an error, so that what is open is closed on the way out; but not with
+    what libraries do after that: jax, torn out of a compilation, may crash there."""
+    atexit.register(_leave, 128 + number)  # the last one that is registered runs first
+    sys.exit(128 + number)
+
+
+def _leave(code: int) -> NoReturn:
+    for child in multiprocessing.active_children():
+        if child.daemon:
+            child.terminate()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
 
 
 @contextmanager
