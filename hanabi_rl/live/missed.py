@@ -37,7 +37,7 @@ class Untold:
     me: str
     """Our name at the table."""
     names: tuple[str, ...]
-    """Whom we knew there, us included, in any order."""
+    """Whom we knew there, us included; by the site's seats where anything was seen."""
     seen: SeenGame | None
     """What we had seen of it; None: nothing."""
     replay: int | None
