@@ -11,6 +11,7 @@ import numpy as np
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import Policy, PyTree
 from hanabi_rl.agents.structured.memory import Memory
+from hanabi_rl.agents.structured.profile import Profile
 from hanabi_rl.agents.structured.recorded import player_counts
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.data.files import load_games
@@ -48,6 +49,14 @@ class Knowing(Wrapper):
         return self.policy.step(carry, obs, legal, jnp.zeros_like(reset), key)
 
 
+def learns(policy: Policy) -> bool:
+    """Whether a policy remembers whom it plays with from game to game: it, or one that it asks,
+    reads a profile."""
+    carry = jax.eval_shape(lambda: policy.init_carry(1))
+    nodes = jax.tree.leaves(carry, is_leaf=lambda node: isinstance(node, Profile))
+    return any(isinstance(node, Profile) for node in nodes)
+
+
 def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
     """`policy`, which knows who plays in a file of games.
 
@@ -61,8 +70,7 @@ def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
         ValueError: another kind of agent, games of another game, or no such seat.
         GameDataError, FileNotFoundError: as `load_games`.
     """
-    fresh = jax.eval_shape(lambda: policy.init_carry(1))
-    if not isinstance(fresh, Memory) or fresh.profile is None:
+    if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not learns(policy):
         raise ValueError(
             "expected an agent that reads a profile of its partners (agent:anyone-2p, what "
             f"--network.profile trains), got {_kind(policy)}"

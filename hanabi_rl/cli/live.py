@@ -58,6 +58,7 @@ def live(
     """
     if importlib.util.find_spec("websockets") is None:
         raise ValueError("expected the package websockets: pip install 'hanabi-rl[live]'")
+    from hanabi_rl.agents.knowing import learns
     from hanabi_rl.live.account import read_account, read_server
     from hanabi_rl.live.acquaintances import Acquaintances
     from hanabi_rl.live.bot import Bot
@@ -117,11 +118,6 @@ def agent_by_players(agent: str, players: tuple[int, ...]) -> Mapping[int, Polic
     if not found:
         raise errors[0]
     return found
-
-
-def learns(policy: Policy) -> bool:
-    """Whether a policy keeps something of its partners from game to game."""
-    return str(getattr(policy, "reads", None)).endswith("+profile")
 
 
 async def _until_closed(connection: Connection) -> None:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from hanabi_rl.serve.local import LocalPlay
     from hanabi_rl.serve.partners import Partners, Starting
 
-    Seated = tuple[Rules, list[str], Callable[[], Partners]]
-    """The game, who sits at the seats that nobody holds, and what makes them play."""
+    Seated = tuple[Rules, list[str], Callable[[], Partners], list[str]]
+    """The game, who sits at the seats that nobody holds, what makes them play, and their identities
+    where one of them remembers whom it plays with."""
 
 DEFAULT_PARTNERS = {2: "agent:hgroup-2p", 3: "agent:human-3p"}
 OTHERWISE = "bot:convention"  # plays with any number
@@ -47,6 +48,7 @@ def play(
     port: Port = 8642,
     no_browser: Flag = False,
     pause: Seconds = 0.8,
+    strangers: Flag = False,
     process: str | None = None,
 ) -> None:
     """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
@@ -63,6 +65,8 @@ def play(
         port: of the page on this machine; 0 takes any that is free.
         no_browser: only print the address.
         pause: seconds before a partner's move is shown in the browser.
+        strangers: forget what a partner who remembers (agent:anyone-2p) learnt of you in the games
+            that are kept in --out.
         process: in the place of agents a program that is asked for moves in lines of JSON
             (docs/service.md), started once a seat.
     """
@@ -77,16 +81,20 @@ def play(
 
     with contextlib.ExitStack() as stack:
         if process is None:
-            rules, names, partners = _agents(names, players, watch)
+            rules, names, partners, remembering = _agents(names, players, watch)
         else:
-            rules, names, partners = _processes(process, players or 2, watch, stack)
+            rules, names, partners, remembering = _processes(process, players or 2, watch, stack)
+
+        def table_with(partners: Partners) -> LocalPlay:
+            return LocalPlay(rules, names, partners, GameFolder(out), seed, remembering, strangers)
+
         if terminal:
-            _run_terminal(LocalPlay(rules, names, partners(), GameFolder(out), seed))
+            _run_terminal(table_with(partners()))
             return
         listening = listen(HOST, port)
         starting = Starting(partners)  # the table is laid meanwhile
         with contextlib.suppress(KeyboardInterrupt):
-            table = LocalPlay(rules, names, starting, GameFolder(out), seed)
+            table = table_with(starting)
             _run_page(table, out, listening, starting, open_browser=not no_browser, pause=pause)
     if starting.give_up():
         # what is being made cannot be stopped, and may abort with a message at an ordinary exit;
@@ -97,6 +105,7 @@ def play(
 
 def _agents(names: list[str], players: int | None, watch: bool) -> Seated:
     """Loads the agents that were named."""
+    from hanabi_rl.agents.knowing import learns
     from hanabi_rl.agents.search.searched import thinks
     from hanabi_rl.serve.in_numpy import InNumPy
     from hanabi_rl.serve.runner import Runner
@@ -114,7 +123,8 @@ def _agents(names: list[str], players: int | None, watch: bool) -> Seated:
             run = compiled if any(map(thinks, line_up)) else InNumPy()
             return Runner(line_up, rules, run=run)
 
-    return rules, names, partners
+    remembering = [policy.identity() for policy in line_up] if any(map(learns, line_up)) else []
+    return rules, names, partners, remembering
 
 
 def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
@@ -124,7 +134,7 @@ def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitSt
 
     rules = Rules(num_players=players)
     partners = stack.enter_context(contextlib.closing(ProcessPartners(rules, command)))
-    return rules, [f"process:{command}"] * (players - (not watch)), lambda: partners
+    return rules, [f"process:{command}"] * (players - (not watch)), lambda: partners, []
 
 
 def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:

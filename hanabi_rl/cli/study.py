@@ -148,6 +148,7 @@ def _shipped(file: Path) -> Path | None:
 
 
 def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
+    from hanabi_rl.agents.knowing import learns
     from hanabi_rl.serve.runner import Runner
     from hanabi_rl.serve.study_play import StudyPlay
 
@@ -161,4 +162,5 @@ def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
             for name, policy in policies.items()
         }
     identities = {name: policy.identity() for name, policy in policies.items()}
-    return StudyPlay(folder, rules, partners, identities)
+    remembering = [name for name, policy in policies.items() if learns(policy)]
+    return StudyPlay(folder, rules, partners, identities, remembering)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of the list of partners: results of two versions are not compared."""
+
+BEST_WITH = Path(__file__).with_name("best_with.json")
+"""What a best response of a stated budget scores with each partner (benchmarks/best_with.py)."""
 
 ITSELF = "itself"
 """What the agent's own kind is called among the families; it is no stranger."""

@@ -3,6 +3,7 @@
     open/GAME.json            deal and moves so far, replaced after every move
     2p-GAME.safetensors       a finished game, in the layout that `load_games` and `bc.py` read
     unfinished/...            the same of a game that was left
+    series/GAME.json          with partners who remember: who they were, and the games before it
 
 Every write is atomic and flushed to disk before the move is shown: a kill loses nothing. A game's
 file is named by its id alone, so that one which is ended twice is still kept once.
@@ -11,6 +12,7 @@ file is named by its id alone, so that one which is ended twice is still kept on
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,10 @@ from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.storage.files import read_json, write_json
 
 JOURNAL_VERSION = 1
+SERIES_VERSION = 1
+
+Find = Callable[[int, Rules], Game]
+"""The game of an id."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +63,56 @@ class GameFolder:
     def interrupted(self, rules: Rules) -> list[tuple[Game, dict[int, str]]]:
         """The games of these rules whose journals are there, and who plays in them, oldest first.
 
-        Raises ValueError naming a journal that cannot be read.
+        Where a game of its series is not there any more, the partners are strangers. Raises
+        ValueError naming a journal that cannot be read.
         """
         paths = sorted(
             (self.path / "open").glob("[!.]*.json"), key=lambda path: path.stat().st_mtime
         )
-        found = [_read_journal(path) for path in paths]
+        found = [self._interrupted(path) for path in paths]
         return [(game, agents) for game, agents in found if game.rules == rules]
+
+    def game(self, game_id: int, rules: Rules) -> Game:
+        """A game of one person that is kept. Raises FileNotFoundError."""
+        name = f"{rules.num_players}p-{game_id}.safetensors"
+        finished, left = self.path / name, self.path / "unfinished" / name
+        if not finished.exists() and not left.exists():
+            raise FileNotFoundError(f"expected {finished}, or {left}")
+        games = ah2ac2.read(finished if finished.exists() else left)
+        assert games.human_seats is not None, "as it was written"
+        return Game(
+            game_id=game_id,
+            rules=games.rules,
+            deck=tuple(games.decks[0].tolist()),
+            people=frozenset(np.flatnonzero(games.human_seats[0]).tolist()),
+            moves=tuple(games.moves(0).tolist()),
+            status="done",
+            end_reason="finished" if finished.exists() else "left",
+        )
+
+    def keep_series(self, game: Game, policies: Sequence[str]) -> None:
+        """Notes which games of its series were before one that is done, and the identities of the
+        partners, around the table from the person."""
+        (self.path / "series").mkdir(exist_ok=True)
+        note = {
+            "format_version": SERIES_VERSION,
+            "policies": list(policies),
+            "rules": dataclasses.asdict(game.rules),
+            "series": [each.game_id for each in game.series],
+        }
+        write_json(self.path / "series" / f"{game.game_id}.json", note)
+
+    def newest_series(self, rules: Rules, policies: Sequence[str]) -> tuple[Game, ...]:
+        """The games of the newest series with these partners; () where there is none.
+
+        Raises FileNotFoundError where a game of it is not there any more, ValueError naming a file
+        that cannot be read.
+        """
+        for path in sorted((self.path / "series").glob("[0-9]*.json"), reverse=True):
+            series = _read_note(path, rules, policies)
+            if series is not None:
+                return tuple(self.game(game_id, rules) for game_id in series)
+        return ()
 
     def finished(self, rules: Rules) -> Games | None:
         """All finished games of these rules in one record; None where there are none."""
@@ -82,6 +131,12 @@ class GameFolder:
         content = beside.read_bytes()
         beside.unlink()
         return content
+
+    def _interrupted(self, path: Path) -> tuple[Game, dict[int, str]]:
+        try:
+            return _read_journal(path, self.game)
+        except FileNotFoundError:
+            return _read_journal(path, None)
 
     def _journal(self, game_id: int) -> Path:
         return self.path / "open" / f"{game_id}.json"
@@ -111,31 +166,49 @@ def game_to_json(game: Game) -> dict[str, Any]:
         "deck": list(game.deck),
         "people": sorted(game.people),
         "moves": list(game.moves),
+        "earlier": [each.game_id for each in game.earlier],
     }
 
 
-def game_from_json(content: dict[str, Any]) -> Game:
-    """The game, in progress. Raises KeyError, TypeError or ValueError where it is none."""
-    rules = dict(content["rules"])
-    rules["num_cards_of_rank"] = tuple(rules["num_cards_of_rank"])
+def game_from_json(content: dict[str, Any], find: Find | None) -> Game:
+    """The game, in progress; `find` says the games of its series (None: it is of none). Raises
+    KeyError, TypeError or ValueError where it is none, and what `find` raises."""
+    rules = _rules(content["rules"])
     game = Game(
         game_id=int(content["game_id"]),
-        rules=Rules(**rules),
+        rules=rules,
         deck=tuple(content["deck"]),
         people=frozenset(content["people"]),
         moves=tuple(content["moves"]),
+        earlier=tuple(find(each, rules) for each in content.get("earlier", ())) if find else (),
     )
     game.table()  # raises where a move is illegal
     return game
 
 
-def _read_journal(path: Path) -> tuple[Game, dict[int, str]]:
+def _rules(content: dict[str, Any]) -> Rules:
+    return Rules(**content | {"num_cards_of_rank": tuple(content["num_cards_of_rank"])})
+
+
+def _read_note(path: Path, rules: Rules, policies: Sequence[str]) -> list[int] | None:
+    """The series in a note; None where other agents played it, or another game."""
+    note: Any = read_json(path)
+    try:
+        if note["format_version"] != SERIES_VERSION:
+            raise ValueError(f"expected format_version {SERIES_VERSION}")
+        same = note["policies"] == list(policies) and _rules(note["rules"]) == rules
+        return [int(game_id) for game_id in note["series"]] if same else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: no note of a series: {type(error).__name__}: {error}") from error
+
+
+def _read_journal(path: Path, find: Find | None) -> tuple[Game, dict[int, str]]:
     content: Any = read_json(path)
     try:
         if content["format_version"] != JOURNAL_VERSION:
             found = content["format_version"]
             raise ValueError(f"expected format_version {JOURNAL_VERSION}, got {found!r}")
-        return game_from_json(content), {
+        return game_from_json(content, find), {
             int(seat): str(name) for seat, name in content["agents"].items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:

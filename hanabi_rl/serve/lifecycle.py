@@ -33,6 +33,9 @@ class Game:
     moves: tuple[int, ...] = ()  # the mover's action ids
     status: Status = "active"
     end_reason: EndReason = ""
+    earlier: tuple[Game, ...] = ()
+    """The games that the same persons played with the same partners before it, where it is one of a
+    series, in order; none of them has any itself. What partners know of persons follows from them."""
 
     @property
     def turn(self) -> int:
@@ -43,6 +46,12 @@ class Game:
     def to_move(self) -> int | None:
         """The seat whose turn it is; None once the game is done."""
         return None if self.status == "done" else self.turn % self.rules.num_players
+
+    @property
+    def series(self) -> tuple[Game, ...]:
+        """What a game that follows has before it: these games, where moves were made in them."""
+        own = (dataclasses.replace(self, earlier=()),) if self.moves else ()
+        return (*self.earlier, *own)
 
     def table(self) -> Table:
         """The position, replayed from the deal."""

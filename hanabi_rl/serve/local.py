@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -25,6 +26,11 @@ class LocalPlay(Tables):
     With as many agents as seats nobody plays: the games are watched. The person's seat is the
     number of the game modulo the players, so that every seat is played from. `seed` fixes the decks
     (None: they are drawn anew); `folder` keeps the games (None: nothing does).
+
+    Agents sit around the table in their order, the first one after the person. `remembering` are
+    their identities where one of them remembers whom it plays with (`agents/knowing.py`, `learns`):
+    the games are a series then, also over restarts where `folder` keeps them, until
+    `new_game(strangers=True)`, or at first with `strangers`.
     """
 
     def __init__(
@@ -34,6 +40,8 @@ class LocalPlay(Tables):
         partners: Partners,
         folder: GameFolder | None = None,
         seed: int | None = None,
+        remembering: Sequence[str] = (),
+        strangers: bool = False,
     ) -> None:
         if rules.num_players - len(agents) not in (0, 1):
             raise ValueError(
@@ -44,21 +52,33 @@ class LocalPlay(Tables):
         self.agents, self.folder = tuple(agents), folder
         self.watched = len(agents) == rules.num_players
         self._partners = partners
+        self._remembering = () if self.watched else tuple(remembering)
+        self._series: tuple[Game, ...] = ()  # before the next game
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._seated: dict[int, dict[int, str]] = {}
         self._chances: dict[int, dict[int, Answer]] = {}  # of watched games, by turn
         self._number = 0
         self._read_back()
+        if strangers:
+            self._series = ()
 
-    def new_game(self) -> Game:
-        """Deals the next game and writes its journal."""
-        seat = None if self.watched else self._number % self.rules.num_players
+    @property
+    def remembers(self) -> bool:
+        """Whether partners learn from game to game whom they play with."""
+        return bool(self._remembering)
+
+    def new_game(self, strangers: bool = False) -> Game:
+        """Deals the next game and writes its journal; with `strangers` the first of a series."""
+        if strangers:
+            self._series = ()
+        seat = self._next_seat()
         deck = evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
         game = Game(
             game_id=max(time.time_ns() // 1000, max(self._games, default=0) + 1),
             rules=self.rules,
             deck=tuple(int(card) for card in deck),
             people=frozenset() if seat is None else frozenset({seat}),
+            earlier=self._series,
         )
         self._number += 1
         self._seat(game, self._line_up(game))
@@ -109,6 +129,11 @@ class LocalPlay(Tables):
                 self.folder.record(game, self._seated[game.game_id])
             if effects.finish:
                 self.folder.finish(game)
+                if self._remembering and game.moves:
+                    self.folder.keep_series(game, self._remembering)
+        # of games at once the newest goes on with
+        if effects.finish and self._remembering and game.game_id >= self._newest():
+            self._series = game.series
 
     def _seat(self, game: Game, names: dict[int, str]) -> None:
         self._games[game.game_id] = game
@@ -116,8 +141,18 @@ class LocalPlay(Tables):
         self._chances[game.game_id] = {}
 
     def _line_up(self, game: Game) -> dict[int, str]:
-        others = [seat for seat in range(self.rules.num_players) if seat not in game.people]
-        return dict(zip(others, self.agents, strict=True))
+        first, players = min(game.people, default=-1) + 1, self.rules.num_players
+        return {(first + k) % players: agent for k, agent in enumerate(self.agents)}
+
+    def _next_seat(self) -> int | None:
+        """The person's: one further than in the game before it."""
+        if self.watched:
+            return None
+        number = min(self._series[-1].people) + 1 if self._series else self._number
+        return number % self.rules.num_players
+
+    def _newest(self) -> int:
+        return self._series[-1].game_id if self._series else 0
 
     def _names_at(self, game: Game) -> dict[int, str]:
         return self._seated[game.game_id]
@@ -132,6 +167,9 @@ class LocalPlay(Tables):
         """Games that were interrupted go on, where they were played with the same agents."""
         if self.folder is None or self.watched:
             return
+        if self._remembering:
+            with contextlib.suppress(FileNotFoundError):  # a game was deleted: they are strangers
+                self._series = self.folder.newest_series(self.rules, self._remembering)
         for game, names in self.folder.interrupted(self.rules):
             if game.table().over:  # killed between its last move and its end
                 self.folder.finish(dataclasses.replace(game, status="done", end_reason="finished"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.study import Study
 from hanabi_rl.storage.files import read_json
 
-FORMAT_VERSION = 2
-_READ_VERSIONS = (1, 2)  # 1: before moves could be marked
+FORMAT_VERSION = 3
+_READ_VERSIONS = (1, 2, 3)  # 1: before moves could be marked; 2: before there were series
 
 Answers = dict[str, Any]
 
@@ -70,6 +71,14 @@ class Participant:
         games = zip(self.plan, self.games, strict=False)
         return list(dict.fromkeys(agent for (agent, _), each in games if each.game.moves))
 
+    def series(self, agent: str, policy: str) -> tuple[Game, ...]:
+        """The games so far with an agent of this identity."""
+        return tuple(
+            dataclasses.replace(each.game, earlier=())
+            for each in self.games
+            if (each.agent, each.policy) == (agent, policy) and each.game.moves
+        )
+
     def number_right(self, study: Study) -> int:
         """How many questions of the check were answered right."""
         given = self.answers.get("check", {})
@@ -108,18 +117,24 @@ def read_participant(path: Path) -> Participant:
     try:
         if content.pop("format_version") not in _READ_VERSIONS:
             raise ValueError(f"expected a format_version up to {FORMAT_VERSION}")
-        games = tuple(_played(game) for game in content.pop("games"))
+        games: list[Played] = []
+        for game in content.pop("games"):
+            before = {each.game.game_id: each.game for each in games}
+            games.append(_played(game, before))
         plan = tuple((agent, seat) for agent, seat in content.pop("plan"))
-        return Participant(plan=plan, games=games, **content)
+        return Participant(plan=plan, games=tuple(games), **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{path}: no participant of a study: {type(error).__name__}: {error}"
         ) from error
 
 
-def _played(content: dict[str, Any]) -> Played:
+def _played(content: dict[str, Any], before: Mapping[int, Game]) -> Played:
+    """`before`: the games that this person played before it, by their ids."""
     game = dataclasses.replace(
-        game_from_json(content), status=content["status"], end_reason=content["end_reason"]
+        game_from_json(content, lambda game_id, _: dataclasses.replace(before[game_id], earlier=())),
+        status=content["status"],
+        end_reason=content["end_reason"],
     )
     return Played(
         game=game,

@@ -1,8 +1,9 @@
 """The partners of many games, in jitted ticks: `Runner`.
 
-A runner is a cache. It is asked with whole games (deal and moves), keeps what its policies remember
-of each in a slot of fixed arrays, and plays the moves again of a game that it does not know or had
-to give up: it may be killed at any time, and a game may go on in another one.
+A runner is a cache. It is asked with whole games (deal and moves, and the games of the series before
+it), keeps what its policies remember of each in a slot of fixed arrays, and plays the moves again of
+a game that it does not know or had to give up: it may be killed at any time, and a game may go on in
+another one.
 
 A tick moves up to `WIDTH` games on, whoever their partners are, and then steps each policy on the
 seats that it holds in them: what nobody asks for is not computed. There is one program for the
@@ -23,14 +24,23 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.play.episodes import group_identical
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.partners import Answer, Shown
-from hanabi_rl.serve.ticks import Moves, Run, Seats, Tick, advance, compiled, empty, put, step
+from hanabi_rl.serve.series import Given, SeriesMemory, Team, seated
+from hanabi_rl.serve.ticks import (
+    Moves,
+    Run,
+    Seats,
+    Tick,
+    advance,
+    compiled,
+    empty,
+    kept,
+    put,
+    step,
+)
 
 WIDTH = 16
 """Games of a tick, and seats of a step. One width is one program to compile; this one takes three
 times as long as a single game, and a fifth of 16 of them."""
-
-Team = tuple[int, ...]
-"""Which policies sit at the seats that no person holds, in the order of the seats."""
 
 
 @dataclasses.dataclass
@@ -41,7 +51,7 @@ class _Slot:
     team: Team
     turn: int = -1  # so many of the game's moves were made; -1: it is not dealt
     answer: Answer | None = None  # at that turn
-    given: PyTree = None  # the partner's memory before the deal; None: of no game
+    given: Given | None = None  # what the team remembers before the deal; None: of no game
 
     @property
     def is_behind(self) -> bool:
@@ -60,7 +70,8 @@ class Runner:
     """The partners `policies`, in `slots` games at once.
 
     In a game with persons at seats `people`, the i-th policy of the game's team sits at the i-th of
-    the other seats; where no teams are named, all `policies` are everybody's. Partners are greedy;
+    the other seats; where no teams are named, all `policies` are everybody's, and beside one person
+    they sit around the table in this order, the first one after the person. Partners are greedy;
     those that play by chance of their own (`bot:random`) get the keys that `play_games(seed=seed)`
     gives game number `game_id`. With `show` the answers say what every seat sees, for programs that
     play. Raises ValueError for policies of other rules.
@@ -86,6 +97,7 @@ class Runner:
         self._places: collections.OrderedDict[int, int] = collections.OrderedDict()
         """game_id -> slot, the one that was used longest ago first."""
         self._slots: dict[int, _Slot] = {}
+        self._series = SeriesMemory(self._play, self._keep)
         self._run, self._key = run, jax.random.key(seed)
         self._empty()
         table = self._advance(self._moves([], []))  # compiles
@@ -103,17 +115,14 @@ class Runner:
         `agents/policy.py`, `next_game`; leaves without a batch axis), None for a game with
         strangers; it counts where the runner does not know the game. Raises ValueError for a team
         that does not fill the seats."""
-        everybody = tuple(range(len(self._group)))
-        asked = list(
-            zip(
-                games,
-                teams or [everybody] * len(games),
-                given or [None] * len(games),
-                strict=True,
-            )
-        )
-        for game, team, memory in asked:
+        teams = teams or [self._everybody(game) for game in games]
+        memories = given or [None] * len(games)
+        for game, team, memory in zip(games, teams, memories, strict=True):
             self._check(game, team, memory)
+        asked = [
+            (game, team, self._series.before(game, team) if memory is None else (memory,))
+            for game, team, memory in zip(games, teams, memories, strict=True)
+        ]
         answers: dict[int, Answer] = {}
         while len(answers) < len(asked):
             together: dict[int, int] = {}  # a game that is asked for twice has its turn twice
@@ -127,13 +136,14 @@ class Runner:
     def memory(self, game_id: int) -> PyTree:
         """What the one partner of a game remembers after what it was asked last: NumPy leaves
         without a batch axis. Raises KeyError where the game is not in a slot."""
-        group, place = self._place_of(self._places[game_id])
-        return jax.tree.map(lambda leaf: np.array(leaf[place]), self._memories[group])
+        (memory,) = self._memories_of(game_id)
+        return memory
 
     def forget(self) -> None:
         """Every slot is free again: as after a kill, or an error that left a tick half made."""
         self._places.clear()
         self._slots.clear()
+        self._series.forget()
         arrays = jax.tree.leaves((self._state, self._memories))
         if any(
             isinstance(array, jax.Array) and array.is_deleted() for array in arrays
@@ -149,13 +159,31 @@ class Runner:
         players = self.rules.num_players
         if given is not None and len(team) != 1:
             raise ValueError(f"expected one partner who remembers, got {len(team)}")
+        if game.earlier and len(game.people) != 1:
+            raise ValueError(f"expected one person in a series, got {len(game.people)}")
         if len(team) != players - len(game.people):
             raise ValueError(
                 f"expected {len(team)} seats for the partners, got {players - len(game.people)}: "
                 f"{players} players, persons at {sorted(game.people)}"
             )
 
-    def _think(self, asked: Sequence[tuple[Game, Team, PyTree]]) -> list[Answer]:
+    def _everybody(self, game: Game) -> Team:
+        """The team of all policies."""
+        places = tuple(range(len(self._group)))
+        beside_one = len(game.people) == 1 and len(places) == self.rules.num_players - 1
+        return seated(game, places) if beside_one else places
+
+    def _play(self, game: Game, team: Team, given: Given | None) -> Given:
+        """See `SeriesMemory`."""
+        self._think([(game, team, given)])
+        return self._memories_of(game.game_id)
+
+    def _keep(self, policy: int, memory: PyTree) -> PyTree:
+        """See `SeriesMemory`."""
+        after = self._run(kept, self._policies[self._group[policy]], memory)
+        return jax.tree.map(np.asarray, after)
+
+    def _think(self, asked: Sequence[tuple[Game, Team, Given | None]]) -> list[Answer]:
         """Of different games, `slots` at most."""
         for game, _, _ in asked:
             if game.game_id in self._places:
@@ -170,7 +198,7 @@ class Runner:
         assert all(answer is not None for answer in answers)
         return [answer for answer in answers if answer is not None]
 
-    def _slot(self, game: Game, team: Team, given: PyTree) -> int:
+    def _slot(self, game: Game, team: Team, given: Given | None) -> int:
         """The game's slot: its own, else a free one, else the one used longest ago."""
         place = self._places.get(game.game_id)
         if place is None:
@@ -189,10 +217,10 @@ class Runner:
         slots = [self._slots[place] for place in places]
         for place, slot in zip(places, slots, strict=True):
             if slot.turn < 0 and slot.given is not None:
-                group, where = self._place_of(place)
-                self._memories[group] = self._run(
-                    put, self._memories[group], np.int32(where), slot.given
-                )
+                for (group, where), row in zip(self._seats_of(place), slot.given, strict=True):
+                    self._memories[group] = self._run(
+                        put, self._memories[group], np.int32(where), row
+                    )
         steps = self._seats(places, slots)
         table = self._advance(self._moves(places, slots))
         answers = [self._step(group, table, seats) for group, seats in steps]
@@ -239,11 +267,21 @@ class Runner:
             for first in range(0, len(of_group), self._width)
         ]
 
-    def _place_of(self, slot: int) -> tuple[int, int]:
-        """Whose memory, and where in it, the one partner of a slot's game has."""
-        held = self._slots[slot]
-        (seat,) = set(range(self.rules.num_players)) - held.game.people
-        return self._group[held.team[0]], slot * self.rules.num_players + seat
+    def _memories_of(self, game_id: int) -> Given:
+        """What the partners of a game in a slot remember, in the order of their seats."""
+        return tuple(
+            jax.tree.map(lambda leaf, at=where: np.array(leaf[at]), self._memories[group])
+            for group, where in self._seats_of(self._places[game_id])
+        )
+
+    def _seats_of(self, slot: int) -> list[tuple[int, int]]:
+        """Whose memory, and where in it, each partner of a slot's game has."""
+        held, players = self._slots[slot], self.rules.num_players
+        seats = (seat for seat in range(players) if seat not in held.game.people)
+        return [
+            (self._group[policy], slot * players + seat)
+            for policy, seat in zip(held.team, seats, strict=True)
+        ]
 
     def _padded(self, rows: Sequence[tuple[int, int, int, bool, int]]) -> Seats:
         unused = (0, 0, self._beyond, False, 0)

@@ -3,6 +3,7 @@
 title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
 participants = 40                           # completion_code
 [consent]                                   # version, text
+series = true                               # agents that can get to know a person do
 questionable = true                         # a button for the partner's last move
 check_right = 3                             # of [[check]], to go on
 wait = 120                                  # for a person, where [[agents]] has one,
@@ -101,6 +102,9 @@ class Study:
     participants: int = 100
     """After so many nobody else is asked."""
     completion_code: str = ""
+    series: bool = False
+    """An agent that remembers whom it plays with (`agents/knowing.py`) keeps what it learnt of a
+    person from game to game; else it meets a stranger in every game."""
     questionable: bool = False
     """People may mark their partner's last move as questionable."""
     check_right: int = 0

@@ -1,7 +1,8 @@
 """What a study brought, as files that trainers and statistics read: `export_study`, `read_export`.
 
 games.safetensors         the games, as `load_games` and `train/bc.py` read them
-games.jsonl               a line for each of them: whose, with whom, times, answers, marks
+games.jsonl               a line for each of them: whose, with whom, times, answers, marks, and
+                          `earlier`, the games of its series from which the agent knew the person
 games.participants.jsonl  a line for each person: order, answers before, of partners, at the end
 games.study.json          what everybody was asked
 """
@@ -153,6 +154,7 @@ def _of_game(study: Study, person: Participant, place: int, played: Played) -> d
         "agent": played.agent,
         "policy_hash": played.policy,
         "instead": played.instead,
+        "earlier": [each.game_id for each in game.earlier],
         "end_reason": game.end_reason,
         "started_at": round(played.started_at),
         "times_ms": played.times_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
@@ -27,7 +27,8 @@ class StudyPlay(Tables):
     """The games of all people of the study in `folder`, each with one of its agents.
 
     partners: agent -> who answers for it at every seat but the person's; policies: agent -> its
-    identity, which is kept with every game. Games that were interrupted go on.
+    identity, which is kept with every game; remembering: the agents that remember whom they play
+    with, if the study lets them. Games that were interrupted go on.
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class StudyPlay(Tables):
         rules: Rules,
         partners: Mapping[str, Partners],
         policies: Mapping[str, str],
+        remembering: Collection[str] = (),
     ) -> None:
         super().__init__(rules)
         self.folder, self._partners, self._policies = folder, partners, policies
+        self._remembering = remembering if folder.study.series else ()
         self._of: dict[int, tuple[int, int]] = {}  # game -> whose, and which of theirs
         self._agents: dict[int, str] = {}
         self._questioned: dict[int, frozenset[int]] = {}
@@ -69,8 +72,9 @@ class StudyPlay(Tables):
         return None
 
     def _deal(self, person: Participant, place: int, name: str, *, instead: bool = False) -> int:
-        game = self._new_game(person.plan[place][1], self._deck())
         policy = self._policies[name]
+        earlier = person.series(name, policy) if name in self._remembering else ()
+        game = self._new_game(person.plan[place][1], self._deck(), earlier)
         played = Played(game, name, policy, self.folder.clock(), instead=instead)
         self._begin(person.number, place, played)
         return game.game_id
@@ -93,8 +97,10 @@ class StudyPlay(Tables):
         deck = evaluation_decks(self.rules, 1, secrets.randbits(63), "people")[0]
         return tuple(int(card) for card in deck)
 
-    def _new_game(self, seat: int, deck: tuple[int, ...]) -> Game:
-        return Game(secrets.randbits(48), self.rules, deck, frozenset({seat}))
+    def _new_game(
+        self, seat: int, deck: tuple[int, ...], earlier: tuple[Game, ...] = ()
+    ) -> Game:
+        return Game(secrets.randbits(48), self.rules, deck, frozenset({seat}), earlier=earlier)
 
     def _begin(self, number: int, place: int, played: Played) -> None:
         self.folder.change(number, lambda person: person.with_game(place, played))

@@ -46,6 +46,13 @@ def bars_text(frame: Frame, most: int = 8) -> str:
     return "\n".join(lines)
 
 
+def known_text(games: int) -> str:
+    """What a person is told of a partner who remembers so many games with them."""
+    if not games:
+        return "Your partner meets you for the first time, and will remember how you play"
+    return f"Your partner remembers how you played in {games} game{'s' if games > 1 else ''}"
+
+
 def play_terminal(
     play: LocalPlay, lines: Iterable[str], show: Callable[[str], None] = print, games: int = 1
 ) -> None:
@@ -77,7 +84,10 @@ def watch_terminal(
 def _one_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], None]) -> bool:
     """Whether the game came to an end."""
     game_id = play.current().game_id
-    show(f"With {', '.join(agent for agent in play.agents)}. `help` lists what you can type.\n")
+    show(f"With {', '.join(agent for agent in play.agents)}. `help` lists what you can type.")
+    if play.remembers:
+        show(known_text(len(play.game(game_id).earlier)) + " (`--strangers` begins anew).")
+    show("")
     shown = len(play.frame(game_id)["log"])
     while True:
         while play.partner_to_move(game_id):

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy import Policy, next_game
 from hanabi_rl.env import rules as core
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
@@ -84,6 +84,14 @@ def _with_rows(tree: Any, index: Any, rows: Any) -> Any:
 def put(memory: Any, place: Any, row: Any) -> Any:
     """`memory` [S * P, ...] with another row (leaves without that axis) at `place`."""
     return jax.tree.map(lambda leaf, new: leaf.at[place].set(new), memory, row)
+
+
+@jax.jit
+def kept(policy: Policy, row: Any) -> Any:
+    """What `policy` remembers before another game with the same partners, from what it remembered
+    at the end of one; leaves without the axis of places."""
+    after = next_game(policy, jax.tree.map(lambda leaf: leaf[None], row), jnp.ones(1, bool))
+    return jax.tree.map(lambda leaf: leaf[0], after)
 
 
 @functools.partial(jax.jit, static_argnames="rules", donate_argnums=0)

@@ -43,6 +43,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.tables import Tables
+from hanabi_rl.serve.terminal import known_text
 
 HERE = Path(__file__).parent
 HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
@@ -251,13 +252,15 @@ def make_app(
 
     async def new(request: Request) -> Response:
         check_origin(request.headers)
-        return RedirectResponse(f"/game/{play.new_game().game_id}", 303)
+        game = play.new_game(strangers="strangers" in request.query_params)
+        return RedirectResponse(f"/game/{game.game_id}", 303)
 
     async def table(request: Request) -> Response:
-        _known_game(play, request.path_params["game"])
-        return templates.TemplateResponse(
-            request, "table.html", {"watched": play.watched, "players": play.rules.num_players}
-        )
+        game = play.game(_known_game(play, request.path_params["game"]))
+        shown = {"watched": play.watched, "players": play.rules.num_players}
+        if play.remembers:
+            shown["known"] = known_text(len(game.earlier))
+        return templates.TemplateResponse(request, "table.html", shown)
 
     async def games(request: Request) -> Response:
         suffix = f".{request.path_params['suffix']}"

@@ -14,7 +14,7 @@ from support.compiled import ask, init_params, legal_actions, observe
 from support.games import TINY, TINY_3P, random_games
 
 from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.knowing import known_counts
+from hanabi_rl.agents.knowing import known_counts, learns
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.one_file import write_file
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, next_game
@@ -74,6 +74,15 @@ def test_the_partner_is_who_sat_where_the_name_says() -> None:
     assert [tuple(row) for row in others] == [counted(three, [2])] * 2 and not own.any()
     with pytest.raises(ValueError, match="expected a seat from 0 to 1, got 2"):
         known_counts(games, 2)
+
+
+def test_which_agents_learn_of_their_partners(folder: Path) -> None:
+    told = load_policy(str(folder / "told.safetensors"))
+    assert learns(told) and learns(load_policy(f"{folder / 'told.safetensors'}?temperature=2"))
+    known = load_policy(f"{folder / 'told.safetensors'}?knows={folder / 'games.safetensors'}")
+    assert learns(known)
+    assert not learns(load_policy(str(folder / "blind.safetensors")))
+    assert not learns(load_policy("bot:simple", TINY))
 
 
 def test_what_it_counts_in_play_is_added_to_what_it_knows(folder: Path) -> None:

@@ -12,11 +12,10 @@ import pytest
 from support.live_loopback import Loopback, serving
 from support.live_site import Site
 from support.live_world import Person, World
-from support.policies import network_policy
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
-from hanabi_rl.cli.live import agent_by_players, learns
+from hanabi_rl.cli.live import agent_by_players
 from hanabi_rl.data.files import load_games
 
 PASSWORD = "swordfish-71"
@@ -62,13 +61,6 @@ def test_an_agent_plays_with_the_numbers_of_players_that_it_can():
         agent_by_players("agent:hgroup-2p", (3,))
     with pytest.raises(ValueError, match="bot:nobody"):
         agent_by_players("bot:nobody", ())
-
-
-def test_which_agents_learn_of_their_partners():
-    learning = load_policy("agent:anyone-2p")
-    assert learns(learning) and learns(load_policy("agent:anyone-2p?temperature=2"))
-    assert not learns(load_policy("agent:hgroup-2p"))
-    assert not learns(network_policy(learning.rules, 0))
 
 
 @pytest.mark.slow

@@ -125,7 +125,11 @@ STUDY = {
 
 
 def make_study_play(
-    folder: Path, rules: Rules = TINY, study: Mapping[str, Any] = STUDY, **changes: Any
+    folder: Path,
+    rules: Rules = TINY,
+    study: Mapping[str, Any] = STUDY,
+    remembering: Sequence[str] = (),
+    **changes: Any,
 ) -> StudyPlay:
     """A study in `folder`, all of whose agents are `Simple`."""
     asked = study_of(dict(study) | changes)
@@ -135,4 +139,5 @@ def make_study_play(
         rules,
         {name: Simple() for name in names},
         {name: f"identity of {name}" for name in names},
+        remembering,
     )
