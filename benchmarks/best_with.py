@@ -22,8 +22,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hanabi_rl.agents.names import shipped_for
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.gauntlet import BEST_WITH, FAMILIES, VERSION, shipped_for
+from hanabi_rl.measure.gauntlet import BEST_WITH, FAMILIES, VERSION
 from hanabi_rl.storage.files import read_json, write_json
 
 BUDGET = {

@@ -34,8 +34,8 @@ class Game:
     status: Status = "active"
     end_reason: EndReason = ""
     earlier: tuple[Game, ...] = ()
-    """The games that the same persons played with the same partners before it, where it is one of a
-    series, in order; none of them has any itself. What partners know of persons follows from them."""
+    """The games that the same persons played with the same partners before it, in order, where it
+    is one of a series; none of them has any itself. What partners know of persons follows."""
 
     @property
     def turn(self) -> int:

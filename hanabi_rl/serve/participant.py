@@ -118,9 +118,10 @@ def read_participant(path: Path) -> Participant:
         if content.pop("format_version") not in _READ_VERSIONS:
             raise ValueError(f"expected a format_version up to {FORMAT_VERSION}")
         games: list[Played] = []
+        before: dict[int, Game] = {}
         for game in content.pop("games"):
-            before = {each.game.game_id: each.game for each in games}
             games.append(_played(game, before))
+            before[games[-1].game.game_id] = dataclasses.replace(games[-1].game, earlier=())
         plan = tuple((agent, seat) for agent, seat in content.pop("plan"))
         return Participant(plan=plan, games=tuple(games), **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -132,7 +133,7 @@ def read_participant(path: Path) -> Participant:
 def _played(content: dict[str, Any], before: Mapping[int, Game]) -> Played:
     """`before`: the games that this person played before it, by their ids."""
     game = dataclasses.replace(
-        game_from_json(content, lambda game_id, _: dataclasses.replace(before[game_id], earlier=())),
+        game_from_json(content, lambda game_id, _: before[game_id]),
         status=content["status"],
         end_reason=content["end_reason"],
     )

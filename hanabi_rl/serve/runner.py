@@ -1,9 +1,9 @@
 """The partners of many games, in jitted ticks: `Runner`.
 
-A runner is a cache. It is asked with whole games (deal and moves, and the games of the series before
-it), keeps what its policies remember of each in a slot of fixed arrays, and plays the moves again of
-a game that it does not know or had to give up: it may be killed at any time, and a game may go on in
-another one.
+A runner is a cache. It is asked with whole games (deal and moves, and the games before it in a
+series), keeps what its policies remember of each in a slot of fixed arrays, and plays the moves
+again of a game that it does not know or had to give up: it may be killed at any time, and a game
+may go on in another one.
 
 A tick moves up to `WIDTH` games on, whoever their partners are, and then steps each policy on the
 seats that it holds in them: what nobody asks for is not computed. There is one program for the

@@ -97,9 +97,7 @@ class StudyPlay(Tables):
         deck = evaluation_decks(self.rules, 1, secrets.randbits(63), "people")[0]
         return tuple(int(card) for card in deck)
 
-    def _new_game(
-        self, seat: int, deck: tuple[int, ...], earlier: tuple[Game, ...] = ()
-    ) -> Game:
+    def _new_game(self, seat: int, deck: tuple[int, ...], earlier: tuple[Game, ...] = ()) -> Game:
         return Game(secrets.randbits(48), self.rules, deck, frozenset({seat}), earlier=earlier)
 
     def _begin(self, number: int, place: int, played: Played) -> None:

@@ -257,7 +257,7 @@ def make_app(
 
     async def table(request: Request) -> Response:
         game = play.game(_known_game(play, request.path_params["game"]))
-        shown = {"watched": play.watched, "players": play.rules.num_players}
+        shown: dict[str, Any] = {"watched": play.watched, "players": play.rules.num_players}
         if play.remembers:
             shown["known"] = known_text(len(game.earlier))
         return templates.TemplateResponse(request, "table.html", shown)

@@ -13,7 +13,6 @@ from support.live_loopback import Loopback, serving
 from support.live_site import Site
 from support.live_world import Person, World
 
-from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.cli.live import agent_by_players
 from hanabi_rl.data.files import load_games

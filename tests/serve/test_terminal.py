@@ -2,17 +2,22 @@
 
 import dataclasses
 import io
+import itertools
 import os
 import subprocess
 import sys
 
 import pytest
+from support.games import TINY
+from support.serving import Simple
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.annotate import annotate
+from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.lifecycle import RefusedError
+from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.terminal import play_terminal, read_action, table_text, watch_terminal
 
 
@@ -27,6 +32,16 @@ def test_a_piped_game_is_played_and_kept(make_play, tmp_path):
     assert "https://hanab.live/shared-replay-json/" in text
     kept = load_games(tmp_path / "games" / f"2p-{game.game_id}.safetensors")
     assert tuple(kept.moves(0)) == game.moves
+
+
+def test_a_partner_who_remembers_is_said_to(tmp_path):
+    shown = []
+    for _ in range(2):
+        folder = GameFolder(tmp_path)
+        play = LocalPlay(TINY, ["simple"], Simple(), folder, 0, ["identity"])  # a new process
+        play_terminal(play, itertools.cycle(["p 1"]), shown.append)
+    said = [line for line in shown if "--strangers" in line]
+    assert "meets you for the first time" in said[0] and "you played in 1 game (" in said[1]
 
 
 def test_where_the_lines_end_the_game_is_kept_and_goes_on(make_play):

@@ -85,6 +85,21 @@ def test_a_whole_game_over_the_socket_is_kept_as_load_games_reads_it(
     assert not list((tmp_path / "games" / "open").iterdir())
 
 
+def test_a_partner_who_remembers_is_said_to_until_they_are_strangers(client_of, tmp_path):
+    play = LocalPlay(Rules(), ["simple"], Simple(), GameFolder(tmp_path), 0, ["identity"])
+    with client_of(play) as client:
+        first = client.get("/").text
+        assert "Your partner meets you for the first time, and will remember how you play." in first
+        with at_table(client, play.current().game_id) as socket:
+            to_end(socket)
+        assert "remembers how you played in 1 game." in client.post("/new").text
+        assert 'action="/new?strangers"' in first
+        assert "meets you for the first time" in client.post("/new?strangers").text
+    plain = LocalPlay(Rules(), ["simple"], Simple(), None, 0)
+    with client_of(plain) as client:
+        assert "remember" not in client.get("/").text and "strangers" not in client.get("/").text
+
+
 def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
     play = make_play(Rules())
     with client_of(play) as client:
