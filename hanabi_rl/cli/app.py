@@ -8,6 +8,7 @@ from typing import Any
 
 from tyro.extras import SubcommandApp
 
+from hanabi_rl.cli.adaptation import adaptation
 from hanabi_rl.cli.agents import list_agents
 from hanabi_rl.cli.behaviour import behaviour
 from hanabi_rl.cli.br_prox import br_prox
@@ -105,6 +106,7 @@ def _app() -> SubcommandApp:
     app.command(name="cross-play")(checked(cross_play))
     app.command(name="leaderboard")(checked(leaderboard))
     app.command(name="gauntlet")(checked(gauntlet))
+    app.command(name="adaptation")(checked(adaptation))
     app.command(name="br-prox")(checked(br_prox))
     app.command(name="challenge")(checked(challenge))
     app.command(name="predict")(checked(predict))

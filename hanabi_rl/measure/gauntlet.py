@@ -13,9 +13,11 @@ import numpy as np
 from hanabi_rl.agents.names import load_policy, parse_name, shipped_for
 from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.measure.intervals import Interval, mean_interval
+from hanabi_rl.storage.files import read_json
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.env.game import Rules
 
 VERSION = 1
 """Of the list of partners: results of two versions are not compared."""
@@ -68,6 +70,8 @@ class Partner(NamedTuple):
     name: str
     family: str
     policy: Policy
+    best: float | None = None
+    """What a best response scores with it, where that is known."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -95,6 +99,12 @@ class Beside:
     def zero_share(self) -> float:
         """Games of score 0."""
         return float((self.scores == 0).mean())
+
+    @property
+    def of_best(self) -> float | None:
+        """The mean as a share of a best response's; above 1 the agent is the better response."""
+        best = self.partner.best
+        return None if best is None else float(self.scores.mean()) / best
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +137,18 @@ class Result:
         means = [interval.mean for interval in self.families(met).values()]
         return (float(np.mean(means)), min(means)) if means else None
 
+    def shares(self) -> dict[str, float]:
+        """The mean of `Beside.of_best` over the partners of each family; only families all of whose
+        partners' best responses are known."""
+        found: dict[str, list[float | None]] = {}
+        for each in self.beside:
+            found.setdefault(each.partner.family, []).append(each.of_best)
+        return {
+            name: float(np.mean(known))
+            for name, shares in found.items()
+            if len(known := [share for share in shares if share is not None]) == len(shares)
+        }
+
     def gain(self) -> Interval | None:
         """From the first to the last game of a series, over all partners alike."""
         first_last = [b.scores.mean(axis=0)[:, [0, -1]] for b in self.beside]
@@ -140,6 +162,18 @@ class Result:
         return float(np.mean([b.zero_share for b in self.beside]))
 
 
+def best_with(rules: Rules) -> dict[str, float]:
+    """Partner -> the mean score of a best response to it; nobody where no figures ship for the
+    game, or they are of another version of the list."""
+    if not BEST_WITH.is_file() or not rules.is_standard:
+        return {}
+    kept = read_json(BEST_WITH)
+    if kept["gauntlet_version"] != VERSION:
+        return {}
+    of_game = kept["players"].get(str(rules.num_players), {})
+    return {name: float(figures["mean"]) for name, figures in of_game.items()}
+
+
 def strangers(agent: Policy, people: Sequence[str] = ()) -> list[Partner]:
     """Everybody in the gauntlet of the agent's game; nobody who is the agent itself, and nobody
     twice.
@@ -151,7 +185,7 @@ def strangers(agent: Policy, people: Sequence[str] = ()) -> list[Partner]:
         ValueError: one of `people` cannot be read, or plays another game.
     """
     rules, known = agent.rules, {agent.identity()}
-    found = []
+    best, found = best_with(rules), []
     for family, names in {**FAMILIES, PEOPLE: tuple(people)}.items():
         for name in names:
             if family != PEOPLE and not shipped_for(name, rules):
@@ -159,7 +193,7 @@ def strangers(agent: Policy, people: Sequence[str] = ()) -> list[Partner]:
             policy = load_policy(name, rules)
             if policy.identity() not in known:
                 known.add(policy.identity())
-                found.append(Partner(name, family, policy))
+                found.append(Partner(name, family, policy, best.get(name)))
     return found
 
 

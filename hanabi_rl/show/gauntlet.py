@@ -19,12 +19,14 @@ def gauntlet_table(results: Sequence[Result]) -> str:
     families = list(dict.fromkeys(name for r in results for name in r.families()))
     names = [result.agent for result in results]
     width = max(len(name) for name in ("agent", *names))
-    heads = ["itself", *families, "mean", "worst", "zero", "gain"]
+    best = [result.shares() for result in results]
+    heads = ["itself", *families, "mean", "worst", *(["of best"] if any(best) else [])]
+    heads += ["zero", "gain"]
     sizes = [max(7, len(head)) for head in heads]
     lines = [
         f"{'agent':<{width}}" + "".join(f"  {h:>{s}}" for h, s in zip(heads, sizes, strict=True))
     ]
-    for result in results:
+    for result, shares in zip(results, best, strict=True):
         means, strange = result.families(), result.families(met=False)
         cells = [f"{result.itself.mean.mean:.2f}"]
         for family in families:
@@ -32,12 +34,16 @@ def gauntlet_table(results: Sequence[Result]) -> str:
             cells.append(f"{means[family].mean:.2f}{star}" if family in means else "-")
         over, gain = result.over_families(), result.gain()
         cells += [f"{over[0]:.2f}", f"{over[1]:.2f}"] if over else ["-", "-"]
+        if any(best):
+            cells.append(f"{np.mean(list(shares.values())):.0%}" if shares else "-")
         cells += [f"{result.zero_share():.1%}", "-" if gain is None else f"{gain.mean:+.2f}"]
         lines.append(
             f"{result.agent:<{width}}"
             + "".join(f"  {c:>{s}}" for c, s in zip(cells, sizes, strict=True))
         )
     lines += ["", "Mean and worst are over families. * every partner of it was met in training."]
+    if any(best):
+        lines.append("Of best: the mean over families as a share of best responses' means.")
     return "\n".join(lines)
 
 
@@ -48,16 +54,20 @@ def partner_table(result: Result) -> str:
     kinds = max(len(row.partner.family) for row in rows)
     length = rows[0].scores.shape[2]
     games = "".join(f"  {f'game {k + 1}':>6}" for k in range(length)) if length > 1 else ""
+    known = any(row.of_best is not None for row in rows)
+    best = f"  {'of best':>7}" if known else ""
     lines = [
         f"{result.agent}",
-        f"{'partner':<{width}}  {'family':<{kinds}}  {'mean':<20}  {'zero':>5}{games}",
+        f"{'partner':<{width}}  {'family':<{kinds}}  {'mean':<20}{best}  {'zero':>5}{games}",
     ]
     for row in rows:
         star = "*" if row.met else ""
+        share = "" if row.of_best is None else f"{row.of_best:.0%}"
+        best = f"  {share:>7}" if known else ""
         by_game = "".join(f"  {of.mean:>6.2f}" for of in row.by_game) if length > 1 else ""
         lines.append(
             f"{row.partner.name + star:<{width}}  {row.partner.family:<{kinds}}  "
-            f"{f'{row.mean:.2f}':<20}  {row.zero_share:>5.1%}{by_game}"
+            f"{f'{row.mean:.2f}':<20}{best}  {row.zero_share:>5.1%}{by_game}"
         )
     for title, met in (("met in training", True), ("never met", False)):
         if over := result.over_families(met):
@@ -79,6 +89,8 @@ def gauntlet_figures(result: Result) -> dict[str, Any]:
             "family": beside.partner.family,
             "met": beside.met,
             **_interval("mean", beside.mean),
+            "best_response": beside.partner.best,
+            "of_best": beside.of_best,
             "zero_share": beside.zero_share,
             "by_game": [of.mean for of in beside.by_game],
             "by_game_ci95": [of.bounds for of in beside.by_game],
@@ -98,6 +110,7 @@ def gauntlet_figures(result: Result) -> dict[str, Any]:
             name: _interval("mean", interval) for name, interval in result.families().items()
         },
         "over_families": over,
+        "of_best": result.shares(),
         "zero_share": result.zero_share(),
         **({} if gain is None else _interval("gain", gain)),
     }

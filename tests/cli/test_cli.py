@@ -21,6 +21,7 @@ COMMANDS = [
     "cross-play",
     "leaderboard",
     "gauntlet",
+    "adaptation",
     "br-prox",
     "challenge",
     "predict",

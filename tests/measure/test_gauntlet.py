@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,37 @@ def test_text_and_figures_say_the_same(result: Result) -> None:
     assert cells["x"] == f"{figures['families']['x']['mean']:.2f}"
     assert cells["worst"] == f"{figures['over_families']['all']['worst']:.2f}"
     assert cells["gain"] == f"{figures['gain']:+.2f}"
+
+
+def test_a_share_of_what_is_possible_where_best_responses_are_known(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the family x one of two is known, so that only y has a share."""
+    a, b, c = result.beside
+    known = [
+        dataclasses.replace(each, partner=each.partner._replace(best=best))
+        for each, best in ((a, 20.0), (b, None), (c, 16.0))
+    ]
+    told = dataclasses.replace(result, beside=known)
+    of_best = [a.scores.mean() / 20, None, c.scores.mean() / 16]
+    figures = json.loads(json.dumps(gauntlet_figures(told)))
+    assert [each["of_best"] for each in figures["partners"]] == pytest.approx(of_best)
+    assert figures["of_best"] == {"y": pytest.approx(of_best[2])}
+    lines = partner_table(told).splitlines()
+    assert f"  {of_best[0]:.0%}  " in lines[3] and "%" in lines[4].split("]")[1]
+    assert f"  {of_best[2]:.0%}  " in gauntlet_table([told]).splitlines()[1]
+    assert "of best" not in partner_table(result) + gauntlet_table([result])
+
+    kept = tmp_path / "best.json"
+    monkeypatch.setattr(gauntlet, "BEST_WITH", kept)
+    assert strangers(load_policy("bot:random"))[0].best is None
+    content = {"gauntlet_version": gauntlet.VERSION, "players": {"2": {"bot:iggi": {"mean": 18.5}}}}
+    kept.write_text(json.dumps(content))
+    best = {partner.name: partner.best for partner in strangers(load_policy("bot:random"))}
+    assert best["bot:iggi"] == 18.5 and best["bot:piers"] is None
+    assert gauntlet.best_with(Rules(num_players=3)) == gauntlet.best_with(LENIENT) == {}
+    kept.write_text(json.dumps(content | {"gauntlet_version": 0}))
+    assert gauntlet.best_with(Rules()) == {}
 
 
 def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:

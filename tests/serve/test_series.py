@@ -110,6 +110,7 @@ def test_a_runner_that_knows_nothing_of_a_series_plays_it_again(of_two, monkeypa
     assert [answer.action for answer in found] == expected
 
 
+@pytest.mark.slow
 def test_with_two_partners_each_knows_who_sits_where_around_the_table() -> None:
     agents, games = played(LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, SEED))
     runner = Runner(agents, LENIENT_3P, slots=2, run=RUN)
