@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     """The game, who sits at the seats that nobody holds, what makes them play, and their identities
     where one of them remembers whom it plays with."""
 
-DEFAULT_PARTNERS = {2: "agent:hgroup-2p", 3: "agent:human-3p"}
-OTHERWISE = "bot:convention"  # plays with any number
 WEB_MODULES = ("starlette", "uvicorn", "websockets", "jinja2", "orjson")
 HOST = "127.0.0.1"  # nobody but this machine; there are no accounts here
 
@@ -54,8 +52,8 @@ def play(
     """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
 
     Args:
-        agents: your partners (default: one that ships and learnt from such games, for 4 and 5
-            players bot:convention); one sits at all other seats, or name one a seat. With --watch,
+        agents: your partners (default: who plays best with strangers, by `hanabi-rl gauntlet`); one
+            sits at all other seats, or name one a seat, around the table from yours. With --watch,
             the agents to watch.
         players: 2 to 5, you included; by default 2, or what the agents were trained for.
         watch: watch agents play, move by move, with the probability of each move.
@@ -139,7 +137,7 @@ def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitSt
 
 def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
     """The agents as named; more than one must fill the seats."""
-    names = list(agents) or [DEFAULT_PARTNERS.get(players or 2, OTHERWISE)]
+    names = list(agents) or [_best_partner(players or 2)]
     seats = None if players is None else players - (not watch)
     if len(names) > 1 and seats not in (None, len(names)):
         wanted = "1 agent" if seats == 1 else f"1 or {seats} agents"
@@ -147,6 +145,15 @@ def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[st
             f"expected {wanted} for {players} players, got {len(names)}: {' '.join(names)}"
         )
     return names
+
+
+def _best_partner(players: int) -> str:
+    """Raises ValueError."""
+    from hanabi_rl.measure.gauntlet import best_partner
+
+    if not 2 <= players <= 5:
+        raise ValueError(f"--players: expected 2 to 5, got {players}")
+    return best_partner(players)
 
 
 def _players(names: Sequence[str], watch: bool) -> int | None:

@@ -25,6 +25,9 @@ VERSION = 1
 BEST_WITH = Path(__file__).with_name("best_with.json")
 """What a best response of a stated budget scores with each partner (benchmarks/best_with.py)."""
 
+SCORES = Path(__file__).with_name("gauntlet_scores.json")
+"""What agents score in the gauntlet, by number of players (benchmarks/default_partners.py)."""
+
 ITSELF = "itself"
 """What the agent's own kind is called among the families; it is no stranger."""
 
@@ -172,6 +175,13 @@ def best_with(rules: Rules) -> dict[str, float]:
         return {}
     of_game = kept["players"].get(str(rules.num_players), {})
     return {name: float(figures["mean"]) for name, figures in of_game.items()}
+
+
+def best_partner(num_players: int) -> str:
+    """Of the agents that ship and bots, who scores most with strangers in the standard game: the
+    mean over families. Whom a person meets where no partner is named."""
+    scores = read_json(SCORES)["players"][str(num_players)]
+    return max(scores, key=lambda name: float(scores[name]["mean"]))
 
 
 def strangers(agent: Policy, people: Sequence[str] = ()) -> list[Partner]:

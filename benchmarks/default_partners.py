@@ -1,0 +1,58 @@
+"""Who plays best with strangers: the gauntlet of every candidate, and the figures by which
+`hanabi-rl play` sits down with the best of them.
+
+    python benchmarks/default_partners.py --players 3 --agents agent:human-3p bot:convention
+
+Without `--agents` the candidates are the agents that ship for so many players and the bots of the
+gauntlet but its rule seeds. What was measured before of the same agent is kept: run the same
+command again until all are there. A new version of the list of partners begins anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hanabi_rl.agents.names import load_policy, shipped_for
+from hanabi_rl.agents.one_file import shipped
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.gauntlet import FAMILIES, SCORES, VERSION, run_gauntlet, strangers
+from hanabi_rl.storage.files import read_json, write_json
+
+
+def main() -> None:
+    """Prints a line a candidate, the best first, and writes the figures after each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--players", type=int, default=2)
+    parser.add_argument("--agents", nargs="+")
+    parser.add_argument("--games", type=int, default=100, help="with each partner at each seat")
+    parser.add_argument("--series", type=int, default=5)
+    args = parser.parse_args()
+    rules = Rules(num_players=args.players)
+    kept: dict[str, Any] = read_json(SCORES) if SCORES.is_file() else {}
+    if kept.get("gauntlet_version") != VERSION:
+        kept = {"gauntlet_version": VERSION, "players": {}}
+    scores = kept["players"].setdefault(str(args.players), {})
+    for name in args.agents or candidates(rules):
+        policy = load_policy(name, rules)
+        if scores.get(name, {}).get("policy_hash") == policy.identity():
+            continue
+        series = args.games // args.series
+        found = run_gauntlet(name, policy, strangers(policy), (), series, args.series)
+        mean, worst = found.over_families() or (0.0, 0.0)
+        figures = {"mean": round(mean, 3), "worst": round(worst, 3), "games": args.games}
+        scores[name] = {**figures, "policy_hash": policy.identity()}
+        write_json(SCORES, kept)
+    for name, figures in sorted(scores.items(), key=lambda item: -item[1]["mean"]):
+        print(f"{name:<24} {figures['mean']:6.2f}  worst {figures['worst']:6.2f}")
+
+
+def candidates(rules: Rules) -> list[str]:
+    """Who may sit down with a person."""
+    bots = [name for family, of in FAMILIES.items() if family != "rule seeds" for name in of]
+    names = [*(f"agent:{name}" for name in shipped()), *(n for n in bots if n.startswith("bot:"))]
+    return [name for name in names if shipped_for(name, rules)]
+
+
+if __name__ == "__main__":
+    main()
