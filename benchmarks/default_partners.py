@@ -28,23 +28,30 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=100, help="with each partner at each seat")
     parser.add_argument("--series", type=int, default=5)
     args = parser.parse_args()
-    rules = Rules(num_players=args.players)
-    kept: dict[str, Any] = read_json(SCORES) if SCORES.is_file() else {}
-    if kept.get("gauntlet_version") != VERSION:
-        kept = {"gauntlet_version": VERSION, "players": {}}
-    scores = kept["players"].setdefault(str(args.players), {})
+    rules, players = Rules(num_players=args.players), str(args.players)
     for name in args.agents or candidates(rules):
         policy = load_policy(name, rules)
-        if scores.get(name, {}).get("policy_hash") == policy.identity():
+        before = measured()["players"].get(players, {}).get(name, {})
+        if before.get("policy_hash") == policy.identity():
             continue
         series = args.games // args.series
         found = run_gauntlet(name, policy, strangers(policy), (), series, args.series)
         mean, worst = found.over_families() or (0.0, 0.0)
         figures = {"mean": round(mean, 3), "worst": round(worst, 3), "games": args.games}
-        scores[name] = {**figures, "policy_hash": policy.identity()}
+        kept = measured()
+        of_game = kept["players"].setdefault(players, {})
+        of_game[name] = {**figures, "policy_hash": policy.identity()}
         write_json(SCORES, kept)
+    scores = measured()["players"].get(players, {})
     for name, figures in sorted(scores.items(), key=lambda item: -item[1]["mean"]):
         print(f"{name:<24} {figures['mean']:6.2f}  worst {figures['worst']:6.2f}")
+
+
+def measured() -> dict[str, Any]:
+    """The figures so far, of this version of the list."""
+    kept = read_json(SCORES) if SCORES.is_file() else {}
+    same = kept.get("gauntlet_version") == VERSION
+    return kept if same else {"gauntlet_version": VERSION, "players": {}}
 
 
 def candidates(rules: Rules) -> list[str]:

@@ -180,7 +180,7 @@ def best_with(rules: Rules) -> dict[str, float]:
 def best_partner(num_players: int) -> str:
     """Of the agents that ship and bots, who scores most with strangers in the standard game: the
     mean over families. Whom a person meets where no partner is named."""
-    scores = read_json(SCORES)["players"][str(num_players)]
+    scores = read_json(SCORES)["players"].get(str(num_players), {"bot:convention": {"mean": 0.0}})
     return max(scores, key=lambda name: float(scores[name]["mean"]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -12,15 +13,26 @@ from pathlib import Path
 
 import pytest
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.names import shipped_for
 from hanabi_rl.cli.play import _line_up
+from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.gauntlet import SCORES, VERSION
 
 
 @pytest.mark.parametrize("players", [None, 2, 3, 4, 5])
-def test_without_a_name_the_partner_is_one_that_ships_and_plays_with_so_many(players):
+def test_without_a_name_the_partner_is_who_scores_most_with_strangers(players):
     (name,) = _line_up([], players, watch=False)
-    assert load_policy(name, None).rules.num_players == (players or 2) or name == "bot:convention"
-    assert (name == "bot:convention") == (players in (4, 5))
+    assert shipped_for(name, Rules(num_players=players or 2))
+    content = json.loads(SCORES.read_text())
+    assert content["gauntlet_version"] == VERSION
+    scores = content["players"][str(players or 2)]
+    assert all(scores[name]["mean"] >= other["mean"] for other in scores.values())
+
+
+@pytest.mark.parametrize("players", [1, 6])
+def test_nobody_plays_alone_or_with_five_others(players):
+    with pytest.raises(ValueError, match=f"--players: expected 2 to 5, got {players}"):
+        _line_up([], players, watch=False)
 
 
 def test_several_agents_must_fill_the_seats():
