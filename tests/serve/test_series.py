@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from support.compiled import init_params
 from support.games import LENIENT, LENIENT_3P
-from support.serving import Simple, make_study_play
+from support.serving import STUDY, Simple, make_study_play
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.structured.profile import COUNTS
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.structured import StructuredConfig
@@ -26,8 +27,11 @@ from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.in_numpy import InNumPy
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.local import LocalPlay
+from hanabi_rl.serve.participants import StudyFolder
 from hanabi_rl.serve.runner import Runner
+from hanabi_rl.serve.study import study_of
 from hanabi_rl.serve.study_export import gather
+from hanabi_rl.serve.study_play import StudyPlay
 
 TOLD = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
 GAMES, SEED = 4, 3
@@ -94,6 +98,16 @@ def test_a_runner_plays_a_series_as_play_games_does(of_two) -> None:
     as_strangers = [answers(runner, game) for game in alone]
     assert as_strangers[0] == theirs(games[0])
     assert as_strangers[1:] != [theirs(game) for game in games[1:]]
+
+
+def test_all_moves_but_the_last_of_each_game_are_known(of_two) -> None:
+    """As in `play_games`: the position after it is shown to nobody."""
+    agents, games = of_two
+    runner = Runner(agents, LENIENT, run=RUN)
+    runner.think([dataclasses.replace(games[-1], moves=())])
+    own, person = runner.memory(games[-1].game_id).profile.counts[:, list(COUNTS).index("turn")]
+    seen = [move % 2 in game.people for game in games[:-1] for move in range(game.turn - 1)]
+    assert (own, person) == (seen.count(False), seen.count(True))
 
 
 def test_a_runner_that_knows_nothing_of_a_series_plays_it_again(of_two, monkeypatch) -> None:
@@ -181,6 +195,32 @@ def test_agents_who_remember_nobody_meet_strangers_in_every_game(tmp_path) -> No
     assert not play.remembers and not (tmp_path / "series").exists()
 
 
+def test_the_moves_of_a_study_can_be_made_again_from_its_folder(of_two, tmp_path: Path) -> None:
+    agent = of_two[0][0]
+    asked = study_of(STUDY | {"agents": [{"name": "told", "games": 3}], "series": True})
+    partners = {"told": Runner([agent], LENIENT, run=RUN)}
+    identities = {"told": agent.identity()}
+    play = StudyPlay(StudyFolder(tmp_path, asked), LENIENT, partners, identities, ["told"])
+    number = play.folder.join()[0].number
+    for place in range(3):
+        play_out(play, play.deal(play.folder.get(number), place))
+    kept = StudyFolder(tmp_path, asked).get(number)
+    assert kept is not None and {each.policy for each in kept.games} == {agent.identity()}
+    runner = Runner([agent], LENIENT, slots=1, run=RUN)
+    for each in reversed(kept.games):
+        assert answers(runner, each.game) == theirs(each.game)
+    assert [len(each.game.earlier) for each in kept.games] == [0, 1, 2]
+
+
+def play_out(play: StudyPlay, game_id: int) -> None:
+    """The person plays as `Simple` does."""
+    while (game := play.game(game_id)).status == "active":
+        if play.partner_to_move(game_id):
+            play.partner_moves(game_id, game.turn, play.think(game_id))
+        else:
+            play.move(game_id, game.turn, Simple().answer(game).action)
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_study_has_series_where_it_says_so(tmp_path: Path, asked: bool) -> None:
     """Of each agent, if it remembers; read again from the folder, and told with the games."""
@@ -189,12 +229,7 @@ def test_a_study_has_series_where_it_says_so(tmp_path: Path, asked: bool) -> Non
     person, _ = play.folder.join()
     for place in range(4):
         now = play.folder.get(person.number)
-        game_id = play.deal(now, place)
-        while (game := play.game(game_id)).status == "active":
-            if play.partner_to_move(game_id):
-                play.partner_moves(game_id, game.turn, play.think(game_id))
-            else:
-                play.move(game_id, game.turn, Simple().answer(game).action)
+        play_out(play, play.deal(now, place))
     by_agent: dict[str, list[Game]] = {"bot:a": [], "bot:b": []}
     for each in play.folder.get(person.number).games:
         by_agent[each.agent].append(each.game)
