@@ -79,7 +79,7 @@ def play(
 
     with contextlib.ExitStack() as stack:
         if process is None:
-            rules, names, partners, remembering = _agents(names, players, watch)
+            rules, names, partners, remembering = _agents(names, players, watch, out)
         else:
             rules, names, partners, remembering = _processes(process, players or 2, watch, stack)
 
@@ -101,7 +101,7 @@ def play(
         os._exit(0)
 
 
-def _agents(names: list[str], players: int | None, watch: bool) -> Seated:
+def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Seated:
     """Loads the agents that were named."""
     from hanabi_rl.agents.knowing import learns
     from hanabi_rl.agents.search.searched import thinks
@@ -119,7 +119,7 @@ def _agents(names: list[str], players: int | None, watch: bool) -> Seated:
         with progress("getting ready"):
             # one game at a time: sooner than compiled, but for a search, which computes far more
             run = compiled if any(map(thinks, line_up)) else InNumPy()
-            return Runner(line_up, rules, run=run)
+            return Runner(line_up, rules, run=run, series=out / "series")
 
     remembering = [policy.identity() for policy in line_up] if any(map(learns, line_up)) else []
     return rules, names, partners, remembering

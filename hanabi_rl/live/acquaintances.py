@@ -13,12 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-from safetensors.numpy import save
-
-from hanabi_rl.storage.files import write_bytes
-from hanabi_rl.storage.tensors import read_tensors
+from hanabi_rl.storage.tensors import read_leaves, write_leaves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,25 +26,12 @@ class Acquaintances:
         """The memory of the agent of this identity before another game with these partners, in
         order around the table; None where they are strangers, or what is kept is no memory like the
         tree `like`."""
-        file = self._file(identity, partners)
-        if not file.exists():
-            return None
-        try:
-            found, _ = read_tensors(file)
-        except ValueError:
-            return None
-        leaves, tree = jax.tree.flatten(like)
-        kept = [found.get(str(place)) for place in range(len(leaves))]
-        for leaf, array in zip(leaves, kept, strict=True):
-            if array is None or (array.shape, array.dtype) != (leaf.shape, leaf.dtype):
-                return None
-        return jax.tree.unflatten(tree, kept)
+        return read_leaves(self._file(identity, partners), like)
 
     def write(self, identity: str, partners: Sequence[str], memory: Any) -> None:
         """Keeps it, in the place of what was."""
         self.path.mkdir(parents=True, exist_ok=True)
-        leaves = {str(i): np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(memory))}
-        write_bytes(self._file(identity, partners), save(leaves))
+        write_leaves(self._file(identity, partners), memory)
 
     def forget(self, player: str) -> int:
         """Deletes what has to do with a player; how many files that were."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -74,7 +75,8 @@ class Runner:
     they sit around the table in this order, the first one after the person. Partners are greedy;
     those that play by chance of their own (`bot:random`) get the keys that `play_games(seed=seed)`
     gives game number `game_id`. With `show` the answers say what every seat sees, for programs that
-    play. Raises ValueError for policies of other rules.
+    play; `series` is the folder where it is kept what they remember of the one person of all games.
+    Raises ValueError for policies of other rules.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Runner:
         *,
         show: bool = False,
         run: Run = compiled,
+        series: Path | None = None,
     ) -> None:
         for policy in policies:
             if policy.rules != rules:
@@ -97,7 +100,7 @@ class Runner:
         self._places: collections.OrderedDict[int, int] = collections.OrderedDict()
         """game_id -> slot, the one that was used longest ago first."""
         self._slots: dict[int, _Slot] = {}
-        self._series = SeriesMemory(self._play, self._keep)
+        self._series = SeriesMemory(self._play, self._keep, self._nobody, series)
         self._run, self._key = run, jax.random.key(seed)
         self._empty()
         table = self._advance(self._moves([], []))  # compiles
@@ -182,6 +185,11 @@ class Runner:
         """See `SeriesMemory`."""
         after = self._run(kept, self._policies[self._group[policy]], memory)
         return jax.tree.map(np.asarray, after)
+
+    def _nobody(self, policy: int) -> PyTree:
+        """See `SeriesMemory`."""
+        memory = self._memories[self._group[policy]]
+        return jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), memory)
 
     def _think(self, asked: Sequence[tuple[Game, Team, Given | None]]) -> list[Answer]:
         """Of different games, `slots` at most."""

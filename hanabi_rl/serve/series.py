@@ -9,20 +9,25 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.storage.tensors import read_leaves, write_leaves
 
 T = TypeVar("T")
 
 KNOWN = 256
-"""Beginnings of series of which it is kept what the partners remember."""
+"""Games after which it is kept in memory what the partners remember."""
 
 Team = tuple[int, ...]
 """Which policies sit at the seats that no person holds, in the order of the seats."""
 
 Given = tuple[Any, ...]
 """What each of them remembers before the deal: pytrees, leaves without a batch axis."""
+
+_Key = tuple[int, Team]
+"""The last game of a series, and who the partners are, around the table."""
 
 
 def around(game: Game, of_seats: Sequence[T]) -> tuple[T, ...]:
@@ -48,37 +53,57 @@ class SeriesMemory:
     """What partners remember of a person before a game, from the games of the series before it.
 
     play: (a game as far as its moves were seen, team, what they remembered before its deal) -> what
-    they remember then; keep: (policy, that) -> what stays for another game (`Policy.next_game`).
+    they remember then; keep: (policy, that) -> what stays for another game (`Policy.next_game`);
+    fresh: (policy) -> what it remembers of nobody; folder: of one person, where all of it is kept
+    too, so that after a restart no game is played again.
     """
 
     def __init__(
         self,
         play: Callable[[Game, Team, Given | None], Given],
         keep: Callable[[int, Any], Any],
+        fresh: Callable[[int], Any],
+        folder: Path | None = None,
     ) -> None:
-        self._play, self._keep = play, keep
-        self._known: collections.OrderedDict[tuple[Any, ...], Given] = collections.OrderedDict()
+        self._play, self._keep, self._fresh, self._folder = play, keep, fresh, folder
+        self._known: collections.OrderedDict[_Key, Given] = collections.OrderedDict()
 
     def before(self, game: Game, team: Team) -> Given | None:
         """None before the first game. Whatever is not known any more is played again."""
         if not game.earlier:
             return None
-        partners = around(game, team)
-        keys = [_key(game.earlier[: n + 1], partners) for n in range(len(game.earlier))]
-        first = max((n + 1 for n, key in enumerate(keys) if key in self._known), default=0)
-        known = self._known[keys[first - 1]] if first else None
-        for last, key in zip(game.earlier[first:], keys[first:], strict=True):
+        partners, number, known = around(game, team), len(game.earlier), None
+        while number and (known := self._find(game.earlier[number - 1], partners)) is None:
+            number -= 1
+        for last in game.earlier[number:]:
             known = self._after(last, partners, known)
-            self._known[key] = known
+            self._note(last, partners, known)
         assert known is not None, "after a game at least"
-        self._known.move_to_end(keys[-1])
-        while len(self._known) > KNOWN:
-            self._known.popitem(last=False)
         return seated(game, known)
 
     def forget(self) -> None:
         """All of it is found anew where it is asked for."""
         self._known.clear()
+
+    def _find(self, last: Game, partners: Team) -> Given | None:
+        """What is known after a game, of which there is one series before."""
+        key = last.game_id, partners
+        if key in self._known:
+            self._known.move_to_end(key)
+        elif self._folder is not None:
+            fresh = tuple(self._fresh(policy) for policy in partners)
+            found = read_leaves(self._folder / f"{last.game_id}.safetensors", fresh)
+            if found is not None:
+                self._known[key] = found
+        return self._known.get(key)
+
+    def _note(self, last: Game, partners: Team, known: Given) -> None:
+        self._known[last.game_id, partners] = known
+        while len(self._known) > KNOWN:
+            self._known.popitem(last=False)
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_leaves(self._folder / f"{last.game_id}.safetensors", known)
 
     def _after(self, game: Game, partners: Team, before: Given | None) -> Given:
         """Around the table. The position after a game's last move is shown to nobody."""
@@ -87,7 +112,3 @@ class SeriesMemory:
         memories = self._play(seen, seated(seen, partners), given)
         each = zip(partners, around(seen, memories), strict=True)
         return tuple(self._keep(policy, memory) for policy, memory in each)
-
-
-def _key(games: Sequence[Game], partners: Team) -> tuple[Any, ...]:
-    return (*(game.game_id for game in games), partners)

@@ -142,7 +142,7 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
         return LocalPlay(
             LENIENT,
             ["told"],
-            Runner(agents, LENIENT, run=RUN),
+            Runner(agents, LENIENT, run=RUN, series=tmp_path / "series"),
             GameFolder(tmp_path),
             SEED,
             [agent.identity() for agent in agents],
@@ -165,7 +165,10 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
     assert second.earlier == (dataclasses.replace(first, earlier=()),)
     cut = sit_down(table(), 2, stop=3)  # a new process
     assert [game.game_id for game in cut.earlier] == [first.game_id, second.game_id]
+    known = tmp_path / "series" / f"{second.game_id}.safetensors"
+    known.write_bytes(b"what is no such file is made again")
     third = sit_down(table(), 2)  # killed between two moves
+    assert known.stat().st_size > 100
     assert third.game_id == cut.game_id and third.earlier == cut.earlier
     note = json.loads((tmp_path / "series" / f"{third.game_id}.json").read_text())
     assert note["series"] == [first.game_id, second.game_id, third.game_id]
