@@ -49,14 +49,18 @@ class GameFolder:
             },
         )
 
-    def finish(self, game: Game) -> Path | None:
-        """Keeps a game that is done and ends its journal; None where no move was made."""
+    def finish(self, game: Game, remembering: Sequence[str] = ()) -> Path | None:
+        """Keeps a game that is done and ends its journal; None where no move was made. With
+        `remembering`, the identities of partners who remember, around the table from the person, it
+        is noted which games of its series were before it."""
         path = None
         if game.moves:
             folder = self.path if game.end_reason == "finished" else self.path / "unfinished"
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"{game.rules.num_players}p-{game.game_id}.safetensors"
             ah2ac2.write(path, as_games(game))
+            if remembering:
+                self._note_series(game, remembering)
         self._journal(game.game_id).unlink(missing_ok=True)
         return path
 
@@ -90,18 +94,6 @@ class GameFolder:
             end_reason="finished" if finished.exists() else "left",
         )
 
-    def keep_series(self, game: Game, policies: Sequence[str]) -> None:
-        """Notes which games of its series were before one that is done, and the identities of the
-        partners, around the table from the person."""
-        (self.path / "series").mkdir(exist_ok=True)
-        note = {
-            "format_version": SERIES_VERSION,
-            "policies": list(policies),
-            "rules": dataclasses.asdict(game.rules),
-            "series": [each.game_id for each in game.series],
-        }
-        write_json(self.path / "series" / f"{game.game_id}.json", note)
-
     def newest_series(self, rules: Rules, policies: Sequence[str]) -> tuple[Game, ...]:
         """The games of the newest series with these partners; () where there is none.
 
@@ -131,6 +123,16 @@ class GameFolder:
         content = beside.read_bytes()
         beside.unlink()
         return content
+
+    def _note_series(self, game: Game, policies: Sequence[str]) -> None:
+        (self.path / "series").mkdir(exist_ok=True)
+        note = {
+            "format_version": SERIES_VERSION,
+            "policies": list(policies),
+            "rules": dataclasses.asdict(game.rules),
+            "series": [each.game_id for each in game.series],
+        }
+        write_json(self.path / "series" / f"{game.game_id}.json", note)
 
     def _interrupted(self, path: Path) -> tuple[Game, dict[int, str]]:
         try:

@@ -128,12 +128,9 @@ class LocalPlay(Tables):
             if effects.record:
                 self.folder.record(game, self._seated[game.game_id])
             if effects.finish:
-                self.folder.finish(game)
-                if self._remembering and game.moves:
-                    self.folder.keep_series(game, self._remembering)
-        # of games at once the newest goes on with
-        if effects.finish and self._remembering and game.game_id >= self._newest():
-            self._series = game.series
+                self.folder.finish(game, self._remembering)
+        if effects.finish:
+            self._goes_on_from(game)
 
     def _seat(self, game: Game, names: dict[int, str]) -> None:
         self._games[game.game_id] = game
@@ -151,8 +148,11 @@ class LocalPlay(Tables):
         number = min(self._series[-1].people) + 1 if self._series else self._number
         return number % self.rules.num_players
 
-    def _newest(self) -> int:
-        return self._series[-1].game_id if self._series else 0
+    def _goes_on_from(self, game: Game) -> None:
+        """The next game comes after this one, which is done: of games at once, after the newest."""
+        newest = self._series[-1].game_id if self._series else 0
+        if self._remembering and game.game_id > newest:
+            self._series = game.series
 
     def _names_at(self, game: Game) -> dict[int, str]:
         return self._seated[game.game_id]
@@ -171,7 +171,11 @@ class LocalPlay(Tables):
             with contextlib.suppress(FileNotFoundError):  # a game was deleted: they are strangers
                 self._series = self.folder.newest_series(self.rules, self._remembering)
         for game, names in self.folder.interrupted(self.rules):
+            ours = names == self._line_up(game)
             if game.table().over:  # killed between its last move and its end
-                self.folder.finish(dataclasses.replace(game, status="done", end_reason="finished"))
-            elif names == self._line_up(game):
+                done = dataclasses.replace(game, status="done", end_reason="finished")
+                self.folder.finish(done, self._remembering if ours else ())
+                if ours:
+                    self._goes_on_from(done)
+            elif ours:
                 self._seat(game, names)

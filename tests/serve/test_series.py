@@ -174,6 +174,10 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
     assert note["series"] == [first.game_id, second.game_id, third.game_id]
     assert note["policies"] == [agents[0].identity()]
 
+    folder = GameFolder(tmp_path)  # killed once more, between the last move and the end
+    (tmp_path / f"2p-{third.game_id}.safetensors").unlink()
+    (tmp_path / "series" / f"{third.game_id}.json").unlink()
+    folder.record(dataclasses.replace(third, status="active"), {1: "told"})
     again = table()
     assert len(again.new_game().earlier) == 3
     anew = again.new_game(strangers=True)
