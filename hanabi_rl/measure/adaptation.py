@@ -39,9 +39,9 @@ class Adaptation:
     """An agent and one partner at all other seats; S series with the agent at each of P seats."""
 
     first: Games
-    """The first games, P * S of them."""
+    """The first games, P * S of them; the agent's seats are marked as `human_seats`."""
     last: Games
-    """The last games of the same series; the agent's seats are marked as `human_seats`."""
+    """The last games of the same series."""
     as_strangers: np.ndarray
     """int32[P * S], the scores of the same decks and seats where they meet for the first time."""
     decisions: np.ndarray
@@ -107,8 +107,8 @@ def adaptation(
     strangers = play_games(
         line_up, rules, decks[is_last], seed, seating=seating[is_last], key_index=number[is_last]
     )
-    mine = np.arange(players) == seating[:, :1]
-    last = dataclasses.replace(games.select(is_last), human_seats=mine[is_last])
+    games = dataclasses.replace(games, human_seats=np.arange(players) == seating[:, :1])
+    last = games.select(is_last)
     said = predict_decisions(agent, last)
     differs = np.argwhere(said.counted & (said.guess != said.action))
     return Adaptation(

@@ -18,6 +18,7 @@ from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.adaptation import Adaptation, adaptation
+from hanabi_rl.measure.prediction import predict_decisions
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.show.adaptation import adaptation_text
 
@@ -60,6 +61,13 @@ def test_what_differs_is_what_the_agent_does_without_a_memory_of_the_games_befor
     assert found.share.mean == pytest.approx(len(expected) / found.decisions.sum())
     gain = (found.last.scores - found.as_strangers).reshape(2, SERIES).mean(axis=0)
     assert found.gain.mean == pytest.approx(gain.mean())
+
+
+def test_in_the_first_game_nothing_differs(agent: NetworkPolicy, found: Adaptation) -> None:
+    """The agent asked again answers as it played, in another compiled program."""
+    said = predict_decisions(agent, found.first)
+    np.testing.assert_array_equal(said.guess[said.counted], said.action[said.counted])
+    assert said.counted.any(axis=1).all()
 
 
 def test_kinds_are_counted_and_the_cards_that_score(found: Adaptation) -> None:
