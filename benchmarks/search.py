@@ -2,16 +2,21 @@
 
     python benchmarks/search.py --search fast --games 128 --out runs/search
 
-One seat of an agent searches, taking the others to play as it does; who they really are is the
-partner. The searching seat goes around the table from deck to deck. With `--seats all` the partner
-searches as well. Prints a table of paired differences; the run may be stopped and goes on where it
-was.
+One seat of an agent searches, taking the others to play as it does, or as `partner=` in `--search`
+says; who they really are is `--partner`, of several seats `A+B` (which of them is next after the
+agent changes from deck to deck). The searching seat goes around the table. With `--seats all` every
+seat of the agent searches. The run may be stopped, ends by itself before `--seconds`, and goes on
+where it was; `--first` is the number of the first deck, so that several processes may share the
+decks of a question: each finds the chunks of the others in `--out`. With `--games 0` nothing is
+played, and the table is of everything in `--out`.
 """
 
 import os
+import re
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import common
 
@@ -27,6 +32,25 @@ from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.storage.files import read_json, write_json
 
+BEGAN = time.monotonic()
+
+
+class Question(NamedTuple):
+    """What one row of the table answers."""
+
+    agent: str
+    partner: str
+    search: str
+    """What follows `?search=`."""
+    seats: str
+    """ "one" or "all"."""
+
+    @property
+    def folder(self) -> str:
+        """Where its chunks are, in letters that any archive takes."""
+        return "_".join(re.sub(r"[^\w.+-]", "-", part) for part in self)
+
+
 PAIRS = (
     ("agent:hgroup-2p", "agent:hgroup-2p"),
     ("agent:clone-2p", "agent:clone-2p"),
@@ -35,97 +59,178 @@ PAIRS = (
     ("agent:convention-2p", "bot:convention"),
 )
 """Agents and their partners; in the last pair the model of the partner is wrong."""
-CHUNK = 16
 DECKS = 31
 """The seed of the decks."""
+USUAL = "fast"
+"""The search that others are compared with, deck by deck."""
+
+
+def teams(question: Question) -> dict[str, tuple[Policy, ...]]:
+    """Who plays: the agent and the others, with searches and without."""
+    plain = load_policy(question.agent)
+    thinking = load_policy(f"{question.agent}?search={question.search}")
+    names = question.partner.split("+")
+    if len(names) == 1:
+        names *= plain.rules.num_players - 1
+    if len(names) != plain.rules.num_players - 1:
+        raise SystemExit(f"--partner {question.partner}: expected one, or one for each other seat")
+    strangers = {name: load_policy(name, plain.rules) for name in names if name != question.agent}
+    others = [strangers.get(name, plain) for name in names]
+    searching = [thinking if other is plain else other for other in others]
+    return {
+        "searching": (thinking, *(searching if question.seats == "all" else others)),
+        "plain": (plain, *others),
+    }
 
 
 def chunk_of_games(
-    agents: tuple[Policy, Policy], partners: tuple[Policy, Policy], first: int, seed: int
+    who: dict[str, tuple[Policy, ...]], first: int, count: int, seed: int
 ) -> dict[str, Any]:
-    """The games of `CHUNK` decks from number `first`, by the agent with a search and without, each
-    beside its partner: scores, core seconds and the moves of the agent's seat."""
-    rules = agents[0].rules
-    decks = evaluation_decks(rules, first + CHUNK, seed)[first:]
-    seat = (first + np.arange(CHUNK)) // rules.num_players % rules.num_players
-    seating = (seat[:, None] + np.arange(rules.num_players)) % rules.num_players
+    """The games of `count` decks from number `first` of each team: scores, core seconds and the
+    moves of the agent's seat."""
+    rules = who["plain"][0].rules
+    players = rules.num_players
+    decks = evaluation_decks(rules, first + count, seed)[first:]
+    number = first + np.arange(count)
+    seat = number // players % players
+    after = np.arange(players)
+    backwards = (number // players**2 % 2 == 1)[:, None]  # the others sit the other way round
+    seating = (seat[:, None] + np.where(backwards, -after, after)) % players
     found: dict[str, Any] = {}
-    for name, agent, partner in zip(("searching", "plain"), agents, partners, strict=True):
-        team = (agent, *(partner,) * (rules.num_players - 1))
+    for name, team in who.items():
         began = common.core_seconds()
-        games = play_games(team, rules, decks, seating=seating, chunk_size=CHUNK)
+        games = play_games(team, rules, decks, seating=seating, chunk_size=count)
         found[f"{name}_seconds"] = common.core_seconds() - began
         found[name] = games.scores.tolist()
-        turns = np.arange(rules.max_turns) % rules.num_players == seat[:, None]
+        turns = np.arange(rules.max_turns) % players == seat[:, None]
         mine = turns & (np.arange(rules.max_turns) < games.num_actions[:, None])
         found[f"{name}_moves"] = int(mine.sum())
     return found
 
 
-def play_pair(
-    name: str, partner: str, search: str, games: int, out: Path, everybody: bool
-) -> common.Record:
-    """The row of one pair; its chunks are kept in `out`, and those that are there are not played
-    again. What the process played first, which compiles, is not timed."""
-    parts = (part.replace(":", "-").replace("/", "-") for part in (name, partner, search))
-    out = out / "all" if everybody else out
-    folder, compiled, chunks = out / "_".join(parts), False, []
+def play(question: Question, decks: range, chunk: int, seconds: float, out: Path) -> None:
+    """Plays the chunks of a question that are not in `out` yet, until `seconds` after the start of
+    the process would be over. What the process plays first, which compiles, is not timed."""
+    folder, who, took = out / question.folder, None, 0.0
     folder.mkdir(parents=True, exist_ok=True)
-    plain = load_policy(name)
-    agents = load_policy(f"{name}?search={search}"), plain
-    other = load_policy(partner, plain.rules)
-    thinking = load_policy(f"{partner}?search={search}", plain.rules) if everybody else other
-    for first in range(0, games, CHUNK):
-        file = folder / f"{first}.json"
-        if not file.exists():
-            chunk = chunk_of_games(agents, (thinking, other), first, DECKS)
-            write_json(file, chunk | {"timed": compiled})
-            compiled = True
-        chunks.append(read_json(file))
-        print(f"{name} with {partner}, {search}: {first + CHUNK} games", file=sys.stderr)
-    return row_of(chunks) | {"agent": name, "partner": partner, "search": search}
+    for first in decks[::chunk]:
+        file, began = folder / f"{first}.json", time.monotonic()
+        if file.exists():
+            continue
+        if seconds and began - BEGAN + took > seconds:
+            break
+        timed, who = who is not None, who or teams(question)
+        found = chunk_of_games(who, first, chunk, DECKS)
+        write_json(file, question._asdict() | found | {"timed": timed})
+        took = time.monotonic() - began if timed else 0.0
+        print(f"{question.folder}: {first + chunk} games", file=sys.stderr)
 
 
-def row_of(chunks: list[dict[str, Any]]) -> common.Record:
-    """Paired figures of some chunks."""
-    plain, searching = (
-        np.concatenate([chunk[key] for chunk in chunks]).astype(float)
-        for key in ("plain", "searching")
-    )
-    timed = [chunk for chunk in chunks if chunk["timed"]]
-    seconds = sum(chunk["searching_seconds"] - chunk["plain_seconds"] for chunk in timed)
-    moves = sum(chunk["searching_moves"] for chunk in timed)
+def chunks_in(folder: Path) -> dict[int, dict[str, Any]]:
+    """What was played of a question, by the number of its first deck."""
+    files = sorted(folder.glob("*.json"), key=lambda file: int(file.stem))
+    return {int(file.stem): read_json(file) for file in files}
+
+
+def scores_of(chunks: dict[int, dict[str, Any]]) -> dict[int, tuple[int, int]]:
+    """Deck -> the scores without and with a search."""
     return {
-        "games": len(plain),
-        "plain": round(float(plain.mean()), 2),
-        "with_search": round(float(searching.mean()), 2),
-        "difference": f"{mean_interval(searching - plain)}",
-        "zero": f"{np.mean(plain == 0):.1%} -> {np.mean(searching == 0):.1%}",
-        "perfect": f"{np.mean(plain == 25):.1%} -> {np.mean(searching == 25):.1%}",
-        "seconds_a_move": round(seconds / moves, 4) if moves else None,
+        first + i: scores
+        for first, chunk in chunks.items()
+        for i, scores in enumerate(zip(chunk["plain"], chunk["searching"], strict=True))
     }
 
 
+def row_of(
+    question: Question, chunks: dict[int, dict[str, Any]], usual: dict[int, tuple[int, int]]
+) -> common.Record:
+    """Paired figures of some chunks; `usual` are the scores with the search `USUAL`."""
+    scores = scores_of(chunks)
+    timed = [chunk for chunk in chunks.values() if chunk["timed"]]
+    seconds = sum(chunk["searching_seconds"] - chunk["plain_seconds"] for chunk in timed)
+    moves = sum(chunk["searching_moves"] for chunk in timed)
+    both = [scores[deck][1] - usual[deck][1] for deck in scores if deck in usual]
+    compared = f"{mean_interval(np.array(both, float)):+.2f}, {len(both)} games" if both else ""
+    return question._asdict() | {
+        **figures(*np.array(list(scores.values()), float).T[..., None]),
+        f"more_than_{USUAL}": "" if question.search == USUAL else compared,
+        "seconds_a_move": round(seconds / moves, 4) if moves else "",
+    }
+
+
+def pooled(question: Question, each: list[dict[int, tuple[int, int]]]) -> common.Record:
+    """The row of an agent with several partners, who count alike, on the decks that all of them
+    played."""
+    decks = sorted(set.intersection(*[set(scores) for scores in each]))
+    scores = np.array([[of_one[deck] for of_one in each] for deck in decks], float)
+    row = question._replace(partner=f"{len(each)} strangers")._asdict()
+    return row | figures(*np.moveaxis(scores, 2, 0))
+
+
+def figures(plain: np.ndarray, searching: np.ndarray) -> common.Record:
+    """Of scores float[decks, partners]; intervals are over decks."""
+    return {
+        "games": plain.size,
+        "plain": round(float(plain.mean()), 2),
+        "with_search": round(float(searching.mean()), 2),
+        "difference": f"{mean_interval((searching - plain).mean(axis=1)):+.2f}",
+        "zero": f"{np.mean(plain == 0):.1%} -> {np.mean(searching == 0):.1%}",
+        "perfect": f"{np.mean(plain == 25):.1%} -> {np.mean(searching == 25):.1%}",
+    }
+
+
+def rows_of(out: Path, questions: list[Question] | None) -> list[common.Record]:
+    """The rows of some questions, or of every one in `out` and of agents with all strangers."""
+    played = {}
+    for folder in sorted(out.iterdir()):
+        chunks = chunks_in(folder)
+        if chunks:
+            some = next(iter(chunks.values()))
+            played[Question(*(some[name] for name in Question._fields))] = chunks
+    scores = {question: scores_of(chunks) for question, chunks in played.items()}
+    rows = [
+        row_of(question, played[question], scores.get(question._replace(search=USUAL), {}))
+        for question in (played if questions is None else questions)
+        if question in played
+    ]
+    strangers: dict[Question, list[dict[int, tuple[int, int]]]] = {}
+    for question in played if questions is None else ():
+        if question.agent not in question.partner:
+            strangers.setdefault(question._replace(partner=""), []).append(scores[question])
+    return rows + [pooled(group, each) for group, each in strangers.items() if len(each) > 1]
+
+
+def print_table(rows: list[common.Record]) -> None:
+    """The rows as Markdown, on stderr; columns without anything are left out."""
+    heads = [head for head in rows[0] if any(row[head] != "" for row in rows)]
+    print("| " + " | ".join(heads).replace("_", " ") + " |", file=sys.stderr)
+    print("|" + "---|" * len(heads), file=sys.stderr)
+    for row in rows:
+        print("| " + " | ".join(str(row.get(head, "")) for head in heads) + " |", file=sys.stderr)
+
+
 def measure(
-    search: str = "fast",
+    search: str = USUAL,
     games: int = 128,
     agent: str = "",
     partner: str = "",
     seats: str = "one",
+    first: int = 0,
+    chunk: int = 16,
+    seconds: float = 0.0,
     out: str = "runs/search",
 ) -> common.Record:
-    """The table, or with `agent` (and `partner`, else itself) the row of one pair. `search` is what
-    follows `?search=`; `seats` is "one" or "all"."""
+    """The table, or with `agent` (and `partner`, else itself) the row of one pair."""
     if seats not in ("one", "all"):
         raise SystemExit(f"--seats {seats}: expected one or all")
     pairs = ((agent, partner or agent),) if agent else PAIRS
-    rows = [play_pair(*pair, search, games, Path(out), seats == "all") for pair in pairs]
-    heads = [key for key in rows[0] if key != "search"]
-    heads = [*heads[-2:], *heads[:-2]]
-    print("| " + " | ".join(heads).replace("_", " ") + " |", file=sys.stderr)
-    print("|" + "---|" * len(heads), file=sys.stderr)
-    for row in rows:
-        print("| " + " | ".join(str(row[head]) for head in heads) + " |", file=sys.stderr)
+    questions = [Question(*pair, search, seats) for pair in pairs]
+    if games:
+        for question in questions:
+            play(question, range(first, first + games), chunk, seconds, Path(out))
+    rows = rows_of(Path(out), questions if games else None)
+    if rows:
+        print_table(rows)
     return {"rows": rows}
 
 
