@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,6 +31,7 @@ from hanabi_rl.agents.search.searched import Searched
 from hanabi_rl.agents.search.settings import Settings
 from hanabi_rl.agents.search.thinking import Decision
 from hanabi_rl.env.actions import action_slices
+from hanabi_rl.env.belief import NO_WAY
 from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.serve.lifecycle import Game
 
@@ -63,18 +66,50 @@ def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
     and drew since are among them, and moves too old to be read."""
     games = games_at_turn(6, range(4, 19))
     assert any(len(game.moves) > 2 * SETTINGS.window for game in games)
+    games += games_at_the_end()[:2]
     spreads = []
     for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
         exact = exact_belief(game, 0, SETTINGS)
         held = len(next(iter(exact)))
-        drawn = [tuple(hand[:held].tolist()) for hand in found.hands]
+        counted = found.loglik > NO_WAY / 2
+        drawn = [tuple(hand[:held].tolist()) for hand in found.hands[counted]]
         expected = np.array([exact[hand][1] for hand in drawn])
-        np.testing.assert_allclose(found.loglik, expected, atol=2e-3)
+        np.testing.assert_allclose(found.loglik[counted], expected, atol=2e-3)
         weight = np.exp(expected - expected.max())
-        effective = weight.sum() ** 2 / (weight**2).sum()
+        effective = weight.sum() ** 2 / (weight**2).sum() * SETTINGS.drawn / len(drawn)
         np.testing.assert_allclose(found.effective, effective, rtol=1e-2)
         spreads.append(np.ptp([log for _, log in exact.values()]))
+        if game in games[6:]:
+            assert sorted(drawn) == sorted(exact), "every hand, once"
+            assert len({ways for ways, _ in exact.values()}) == 1, "they count alike"
+        else:
+            assert counted.all()
     assert max(spreads) > 1, "what the partner did says something of the hand"
+
+
+def test_at_the_end_of_the_deck_every_hand_is_there_as_often_as_asked() -> None:
+    """With what is then in the deck; where they do not fit, hands are drawn."""
+    taken = jax.jit(hands.possible_hands, static_argnums=(0, 1, 2))
+    several = 0
+    for game in games_at_the_end()[:10]:
+        state = state_after(game)
+        ways = every_hand(TINY, state, 0, 0)
+        found = jax.device_get(taken(TINY, 20, 3, state, jax.random.key(0)))
+        assert found.every
+        assert found.counted == 3 * len(ways)
+        held = [tuple(map(int, hand)) for hand in found.cards.T[: found.counted]]
+        assert held[::3] == held[1::3] == held[2::3]
+        assert Counter(held[::3]) == Counter(dict.fromkeys(ways, 1))
+        np.testing.assert_array_equal(found.loglik > NO_WAY / 2, np.arange(20) < found.counted)
+        unseen = Counter(unseen_cards(TINY, state, 0, 0))
+        for hand, rest in zip(held, found.rest.T, strict=False):
+            assert {k: n for k, n in enumerate(rest) if n} == unseen - Counter(hand)
+        few = jax.device_get(taken(TINY, 4, 3, state, jax.random.key(0)))
+        assert few.every == (len(ways) == 1)
+        assert few.every or few.counted == 4
+        assert {tuple(map(int, hand)) for hand in few.cards.T[: few.counted]} <= set(ways)
+        several += len(ways) > 1
+    assert several > 2
 
 
 def habit(kind: str) -> Habit:
@@ -122,14 +157,20 @@ def test_of_several_models_the_one_that_fits_is_played_on_with() -> None:
     assert np.abs(think(plays, plays).value[: found.num_tried][where] - 1.0).min() > 0.5
 
 
+def games_at_the_end() -> list[Game]:
+    """With no more than one card in the deck."""
+    games = games_at_turn(40, range(8, 20))
+    return [game for game in games if len(game.deck) - game.table().drawn <= 1]
+
+
 # ---- values ------------------------------------------------------------------------------------
 
 
 def exact_values(
     game: Game, seat: int, settings: Settings, moves: np.ndarray
-) -> tuple[np.ndarray, bool]:
-    """The expected score of each move, over every hand and every order of the deck; and whether
-    there is one world only."""
+) -> tuple[np.ndarray, int]:
+    """The expected score of each move, over every hand and every order of the deck; and how many
+    worlds there are."""
     beliefs = exact_belief(game, seat, settings)
     unseen = unseen_cards(TINY, state_after(game), 0, seat)
     decks, shares = [], []
@@ -143,29 +184,25 @@ def exact_values(
         shares += [ways * np.exp(log - best) / len(orders)] * len(orders)
     weight = np.array(shares) / np.sum(shares)
     scores = [in_worlds(reader(), np.array(decks), game.moves, [int(m)])[2] for m in moves]
-    return np.array(scores) @ weight, len(decks) == 1
+    return np.array(scores) @ weight, len(decks)
 
 
 def test_values_are_those_of_every_world_played_to_its_end() -> None:
-    """At the end of the deck; where one world is left, exactly."""
-    games = [
-        game
-        for game in games_at_turn(40, range(8, 20))
-        if len(game.table().deck) - game.table().drawn <= 1
-    ][:6]
-    sure, compared = 0, 0
+    """At the end of the deck, exactly."""
+    games = games_at_the_end()[:10]
+    several, compared = 0, 0
     for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
         tried = found.tried[: found.num_tried]
         if found.num_tried < 2 or found.effective < SETTINGS.effective * SETTINGS.hands:
             continue
-        values, one_world = exact_values(game, 0, SETTINGS, tried)
-        deals = SETTINGS.rollouts // found.num_tried
-        slack = 0 if one_world else 4 * TINY.max_score / 2 / np.sqrt(deals)
-        np.testing.assert_allclose(found.value[: len(tried)], values, atol=1e-4 + slack)
+        values, worlds = exact_values(game, 0, SETTINGS, tried)
+        np.testing.assert_allclose(found.value[: len(tried)], values, atol=1e-4)
         gains = found.value[: len(tried)] - found.value[0]
         np.testing.assert_allclose(found.gain[: len(tried)], gains, atol=1e-4)
-        sure, compared = sure + one_world, compared + 1
+        np.testing.assert_array_equal(found.error, 0)
+        several, compared = several + (worlds > 1), compared + 1
     assert compared >= 4
+    assert several >= 2
 
 
 def test_a_move_better_than_the_habit_is_found() -> None:

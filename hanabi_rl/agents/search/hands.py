@@ -1,13 +1,16 @@
-"""The hands that a searching seat may hold: drawn, put into games, weighed and drawn again."""
+"""The hands that a searching seat may hold: drawn or, at the end of the deck, all of them; put into
+games, weighed and drawn again."""
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from hanabi_rl.env.belief import Unknown, draw_hand, hand_of, with_cards
+from hanabi_rl.env.belief import NO_WAY, Unknown, draw_cards, draw_hand, hand_of, with_cards
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
 
@@ -19,14 +22,62 @@ class Hands(NamedTuple):
     """int32[H, K]: ids, 0 in an empty slot."""
     rest: jax.Array
     """int32[kinds, K]: what is then in the deck."""
+    counted: jax.Array
+    """int32[]: how many of them count, the first ones."""
+    every: jax.Array
+    """bool[]: whether those are all that the seat may hold, by the rules alone as likely as each
+    other; else they were drawn."""
+
+    @property
+    def loglik(self) -> jax.Array:
+        """Before anything is read of what others did, float32[K]."""
+        return jnp.where(jnp.arange(self.cards.shape[1]) < self.counted, 0.0, NO_WAY)
 
 
-def draw_hands(rules: Rules, count: int, state: State, key: jax.Array) -> Hands:
-    """`count` hands from the grounded belief of seat 0 in one game [1]."""
+def possible_hands(rules: Rules, count: int, each: int, state: State, key: jax.Array) -> Hands:
+    """`count` hands of seat 0 in one game [1]: all of them, each `each` times in a row, where no
+    more than one card is left in the deck and they fit; else drawn from the grounded belief."""
     unknown = hand_of(rules, state, jnp.zeros(1, jnp.int32))
     many = [jnp.broadcast_to(x, (*x.shape[:-1], count)) for x in unknown]
     words = jax.random.bits(key, (rules.hand_size, count))
-    return Hands(*draw_hand(rules, Unknown(*many), words))
+    drawn = Hands(
+        *draw_hand(rules, Unknown(*many), words), counted=jnp.int32(count), every=jnp.bool_(False)
+    )
+    every = _every_hand(rules, count, each, unknown, state.deck_left[0])
+    return jax.tree.map(lambda a, b: jnp.where(every.every, a, b), every, drawn)
+
+
+def _every_hand(
+    rules: Rules, count: int, each: int, unknown: Unknown, deck_left: jax.Array
+) -> Hands:
+    """All hands, from the orders of the cards out of sight: the hand's, and the one in the deck.
+
+    Equal cards are told apart by their place in that list; of the orders that only exchange such
+    cards one is taken, so that every hand stands for as many ways to deal it.
+    """
+    size = rules.hand_size + 1
+    orders = np.array(list(itertools.permutations(range(size))), np.int32)
+    place = np.argsort(orders, axis=1)
+    unseen, kinds = unknown.unseen[:, 0], jnp.arange(rules.num_cards)
+    cards = jnp.repeat(kinds, unseen, total_repeat_length=size)
+    whole = jnp.sum(unseen) == rules.hand_size + deck_left  # no slot is empty
+    fits = jnp.full(len(orders), whole & (deck_left <= 1))
+    fits &= (deck_left == 1) | (orders[:, -1] == size - 1)  # without a deck the last is no card
+    for first in range(size - 1):
+        fits &= (cards[first] != cards[first + 1]) | (place[:, first] < place[:, first + 1])
+    dealt = cards[orders]  # [orders, size]
+    for slot in range(rules.hand_size):
+        fits &= (unknown.allowed[slot] >> dealt[:, slot].astype(jnp.uint32)) & 1 != 0
+    found = jnp.sum(fits)
+    which = jnp.nonzero(fits, size=-(-count // each), fill_value=0)[0]
+    dealt = dealt[jnp.repeat(which, each)[:count]].T
+    rest = (kinds[:, None] == dealt[-1]) & (deck_left == 1)
+    return Hands(
+        cards=dealt[:-1],
+        rest=rest.astype(jnp.int32),
+        counted=found * each,
+        every=(found > 0) & (found * each <= count),
+    )
 
 
 def with_hands(rules: Rules, state: State, cards: jax.Array) -> State:
@@ -47,3 +98,44 @@ def drawn_again(weight: jax.Array, shares: jax.Array) -> jax.Array:
     spaced shares draw each hand as often as it weighs (systematic resampling, Kitagawa 1996)."""
     which = jnp.sum(jnp.cumsum(weight)[:, None] <= shares, axis=0)
     return jnp.minimum(which, len(weight) - 1)
+
+
+class Deals(NamedTuple):
+    """Who holds what in the games played on, [R]; every `num_tried` rows in a row are one deal."""
+
+    deal: jax.Array
+    """int32[R]: those left over at the end repeat the last."""
+    hand: jax.Array
+    """int32[R]: which of the K hands."""
+    weight: jax.Array
+    """float32[R]: of the deal; those of all deals sum to 1."""
+    exact: jax.Array
+    """bool[]: whether there is one for every hand that counts, which weighs what the hand does;
+    else hands were drawn again by their weight, and deals weigh the same."""
+
+
+def deals_of(
+    rows: int, hands: Hands, loglik: jax.Array, num_tried: jax.Array, key: jax.Array
+) -> Deals:
+    """The hands of `rows` games, by the log-likelihoods float32[K] of hands."""
+    number = rows // num_tried
+    deal = jnp.minimum(jnp.arange(rows) // num_tried, number - 1)
+    weight = weights(loglik)[0]
+    again = drawn_again(weight, (deal + jax.random.uniform(key)) / number)
+    exact = hands.every & (hands.counted <= number)
+    return Deals(
+        deal=deal,
+        hand=jnp.where(exact, deal, again),
+        weight=jnp.where(exact, weight[deal], 1.0 / number),
+        exact=exact,
+    )
+
+
+def with_deals(rules: Rules, state: State, hands: Hands, deals: Deals, key: jax.Array) -> State:
+    """The games [R] with the hands of the deals, and with an order of the deck for each."""
+    rows = deals.deal.shape[0]
+    most = rules.deck_size - rules.num_players * rules.hand_size
+    words = jax.random.bits(key, (most, rows))[:, deals.deal]
+    drawn = draw_cards(hands.rest[:, deals.hand], words)
+    seat = jnp.zeros(rows, jnp.int32)
+    return with_cards(rules, state, seat, hands.cards[:, deals.hand], drawn)

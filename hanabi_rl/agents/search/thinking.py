@@ -3,15 +3,15 @@ Cooperative Partially Observable Games", arXiv 1912.02318; regularised as Jacob 
 arXiv 2112.07544).
 
 1. The policy's own distribution tau over the moves; those worth trying are tried.
-2. `K` own hands from the grounded belief, each with a model of the others in turn and with the
-   likelihood of what they did,
+2. `K` own hands from the grounded belief (at the end of the deck, all there are), each with a
+   model of the others in turn and with the likelihood of what they did,
 
        L(hand, model) = prod over their last moves of (1 - epsilon) pi(move | hand, model) +
        epsilon / |legal|.
 
-3. Hands, each with its model, drawn again by that weight and an order of the deck with each; every
-   move tried is made with the same ones, and the policy (for the others: the model of them) plays
-   on to the end.
+3. Hands, each with its model, drawn again by that weight and an order of the deck with each; where
+   there is a game for every hand, each once, and the values are exact. Every move tried is made
+   with the same ones, and the policy (for the others: the model of them) plays on to the end.
 4. Logits log tau(a) + gain(a) / lambda, the gain over the policy's own move.
 
 The networks are in the program once, which keeps the time to compile it down: a loop asks them for
@@ -25,14 +25,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.search.hands import Hands, draw_hands, drawn_again, weights, with_hands
+from hanabi_rl.agents.search.hands import (
+    Deals,
+    Hands,
+    deals_of,
+    possible_hands,
+    weights,
+    with_deals,
+    with_hands,
+)
 from hanabi_rl.agents.search.history import Past, Position, Shown
 from hanabi_rl.agents.search.players import Players, answers
 from hanabi_rl.agents.search.settings import Settings
 from hanabi_rl.agents.structured.features import features_of, remember
 from hanabi_rl.agents.structured.memory import Memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.belief import draw_cards, with_cards
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import finished, legal_for_mover, score, step
 from hanabi_rl.env.state import State
@@ -61,7 +68,8 @@ class Decision(NamedTuple):
     loglik: jax.Array
     """float32[K]: log-likelihood of the others' last moves, hand by hand."""
     hands: jax.Array
-    """int32[K, H]: the hands; hand k was drawn with model k mod M of the others."""
+    """int32[K, H]: the hands; hand k is taken with model k mod M of the others. At the end of the
+    deck those that stand for nothing have no likelihood (`hands.possible_hands`)."""
 
 
 class _Work(NamedTuple):
@@ -74,9 +82,9 @@ class _Work(NamedTuple):
     num_tried: jax.Array  # int32[]
     loglik: jax.Array  # float32[K]
     effective: jax.Array  # float32[]
-    state: State  # [R], games played on
+    deals: Deals  # [R], of the games played on
+    state: State  # [R]
     before: Memory  # [R]
-    model: jax.Array  # int32[R], what the others play as there
 
 
 def decide(
@@ -98,7 +106,7 @@ def decide(
     """
     rows = settings.rollouts
     hand_key, *deal_keys = jax.random.split(key, 3)
-    hands = draw_hands(rules, settings.drawn, now.state, hand_key)
+    hands = possible_hands(rules, settings.drawn, players.number, now.state, hand_key)
     reads = length * settings.blocks
 
     def repeated(tree: Any) -> Any:
@@ -127,7 +135,7 @@ def decide(
             return (block * rows + jnp.arange(rows)) % players.number
 
         state, before = jax.lax.cond(playing, lambda: (work.state, work.before), look_back)
-        model = jax.lax.cond(playing, lambda: work.model, model_read)
+        model = jax.lax.cond(playing, lambda: work.deals.hand % players.number, model_read)
         sight, legal = from_state(rules, state), legal_for_mover(rules, state)
         memory = before
         if shown.level != "facts" or shown.profile:
@@ -160,16 +168,12 @@ def decide(
         action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
         def begin() -> tuple[_Work, jax.Array]:
-            weight, effective = weights(work.loglik)
+            effective = weights(work.loglik)[1] * settings.drawn / hands.counted
             enough = effective >= settings.effective * settings.drawn
-            deal_from = repeated(now.state)
-            state, first, which = _dealt(
-                rules, settings, deal_from, hands, weight, work, *deal_keys
-            )
-            begun = work._replace(
-                effective=effective, stop=~enough, state=state, model=which % players.number
-            )
-            return begun, first
+            deals = deals_of(rows, hands, work.loglik, work.num_tried, deal_keys[0])
+            state = with_deals(rules, repeated(now.state), hands, deals, deal_keys[1])
+            begun = work._replace(effective=effective, stop=~enough, deals=deals, state=state)
+            return begun, work.tried[jnp.arange(rows) % work.num_tried]
 
         work, action = jax.lax.cond(begins, begin, lambda: (work, action))
         work = jax.lax.cond(
@@ -183,11 +187,11 @@ def decide(
         policy=jnp.zeros(rules.num_moves),
         tried=jnp.zeros(settings.moves, jnp.int32),
         num_tried=jnp.int32(1),
-        loglik=jnp.zeros(settings.drawn),
+        loglik=hands.loglik,
         effective=jnp.float32(0),
+        deals=deals_of(rows, hands, hands.loglik, jnp.int32(1), deal_keys[0]),  # not read
         state=repeated(now.state),
         before=repeated(now.before),
-        model=jnp.zeros(rows, jnp.int32),
     )
     work = jax.lax.while_loop(lambda work: ~work.stop, ask, start)
     return _decision(rules, settings, work, hands)
@@ -217,36 +221,6 @@ def logits_after(
     return policy.at[tried].add(surely / settings.lam)
 
 
-def _dealt(
-    rules: Rules,
-    settings: Settings,
-    state: State,
-    hands: Hands,
-    weight: jax.Array,
-    work: _Work,
-    pick_key: jax.Array,
-    deck_key: jax.Array,
-) -> tuple[State, jax.Array, jax.Array]:
-    """The games [R] with hands drawn again by their weight, and orders of the deck; each one's
-    first move; and which of the K hands it has, int32[R]. Every `num_tried` rows in a row have the
-    same cards."""
-    rows, deal = settings.rollouts, _deal_of_row(settings, work.num_tried)
-    shares = (deal + jax.random.uniform(pick_key)) / (rows // work.num_tried)
-    which = drawn_again(weight, shares)
-    most = rules.deck_size - rules.num_players * rules.hand_size
-    words = jax.random.bits(deck_key, (most, rows))[:, deal]
-    drawn = draw_cards(hands.rest[:, which], words)
-    seat = jnp.zeros(rows, jnp.int32)
-    dealt = with_cards(rules, state, seat, hands.cards[:, which], drawn)
-    return dealt, work.tried[jnp.arange(rows) % work.num_tried], which
-
-
-def _deal_of_row(settings: Settings, num_tried: jax.Array) -> jax.Array:
-    """Which deal each row int32[R] has; those left over at the end repeat the last."""
-    rows = jnp.arange(settings.rollouts)
-    return jnp.minimum(rows // num_tried, len(rows) // num_tried - 1)
-
-
 def _played(rules: Rules, work: _Work, action: jax.Array) -> _Work:
     """One move in every row."""
     state = step(rules, work.state, action)[0].materialized()
@@ -255,19 +229,20 @@ def _played(rules: Rules, work: _Work, action: jax.Array) -> _Work:
 
 def _decision(rules: Rules, settings: Settings, work: _Work, hands: Hands) -> Decision:
     """The values of the moves, from the games that were played."""
-    rows, count = settings.rollouts, work.num_tried
-    deals = rows // count
-    counted = jnp.arange(rows) < deals * count
+    rows, count, deals = settings.rollouts, work.num_tried, work.deals
+    number = rows // count
+    counted = jnp.arange(rows) < number * count
     mine = counted & (jnp.arange(rows) % count == jnp.arange(settings.moves)[:, None])  # [M, R]
     scores = score(rules, work.state).astype(jnp.float32)
-    more = scores - scores[_deal_of_row(settings, count) * count]
-    value = jnp.sum(jnp.where(mine, scores, 0), axis=1) / deals
-    gain = jnp.sum(jnp.where(mine, more, 0), axis=1) / deals
+    more = scores - scores[deals.deal * count]
+    value = jnp.sum(jnp.where(mine, scores * deals.weight, 0), axis=1)
+    gain = jnp.sum(jnp.where(mine, more * deals.weight, 0), axis=1)
     spread = jnp.sum(jnp.where(mine, (more - gain[:, None]) ** 2, 0), axis=1)
-    error = jnp.sqrt(spread / jnp.maximum(deals - 1, 1) / deals)
+    error = jnp.sqrt(spread / jnp.maximum(number - 1, 1) / number)
     used = (jnp.arange(settings.moves) < count) & (count > 1)
     used &= work.effective >= settings.effective * settings.drawn
-    gain, error = jnp.where(used, gain, 0), jnp.where(used, error, 0)
+    gain = jnp.where(used, gain, 0)
+    error = jnp.where(used & ~deals.exact, error, 0)
     return Decision(
         logits=logits_after(settings, work.policy, work.tried, gain, error),
         policy=work.policy,
