@@ -292,7 +292,7 @@ class Runner:
         ]
 
     def _padded(self, rows: Sequence[tuple[int, int, int, bool, int]]) -> Seats:
-        unused = (0, 0, self._beyond, False, 0)
+        unused = (self._width, 0, self._beyond, False, 0)
         columns = zip(*rows, *[unused] * (self._width - len(rows)), strict=True)
         types = (np.int32, np.int32, np.int32, bool, np.uint32)
         return Seats(*map(np.array, columns, types))

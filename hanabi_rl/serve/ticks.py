@@ -35,8 +35,8 @@ class Moves(NamedTuple):
 
 
 class Seats(NamedTuple):
-    """W seats of one policy in the games of a tick; rows that are not used have a place beyond the
-    last."""
+    """W seats of one policy in the games of a tick; rows that are not used have a game and a place
+    beyond the last."""
 
     row: Any  # int32[W], which of the games
     seat: Any  # int32[W]
@@ -108,17 +108,21 @@ def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Tick]:
 def step(
     memory: Any, policy: Policy, tick: Tick, seats: Seats, key: jax.Array
 ) -> tuple[Any, jax.Array, jax.Array]:
-    """Steps `policy` on W seats, idle ones too; `memory` is what it remembers, [S * P, ...], and
+    """Steps `policy` on W seats, idle ones too, as those are that are not used: who thinks for long
+    does so at its turn alone. `memory` is what it remembers, [S * P, ...], and
     `key` that of the chance it may play by. Returns the memory, and of every seat the
     greedy action int32[W] and the probabilities float32[W, A]."""
-    legal = tick.legal[seats.row, seats.seat]
+    used = seats.row < tick.turn.shape[0]
+    row = jnp.where(used, seats.row, 0)
+    idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop
+    legal = jnp.where(used[:, None], tick.legal[row, seats.seat], idle)
     fold = jax.vmap(jax.random.fold_in)
     key = jax.random.fold_in(key, OWN_CHANCE)
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)
-    own = fold(fold(own, tick.turn[seats.row]), seats.seat)
+    own = fold(fold(own, tick.turn[row]), seats.seat)
     stepped, logits = policy.step(
         _rows(memory, seats.place),
-        tick.observations[seats.row, seats.seat],
+        tick.observations[row, seats.seat],
         legal,
         seats.begins,
         own,

@@ -3,6 +3,7 @@
 import dataclasses
 from types import SimpleNamespace
 
+import flax.struct
 import jax
 import numpy as np
 import pytest
@@ -119,6 +120,34 @@ def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):
         partners = Runner(others, TINY_3P, slots=SLOTS, seed=SEED)
         seated = [dataclasses.replace(game, people=frozenset({seat})) for game in games]
         assert_same(play(partners, seated, chosen=records.actions), records)
+
+
+def test_a_policy_has_to_choose_at_its_own_turns_alone(played):
+    """Rows of a tick that no seat uses have nothing to choose: a search would think in each."""
+    turns = []
+
+    @flax.struct.dataclass
+    class Counted:
+        rules: Rules = flax.struct.field(pytree_node=False)
+
+        def init_carry(self, batch):
+            return jax.numpy.zeros((batch, 1))
+
+        def step(self, carry, obs, legal, reset, key=None):
+            jax.debug.callback(turns.append, (~legal[:, self.rules.noop]).sum())
+            return carry, jax.numpy.where(legal, jax.numpy.arange(legal.shape[1]), -1e10)
+
+    game = dataclasses.replace(played[1][0], people=frozenset({0}))
+    partners = Runner((Counted(TINY_3P), Counted(TINY_3P)), TINY_3P, SLOTS)
+    for person, others in ((-1, 2), (0, 1)):  # a hint, then a card is thrown away
+        table = game.table()
+        legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
+        game = move(game, legal[person])
+        for _ in range(others):
+            game = move(game, partners.think([game])[0].action)
+    jax.effects_barrier()
+    assert max(turns) == 1
+    assert sum(turns) == 3
 
 
 def test_a_runner_killed_in_the_middle_is_rebuilt_from_deck_and_moves(partners, played):

@@ -34,6 +34,9 @@ from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.env.state import select_games
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
+VERSION = 2
+"""Of the search: games kept of another are not its own."""
+
 
 class Searched(Wrapper):
     """`policy` with a search at every turn of its own; the others are taken to play as one of
@@ -44,11 +47,10 @@ class Searched(Wrapper):
 
     def identity(self) -> str:
         """See `Policy.identity`."""
-        models: Any = [model.identity() for model in self.models]
-        if len(models) < 2:  # as before there could be several
-            models = models[0] if models else None
-        own = {"wrapper": "searched", "of": self.policy.identity(), "model": models}
-        return digest({**own, "settings": dataclasses.asdict(self.settings)})
+        models = [model.identity() for model in self.models]
+        own = {"wrapper": "searched", "of": self.policy.identity(), "models": models}
+        settings = dataclasses.asdict(self.settings)
+        return digest({**own, "settings": settings, "version": VERSION})
 
     @property
     def shown(self) -> Shown:
