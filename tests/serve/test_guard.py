@@ -59,11 +59,11 @@ def connected(served: Served) -> socket.socket:
 
 def heard(half_open: socket.socket) -> bytes:
     """All that comes until the server ends the connection."""
-    found = b""
+    found = bytearray()
     with half_open, contextlib.suppress(ConnectionResetError):
-        while some := half_open.recv(4096):
+        while some := half_open.recv(2**16):
             found += some
-    return found
+    return bytes(found)
 
 
 def gone(served: Served, left: int) -> None:
@@ -239,12 +239,15 @@ UPGRADE = (
 @pytest.mark.parametrize("headers", [b"", UPGRADE], ids=["http", "websocket"])
 def test_who_does_not_read_is_disconnected_and_who_does_is_not(headers: bytes) -> None:
     guard = Guard(NetworkLimits(unread_s=0.5))
-    with serve_app(talkative, guard) as address:
+    with serve_app(talkative, guard) as address, contextlib.ExitStack() as opened:
         served = Served(address, "", guard)
-        deaf, reads = connected(served), connected(served)
+        deaf, reads = (opened.enter_context(connected(served)) for _ in range(2))
         for one in (deaf, reads):
             one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
         until = time.monotonic() + 30
+        while guard.connections.total() < 2:  # else the deaf would be heard from the start
+            assert time.monotonic() < until
+            time.sleep(0.005)
         while guard.connections.total() > 1:
             assert reads.recv(2**16) and time.monotonic() < until
             time.sleep(0.005)
