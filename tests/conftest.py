@@ -6,6 +6,7 @@ import collections
 import gc
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +29,18 @@ def pytest_configure(config: pytest.Config) -> None:
         "--xla_llvm_disable_expensive_passes=true",
     )
     os.environ.setdefault("XLA_FLAGS", " ".join(quickly))
+    if not hasattr(config, "workerinput"):
+        drop_old_programs(config.cache.mkdir("compiled"))
     if hasattr(config, "workerinput") or config.option.dist == "no":
         # Not where workers are told what to run: it takes 5 seconds to import, before they start.
         config.pluginmanager.import_plugin("support.fixtures")
+
+
+def drop_old_programs(folder: Path) -> None:
+    """What sessions kept of XLA (`support/fixtures.py`) goes when there is a gigabyte of it, some
+    ten times what one session compiles: most of it is of code that has changed since."""
+    if sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) > 2**30:
+        shutil.rmtree(folder)
 
 
 def pytest_collection_finish() -> None:
@@ -88,5 +98,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def holds_key(path: Path) -> bool:
-    """Whether a file holds a whole key; `compiled` holds programs alone."""
-    return path.is_file() and "compiled" not in path.parts and bool(KEY.search(path.read_bytes()))
+    return path.is_file() and bool(KEY.search(path.read_bytes()))

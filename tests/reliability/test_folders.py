@@ -44,7 +44,9 @@ def finished(clone: Run, tmp_path: Path) -> Run:
     return Run("bc", tmp_path / "run", *clone.flags)
 
 
-def test_two_runs_in_one_folder(clone: Run, tally: Callable, tmp_path: Path) -> None:
+def test_two_runs_in_one_folder(
+    clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
+) -> None:
     """The second is refused while the first trains, and the first is not disturbed; its lock dies
     with it."""
     row, run = tally("run folders"), Run("bc", tmp_path / "run", *clone.flags)
@@ -60,9 +62,9 @@ def test_two_runs_in_one_folder(clone: Run, tally: Callable, tmp_path: Path) -> 
     first.join()
     with locked(run.folder):
         pass
-    assert run.finish() == 0 and run.result() == clone.result() and run.leftovers() == [], (
-        run.output()
-    )
+    if injections(0, 1):  # else in test_signals.py alone: nothing was overwritten above
+        assert run.finish() == 0 and run.result() == clone.result(), run.output()
+        assert run.leftovers() == []
 
 
 def test_a_finished_run_is_only_measured_again(finished: Run, tally: Callable) -> None:

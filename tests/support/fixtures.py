@@ -22,6 +22,7 @@ from hanabi_rl.data.files import save_games
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.tracking import Progress
+from hanabi_rl.storage.cache import machine
 
 CLONE = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)
 
@@ -33,14 +34,15 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What one test compiled, the others load: whole runs compile the same functions again and
-    again, and so do the workers of pytest-xdist and the processes that tests start.
-    JAX_COMPILATION_CACHE_DIR names a folder to keep between sessions."""
-    made = shared_folder(tmp_path_factory) / "compiled"
-    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(made)
+def shared_compilations(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What one test compiled, the others load, in this session and the next: whole runs compile the
+    same functions again and again, and so do the workers of pytest-xdist and the processes that
+    tests start. JAX's key of a program is of the program, its options and jaxlib.
+
+    JAX_COMPILATION_CACHE_DIR names another folder; `--cache-clear` begins with an empty one."""
+    kept = request.config.cache.mkdir("compiled") / machine()
     options = {
-        "jax_compilation_cache_dir": folder,
+        "jax_compilation_cache_dir": os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(kept),
         "jax_persistent_cache_min_compile_time_secs": 0.0,  # small ones are thousands
     }
     before = {name: getattr(jax.config, name) for name in options}

@@ -34,6 +34,8 @@ def run_python(
         "error",
         "-W",
         "ignore:jax.core.pytype_aval_mappings is deprecated:DeprecationWarning",
+        "-W",
+        "ignore:Error reading persistent compilation cache entry:UserWarning",
     ]
     done = subprocess.run(
         [*within, sys.executable, *warnings, "-c", code],
