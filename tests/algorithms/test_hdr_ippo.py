@@ -52,8 +52,8 @@ def kl_curve(small: Any, kl_weight: float, updates: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def curves(small: Any) -> dict[float, np.ndarray]:
-    """The mean KL per decision of each of 60 updates, from the same perturbed actor."""
-    return {weight: kl_curve(small, weight, 60) for weight in (0.05, 0.5, 1.0)}
+    """The mean KL per decision of each of 20 updates, from the same perturbed actor."""
+    return {weight: kl_curve(small, weight, 20) for weight in (0.05, 0.5, 1.0)}
 
 
 def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(

@@ -15,7 +15,7 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import NOTHING
 from hanabi_rl.nn.networks import NetworkConfig
 
-NUM_UPDATES = 30
+NUM_UPDATES = 16
 
 
 class Run(NamedTuple):
@@ -27,13 +27,13 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    """30 updates of 4,096 steps of the small game (2 colours, 3 ranks: a perfect score is 6)."""
+    """16 updates of 2,048 steps of the small game (2 colours, 3 ranks: a perfect score is 6)."""
     config: PPOConfig = make_ppo(
-        num_envs=128,
+        num_envs=64,
         num_steps=32,
-        total_steps=NUM_UPDATES * 128 * 32,
-        lr=5e-3,
-        epochs=4,
+        total_steps=NUM_UPDATES * 64 * 32,
+        lr=1e-2,
+        epochs=2,
         entropy_coef=0.01,
         lr_schedule="linear",
     ).config
@@ -68,8 +68,8 @@ def run() -> Run:
 def test_ppo_learns_the_small_game(run: Run) -> None:
     score = np.array([m["train_score"] for m in run.metrics])
     assert score[0] < 0.8  # random play: 0.35
-    # 2.0 to 2.3 for seeds 0 to 2, points lost with the last life taken back
-    assert score[-5:].mean() > 1.5
+    # 1.2 for seeds 0 and 1, points lost with the last life taken back
+    assert score[-5:].mean() > 0.95
 
 
 def test_an_update_is_compiled_once(run: Run) -> None:
