@@ -26,7 +26,7 @@ from hanabi_rl.learning.rollout import NOTHING, ActorState, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 
-STEPS, KEYS, GAMMA, LIFE_COST = 10, 300, 0.9, 0.5
+STEPS, KEYS, GAMMA, LIFE_COST = 10, 150, 0.9, 0.5
 CONFIG = PPOConfig(
     game=TINY, num_envs=8, num_steps=STEPS, total_steps=8 * STEPS, num_minibatches=1, gamma=GAMMA,
     keep_points=True, life_cost=LIFE_COST, precision="float32",
@@ -120,6 +120,11 @@ def in_each_world(tree: Any, game: int) -> Any:
     return jax.tree.map(lambda x: np.broadcast_to(x[game], (ROWS, *x.shape[1:])), tree)
 
 
+def in_rows(tree: Any) -> Any:
+    """The games again and again, `ROWS` in all: `look` is one program for them and for worlds."""
+    return jax.tree.map(lambda x: np.resize(x, (ROWS, *x.shape[1:])), tree)
+
+
 def dealt(state: State, game: int, given: list[World], draws: int = 2) -> State:
     """The decision's game once for each world, padded to `ROWS`."""
     seat = int(state.player[game])
@@ -185,16 +190,17 @@ def expected_return(played: Played, belief: str, t: int, game: int, memory: Any)
 def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
     played: Played, belief: str
 ) -> None:
-    memory, compared = played.before.memory, []
+    rollout, compared = jax.device_get(played.rollout), []
+    memory = in_rows(jax.device_get(played.before.memory))
     for t in range(STEPS):
-        state = jax.tree.map(lambda x, t=t: x[t], played.rollout.state)
-        memory, _, _ = jax.device_get(
-            look(played.ppo, played.learner.params, memory, state, played.rollout.reset[t])
-        )
+        seen = in_rows(jax.tree.map(lambda x, t=t: x[t], (rollout.state, rollout.reset)))
+        after, _, _ = look(played.ppo, played.learner.params, memory, *seen)
+        memory = jax.device_get(after)
         for game in (t % 8, (3 * t + 1) % 8):
             drawn = played.targets[belief][:, t, game]
             error = drawn.std() / KEYS**0.5 + 1e-4
-            expected = expected_return(played, belief, t, game, memory)
+            of_games = jax.tree.map(lambda x: x[:8], memory)
+            expected = expected_return(played, belief, t, game, of_games)
             compared.append((expected - drawn.mean()) / error)
     assert np.abs(compared).max() < 4, compared
     assert 0.5 < np.std(compared) < 1.6, compared  # they vary as means of so many draws do
