@@ -23,6 +23,7 @@ from hanabi_rl.launch import cluster
 from hanabi_rl.launch.grid import Point, SweepConfig
 from hanabi_rl.launch.sweep import Unfinished, run_once, run_sweep, sweep_command
 from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.folder import locked
 from hanabi_rl.runs.session import Stopped
 
@@ -72,7 +73,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 def job(folder: Path, run: Callable[[str, Any], Mapping[str, Any]]) -> cluster.Job:
     """A job that calls `run`, which must be a local function: those are pickled whole."""
-    return cluster.Job(run, "ippo", IPPOConfig(run_dir=str(folder)))
+    return cluster.Job(run, "ippo", RunConfig(run_dir=str(folder)))
 
 
 @pytest.mark.slow
