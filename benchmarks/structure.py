@@ -31,7 +31,7 @@ ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
 WAY = {
     "launch.script": ("main", "train"),
     "launch.sweep": ("run_seeds",),
-    "algorithms.registry": ("_Algorithms",),
+    "algorithms.registry": ("_Algorithms.__getitem__",),
     "algorithms.hdr_ippo": ("hdr_objective", "hdr_ippo", "HDRIPPO.run", "HDRIPPO.training"),
     "algorithms.loop": (
         "updates",

@@ -18,7 +18,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 import hanabi_rl
-from hanabi_rl.algorithms.registry import NAMES
+from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import main
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.measure.board import read_board
@@ -132,7 +132,7 @@ def _presets() -> Iterator[str]:
         "--preset NAME`: files that list what differs from the defaults. Every field is a flag; "
         "`--help` lists them."
     )
-    for algorithm in NAMES:
+    for algorithm in ALGORITHMS:
         yield f"\n## {algorithm}\n\n| preset | |\n|---|---|"
         for path in sorted((configs_folder() / algorithm).glob("*.toml")):
             yield f"| `{path.stem}` | {_first_comment(path)} |"

@@ -2,12 +2,33 @@
 no other algorithm."""
 
 import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.runs.config import RunConfig
 
-NAMES = (
+
+class _Algorithms(Mapping[str, Algorithm]):
+    """Their names are known before any of them is imported."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __getitem__(self, name: str) -> Algorithm:
+        if name not in self.names:
+            raise ValueError(f"expected an algorithm, one of {', '.join(self)}; got {name!r}")
+        found: Algorithm = importlib.import_module(f"{__package__}.{name}").ALGORITHM
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+ALGORITHMS = _Algorithms(
     "bc",
     "hdr_ippo",
     "ippo",
@@ -18,19 +39,8 @@ NAMES = (
     "e3t",
     "obl",
 )
-"""Each a module of this folder with an `ALGORITHM`."""
-
-
-class _Algorithms(dict[str, Algorithm]):
-    def __missing__(self, name: str) -> Algorithm:
-        if name not in NAMES:
-            raise ValueError(f"expected an algorithm, one of {', '.join(NAMES)}; got {name!r}")
-        self[name] = importlib.import_module(f"hanabi_rl.algorithms.{name}").ALGORITHM
-        return self[name]
-
-
-ALGORITHMS = _Algorithms()
-"""name -> algorithm. Raises ValueError for a name that is none, naming those there are."""
+"""Every algorithm, the `ALGORITHM` of the module of this folder that has its name; a new one is its
+module and a line here. Raises ValueError for a name that is none, naming those there are."""
 
 
 def run(algorithm: str, config: RunConfig) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from hanabi_rl.algorithms.registry import ALGORITHMS, NAMES
+from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import load_games
 from hanabi_rl.launch.argv import flag_value, flag_values, hyphenated, parse_args
 from hanabi_rl.launch.errors import user_errors
@@ -45,7 +45,7 @@ def train(algorithm: str, args: Sequence[str]) -> int:
 def train_command(args: Sequence[str]) -> int:
     """`hanabi-rl train ALGORITHM ...`; returns the exit code."""
     if not args or args[0] in ("-h", "--help"):
-        print(f"usage: hanabi-rl train {{{','.join(NAMES)}}} [OPTIONS]")
+        print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)}}} [OPTIONS]")
         print("\nTrains; `hanabi-rl train ALGORITHM --help` lists an algorithm's options.")
         return 0 if args else 2
     return train(args[0], args[1:])

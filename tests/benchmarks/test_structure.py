@@ -21,7 +21,7 @@ def test_no_module_and_no_room_imports_itself_in_a_circle():
 def test_a_run_imports_no_other_algorithm():
     graph = structure.import_graph(ROOT / "hanabi_rl")
     of_run = structure.reachable(graph, "hanabi_rl.launch.script")
-    names = registry.NAMES
+    names = list(registry.ALGORITHMS)
     assert not of_run & {f"hanabi_rl.algorithms.{name}" for name in names}
     of_hdr_ippo = structure.reachable(graph, "hanabi_rl.algorithms.hdr_ippo")
     assert "hanabi_rl.algorithms.br_bc" not in of_hdr_ippo

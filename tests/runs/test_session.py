@@ -89,7 +89,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, run: Any, **changes: Any) -> Algo
     bc = copy.copy(ALGORITHMS["bc"])
     for name, value in {"run": run, **changes}.items():
         setattr(bc, name, value)
-    monkeypatch.setitem(ALGORITHMS, "bc", bc)
+    monkeypatch.setattr("hanabi_rl.algorithms.bc.ALGORITHM", bc)
     return bc
 
 

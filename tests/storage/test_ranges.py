@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from hanabi_rl.algorithms.registry import ALGORITHMS, NAMES
+from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import app
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.grid import SweepConfig
@@ -57,7 +57,7 @@ def numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, type, Callable
             )
 
 
-@pytest.mark.parametrize("config", [*NAMES, SweepConfig, ZeroShot])
+@pytest.mark.parametrize("config", [*ALGORITHMS, SweepConfig, ZeroShot])
 def test_every_number_of_every_config_is_checked(config: Any) -> None:
     made = ALGORITHMS[config].config() if isinstance(config, str) else config()
     found = list(numbers(made))
