@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,14 @@ def drop_old_programs(folder: Path) -> None:
     ten times what one session compiles: most of it is of code that has changed since."""
     if sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) > 2**30:
         shutil.rmtree(folder)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Rooms to workers, or files (`support/by_room.py`)."""
+    from support.by_room import RoomScheduling
+
+    return RoomScheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:
