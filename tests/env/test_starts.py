@@ -17,6 +17,8 @@ RULES = dataclasses.replace(TINY, max_life_tokens=3)
 ENV = HanabiEnv(**dataclasses.asdict(RULES))
 GAMES, TURNS = 24, 40
 
+reset = jax.jit(ENV.reset, static_argnums=1)
+
 
 @pytest.fixture(scope="module")
 def played() -> tuple[np.ndarray, np.ndarray, list[list[Table]]]:
@@ -81,8 +83,8 @@ def test_going_on_from_a_position_plays_the_game_to_its_end(
     states = starts_of(RULES, decks, actions, 1.0).states
     long = [game for game, tables in enumerate(positions) if len(tables) >= 4]
     last = np.cumsum([len(positions[game]) - 3 for game in long]) - 1  # their latest positions
-    env_state = ENV.reset(jax.random.key(0), len(long))
-    env_state = env_state.replace(game=jax.tree.map(lambda x: jnp.asarray(x[last]), states))
+    env_state = reset(jax.random.key(0), len(long))
+    env_state = env_state.replace(game=jax.tree.map(lambda x: x[last], jax.device_get(states)))
     step, legal_of = jax.jit(ENV.step), jax.jit(ENV.legal_actions)
     for back in (4, 3, 2, 1):
         turn = np.array([len(positions[game]) - back for game in long])
@@ -145,6 +147,8 @@ def test_too_short_games_and_given_decks_are_refused(
     decks, actions, _ = played
     with pytest.raises(ValueError, match="expected games of 41 moves or more"):
         starts_of(RULES, decks, actions, 0.5, to_go=41)
-    state = ENV.reset_from_decks(jnp.asarray(decks[:, None]))
+    state = jax.eval_shape(ENV.reset_from_decks, decks[:, None])
     with pytest.raises(ValueError, match="given decks"):
-        ENV.step(state, jnp.zeros(GAMES, jnp.int32), starts_of(RULES, decks, actions, 0.5))
+        jax.eval_shape(
+            ENV.step, state, np.zeros(GAMES, np.int32), starts_of(RULES, decks, actions, 0.5)
+        )
