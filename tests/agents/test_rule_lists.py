@@ -20,6 +20,8 @@ from hanabi_rl.env.table import full_deck
 RULES = Rules()
 DISCARD, PLAY = (lambda slot: slot), (lambda slot: 5 + slot)
 
+read, judge = (jax.jit(of, static_argnums=0) for of in (view, facts_of))
+
 
 def color(name: str) -> int:
     return encode_action(RULES, Move("color", offset=1, value="RYGBP".index(name)))
@@ -40,8 +42,8 @@ def position() -> Facts:
     for card in hands:
         rest.remove(card)
     state = game.deal(RULES, jnp.array([hands + rest], jnp.int32))
-    seen = view(RULES, observe(RULES, state)[0, 0])
-    return facts_of(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
+    seen = read(RULES, np.asarray(observe(RULES, state))[0, 0])
+    return jax.device_get(judge(RULES, np.full(5, RULES.all_cards, np.uint32), seen))
 
 
 def knowing(facts: Facts, *sets: str, tokens: int = 8, played: str = "", lives: int = 3) -> Facts:
@@ -52,18 +54,20 @@ def knowing(facts: Facts, *sets: str, tokens: int = 8, played: str = "", lives: 
     ][:5]
     colors = [len({name[0] for name in text.split()}) == 1 for text in (*sets, *[""] * 5)][:5]
     ranks = [len({name[1] for name in text.split()}) == 1 for text in (*sets, *[""] * 5)][:5]
+    color_named, rank_named = facts.seen.color_named.copy(), facts.seen.rank_named.copy()
+    color_named[0], rank_named[0] = colors, ranks
     seen = facts.seen._replace(
-        info=jnp.int32(tokens),
-        lives=jnp.int32(lives),
-        played=jnp.uint32(sum(1 << card for card in cards(played))),
-        color_named=facts.seen.color_named.at[0].set(jnp.array(colors)),
-        rank_named=facts.seen.rank_named.at[0].set(jnp.array(ranks)),
+        info=np.int32(tokens),
+        lives=np.int32(lives),
+        played=np.uint32(sum(1 << card for card in cards(played))),
+        color_named=color_named,
+        rank_named=rank_named,
     )
-    return facts_of(RULES, jnp.array(possible, jnp.uint32), seen)
+    return jax.device_get(judge(RULES, np.array(possible, np.uint32), seen))
 
 
 def weights(which: rule.Rule, facts: Facts) -> dict[int, float]:
-    found = np.array(which(RULES, facts))
+    found = np.asarray(jax.jit(which, static_argnums=0)(RULES, facts))
     return {int(action): float(found[action]) for action in np.flatnonzero(found)}
 
 
