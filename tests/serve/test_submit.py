@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -177,6 +178,9 @@ def test_a_move_that_the_server_refuses_ends_the_run_after_three_tries(served: S
     key = served.key(2)
     with pytest.raises(ValueError, match="3 times at one move .* from 0 to 20, got 99"):
         played(Server(served.address, key), lambda size: Wrong(), connections=1)
+    until = time.monotonic() + 30  # the server may not have noted the last one yet
+    while served.interruptions(key) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
     assert served.interruptions(key) == 3 and not served.moves(key)
 
 
