@@ -185,6 +185,7 @@ def test_an_argument_that_is_no_text(capsysbinary: Any) -> None:
 IGNORED = """
 import gc, os, signal, sys, time
 from hanabi_rl.launch.errors import user_errors
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 left = [{times}]
 class Finalised:
     def __del__(self):
