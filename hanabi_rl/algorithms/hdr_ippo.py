@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,11 @@ from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, Training
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective
-from hanabi_rl.measure.beside_clone import make_report
+from hanabi_rl.measure.beside_clone import MIN_GAMES, make_report
 from hanabi_rl.measure.calibration import nearest_temperature
 from hanabi_rl.papers import ah2ac2
 from hanabi_rl.show.report import report_figures, report_table
-from hanabi_rl.storage.ranges import Share
+from hanabi_rl.storage.ranges import Range, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +41,8 @@ class HDRIPPOConfig(WithClone, WithPartners, PPORunConfig):
     calibrate: bool = False
     """Keep each policy at the temperature at which it is nearest to the clone: its greedy play
     stays what it is, and it predicts people better."""
+    report_games: Annotated[int, Range(MIN_GAMES, 10_000_000)] = 5000
+    """Greedy games, on decks never used for selection, behind each reported score."""
 
 
 def hdr_objective(kl_weight: float) -> Objective:

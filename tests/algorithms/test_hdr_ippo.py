@@ -56,6 +56,12 @@ def curves(small: Any) -> dict[float, np.ndarray]:
     return {weight: kl_curve(small, weight, 20) for weight in (0.05, 0.5, 1.0)}
 
 
+def test_too_few_games_of_the_report_are_refused_before_anything_is_trained() -> None:
+    with pytest.raises(ValueError, match="--report-games: expected a whole number from 1,000"):
+        HDRIPPOConfig(report_games=999)
+    assert HDRIPPOConfig(report_games=1000).report_games == 1000
+
+
 def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(
     curves: dict[float, np.ndarray],
 ) -> None:
