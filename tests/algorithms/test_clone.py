@@ -53,11 +53,11 @@ def test_a_clone_is_trained_with_the_runs_seed_and_game_and_its_own_settings(
 ) -> None:
     config = HDRIPPOConfig(
         bc=OTHER, game=TINY_3P, seed=7, precision="float32", preset="p", tensorboard=False,
-        wandb=True, report_games=12, lr=0.5, run_dir="elsewhere",
+        wandb=True, report_games=1200, lr=0.5, run_dir="elsewhere",
     )  # fmt: skip
     expected = BCConfig(
         **vars(OTHER), game=TINY_3P, seed=7, precision="float32", preset="p", tensorboard=False,
-        wandb=True, report_games=12, run_dir=str(tmp_path),
+        wandb=True, report_games=1200, run_dir=str(tmp_path),
     )  # fmt: skip
     assert bc_config(config, tmp_path) == expected
     shared = shared_clone(config, tmp_path)
