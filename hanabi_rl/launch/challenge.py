@@ -24,6 +24,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.prior import Prior, train_prior
 from hanabi_rl.launch.sweep import run_once
+from hanabi_rl.measure.beside_clone import MIN_GAMES
 from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies, same
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -242,7 +243,7 @@ def _config(name: str, challenge: Challenge, folder: Path, prior: Prior | None =
         "game": Rules(num_players=challenge.players),
         "seed": challenge.seed,
         "run_dir": str(folder / name),
-        "report_games": max(1000, challenge.decks),
+        "report_games": max(MIN_GAMES, challenge.decks),
     }
     network = StructuredConfig(level=challenge.level)
     cloning = {

@@ -113,7 +113,7 @@ def init_carry(view: View, policy: Policy | Population | None, num_envs: int) ->
     _check(num_envs, policy.count)
     lane = partial(_carry_of_one, view=view, num_envs=num_envs // policy.count)
     return tuple(
-        _from_lanes(jax.vmap(lane, axis_size=size, out_axes=1)(group))
+        rows(jax.vmap(lane, axis_size=size, out_axes=1)(group))
         for group, size in zip(policy.policies, policy.sizes, strict=True)
     )
 
@@ -133,10 +133,10 @@ def consult(
     for group, size, own in zip(policy.policies, policy.sizes, carry, strict=True):
         theirs = jax.tree.map(lambda x, a=first, b=first + size: x[:, a:b], lanes)
         after, logits = ask(group, _to_lanes(own, size), theirs)
-        carries.append(_from_lanes(after))
+        carries.append(rows(after))
         answers.append(logits)
         first += size
-    return tuple(carries), _from_lanes(jnp.concatenate(answers, axis=1))
+    return tuple(carries), rows(jnp.concatenate(answers, axis=1))
 
 
 def _carry_of_one(policy: Policy, view: View, num_envs: int) -> PyTree:
@@ -166,15 +166,10 @@ def _reads_inputs(policy: Policy, view: View) -> TypeGuard[ReadsInputs]:
 
 
 def _to_lanes(tree: PyTree, count: int) -> PyTree:
-    """[N, ...] -> [N / K, K, ...]"""
+    """[N, ...] -> [N / K, K, ...]; `rows` leads back."""
     for leaf in jax.tree.leaves(tree)[:1]:
         _check(leaf.shape[0], count)
     return jax.tree.map(lambda x: x.reshape(x.shape[0] // count, count, *x.shape[1:]), tree)
-
-
-def _from_lanes(tree: PyTree) -> PyTree:
-    """[N / K, K, ...] -> [N, ...]"""
-    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
 
 
 def _check(num_envs: int, count: int) -> None:
