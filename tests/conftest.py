@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "--xla_llvm_disable_expensive_passes=true",
     )
     os.environ.setdefault("XLA_FLAGS", " ".join(quickly))
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and hasattr(config, "cache"):
         drop_old_programs(config.cache.mkdir("compiled"))
     if hasattr(config, "workerinput") or config.option.dist == "no":
         # Not where workers are told what to run: it takes 5 seconds to import, before they start.

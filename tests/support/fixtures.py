@@ -34,13 +34,19 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shared_compilations(request: pytest.FixtureRequest) -> Iterator[None]:
+def shared_compilations(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """What one test compiled, the others load, in this session and the next: whole runs compile the
     same functions again and again, and so do the workers of pytest-xdist and the processes that
     tests start. JAX's key of a program is of the program, its options and jaxlib.
 
-    JAX_COMPILATION_CACHE_DIR names another folder; `--cache-clear` begins with an empty one."""
-    kept = request.config.cache.mkdir("compiled") / machine()
+    JAX_COMPILATION_CACHE_DIR names another folder; `--cache-clear` begins with an empty one, and
+    with `-p no:cacheprovider` nothing is kept for the next session."""
+    if hasattr(request.config, "cache"):
+        kept = request.config.cache.mkdir("compiled") / machine()
+    else:
+        kept = shared_folder(tmp_path_factory) / "compiled"
     options = {
         "jax_compilation_cache_dir": os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(kept),
         "jax_persistent_cache_min_compile_time_secs": 0.0,  # small ones are thousands
