@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,12 +40,16 @@ FAILED = "the server failed; the game is kept: connect again"
 
 
 class Plain:
-    """Partners that take the first legal action, without JAX, and break as they are told."""
+    """Partners that take the first legal action, without JAX, and break as they are told.
+
+    They take no time: `taken_s` is what the clock of a test may add, `takes_s` for each answer.
+    """
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self.from_turn = 0
-        self.delay_s = 0.0
+        self.takes_s = 0.0
+        self.taken_s = 0.0
         self.illegal = False
 
     async def start(self) -> None:
@@ -57,7 +62,7 @@ class Plain:
         if self.error is not None and game.turn >= self.from_turn:
             raise self.error
         if game.turn:
-            time.sleep(self.delay_s)
+            self.taken_s += self.takes_s
         rules, table = game.rules, game.table()
         legal = np.zeros((rules.num_players, rules.num_moves), bool)
         legal[:, rules.noop] = True
@@ -230,12 +235,16 @@ def test_what_a_candidate_does_is_an_interruption(
 def test_who_leaves_a_server_that_keeps_it_waiting_is_not_charged(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "SLOW_S", 0.1)
-    served.partners.delay_s = 0.3
+    def now() -> float:
+        return time.monotonic() + served.partners.taken_s
+
+    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=now))
+    monkeypatch.setattr(connection, "SLOW_S", 1000.0)  # far more than a busy machine takes
+    served.partners.takes_s = 2000.0
     vanish(play_next(served.address, served.text))
     served.free()
     assert served.interruptions() == 0
-    served.partners.delay_s = 0.0
+    served.partners.takes_s = 0.0
     vanish(play_next(served.address, served.text))
     served.free()
     assert served.interruptions() == 1
