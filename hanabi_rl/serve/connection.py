@@ -26,6 +26,7 @@ MAX_WRONG = 10  # messages that are no answers, before a connection is closed
 AWAY = "the server cannot reach its store for now; the game is kept: connect again in a minute"
 MOVE_S = 300.0  # a candidate may take so long for an answer
 SLOW_S = 5.0  # who leaves after waiting so long for the server leaves for the server's sake
+UNREAD_S = 1.0  # who is gone so soon after an answer had left before it came
 _GONE = (WebSocketDisconnect, RuntimeError, OSError)  # of a socket that is closed at either end
 
 
@@ -43,6 +44,7 @@ class Connection:
         self.socket, self._guard, self._kept = socket, guard, kept
         self.left = False
         self._heard_at = time.monotonic()  # since then the server owes a word
+        self._answered_at: float | None = None  # unless it said one then
 
     @contextlib.asynccontextmanager
     async def conducted(self) -> AsyncIterator[None]:
@@ -75,6 +77,7 @@ class Connection:
             await self.socket.send_text(text)
         except _GONE:
             self._over()
+        self._answered_at = time.monotonic()
 
     async def receive(self, what: str) -> str | bytes:
         """The next message, `what` the candidate has `MOVE_S` for."""
@@ -87,9 +90,9 @@ class Connection:
                 self.left = True
                 raise _OverError from None
             raise
-        self._heard_at = time.monotonic()
         if message["type"] == "websocket.disconnect":
             self._over()
+        self._heard_at, self._answered_at = time.monotonic(), None
         content: str | bytes = message.get("text") or message.get("bytes") or b""
         return content
 
@@ -106,8 +109,13 @@ class Connection:
             await self.socket.close()
 
     def _over(self) -> NoReturn:
-        """Nobody is there any more. The server's doing, where it stops or kept them waiting."""
-        waited_s = time.monotonic() - self._heard_at
+        """Nobody is there any more. The server's doing, where it stops or kept them waiting.
+
+        That somebody left while it thought is often only heard after its answer.
+        """
+        now = time.monotonic()
+        answered_at = now if self._answered_at is None else self._answered_at
+        waited_s = answered_at - self._heard_at if now - answered_at < UNREAD_S else 0.0
         self.left = not self._guard.stopping and waited_s < SLOW_S
         raise _OverError
 

@@ -43,6 +43,7 @@ class Plain:
     """Partners that take the first legal action, without JAX, and break as they are told.
 
     They take no time: `taken_s` is what the clock of a test may add, `takes_s` for each answer.
+    After the first turn it waits for `may_answer`; `asked` says that one is to come.
     """
 
     def __init__(self) -> None:
@@ -50,6 +51,8 @@ class Plain:
         self.from_turn = 0
         self.takes_s = 0.0
         self.taken_s = 0.0
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+        self.may_answer.set()
         self.illegal = False
 
     async def start(self) -> None:
@@ -62,6 +65,8 @@ class Plain:
         if self.error is not None and game.turn >= self.from_turn:
             raise self.error
         if game.turn:
+            self.asked.set()
+            assert self.may_answer.wait(30)
             self.taken_s += self.takes_s
         rules, table = game.rules, game.table()
         legal = np.zeros((rules.num_players, rules.num_moves), bool)
@@ -232,20 +237,42 @@ def test_what_a_candidate_does_is_an_interruption(
         assert served.interruptions() == number + 1
 
 
-def test_who_leaves_a_server_that_keeps_it_waiting_is_not_charged(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def slow_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection's clock adds what the partners take; a thousand seconds is slow."""
+
     def now() -> float:
         return time.monotonic() + served.partners.taken_s
 
     monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=now))
-    monkeypatch.setattr(connection, "SLOW_S", 1000.0)  # far more than a busy machine takes
-    served.partners.takes_s = 2000.0
-    vanish(play_next(served.address, served.text))
+    monkeypatch.setattr(connection, "SLOW_S", 1000.0)
+
+
+@pytest.mark.parametrize("after_s", [2000.0, 0.0])
+def test_who_leaves_a_server_that_keeps_it_waiting_is_not_charged(
+    served: Served, slow_clock: None, monkeypatch: pytest.MonkeyPatch, after_s: float
+) -> None:
+    """It is gone before the answer, which comes late or at once."""
+    monkeypatch.setattr(connection, "UNREAD_S", 100.0)  # a busy machine takes less
+    served.partners.takes_s = after_s
+    served.partners.may_answer.clear()
+    game = play_next(served.address, served.text)
+    game.say(json.dumps(first_legal(game.rows)))
+    assert served.partners.asked.wait(30)
+    game._socket.socket.close()
+    served.partners.may_answer.set()
     served.free()
-    assert served.interruptions() == 0
-    served.partners.takes_s = 0.0
-    vanish(play_next(served.address, served.text))
+    assert served.interruptions() == (0 if after_s else 1)
+
+
+def test_who_leaves_after_the_answer_is_charged_however_late_it_was(
+    served: Served, slow_clock: None
+) -> None:
+    served.partners.takes_s = 2000.0
+    game = play_next(served.address, served.text)
+    game.step(first_legal(game.rows))
+    served.partners.taken_s += 2.0  # the candidate's, with the answer before it
+    game.close()
     served.free()
     assert served.interruptions() == 1
 
