@@ -79,7 +79,7 @@ with GracefulStop() as stop:
         time.sleep(0.01)
     if "hang" in sys.argv:
         print("saving", flush=True)
-        time.sleep(60)
+        time.sleep(600)
     print("saved", flush=True)
 sys.exit(stop.exit_code)
 """
@@ -102,7 +102,7 @@ def test_a_signal_lets_the_loop_save_and_sets_the_exit_code(
 ) -> None:
     process = start_loop()
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (code, "saved\n"), err
     assert "Stopping after this update" in err
 
@@ -112,7 +112,7 @@ def test_a_second_ctrl_c_stops_at_once() -> None:
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None and process.stdout.readline() == "saving\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGINT and out == "" and "KeyboardInterrupt" in err
 
 

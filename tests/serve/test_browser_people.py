@@ -145,6 +145,10 @@ def test_a_key_held_down_deals_one_game(make_play, open_page, by_button):
         for _ in range(4):
             page.keyboard.down("Enter" if by_button else "n")
             page.wait_for_timeout(40)
+        for _ in range(500):
+            if sent:
+                break
+            page.wait_for_timeout(20)
         assert len(sent) == 1
 
 

@@ -158,7 +158,7 @@ def resumed(served: Served, key: str) -> Environment:
     """The key's next game, once the server has seen that the last connection is gone."""
     known = served.store.key(key)
     assert known is not None
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not any(row.interruptions for row in served.store.rows(known)):
         assert time.monotonic() < until, served.store.rows(known)
         time.sleep(0.01)

@@ -111,7 +111,7 @@ def test_every_game_is_played_once_on_as_many_connections_as_may_be(served: Serv
     def count(game: int, turn: int) -> None:
         most.append(submission.playing)
         if not met.is_set():  # the first game waits until as many as may be have begun
-            together.wait(60)
+            together.wait(120)
 
     submission = Submission(server, lambda size: FirstLegal(count), connections=4)
     submission.run(server.games(), lambda: None)
@@ -178,7 +178,7 @@ def test_a_move_that_the_server_refuses_ends_the_run_after_three_tries(served: S
     key = served.key(2)
     with pytest.raises(ValueError, match="3 times at one move .* from 0 to 20, got 99"):
         played(Server(served.address, key), lambda size: Wrong(), connections=1)
-    until = time.monotonic() + 30  # the server may not have noted the last one yet
+    until = time.monotonic() + 120  # the server may not have noted the last one yet
     while served.interruptions(key) < 3 and time.monotonic() < until:
         time.sleep(0.01)
     assert served.interruptions(key) == 3 and not served.moves(key)

@@ -94,7 +94,7 @@ def serve_app(
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(120)
         listening.close()
         assert not thread.is_alive()
 
