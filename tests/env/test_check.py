@@ -51,7 +51,9 @@ class StartsAgainWithCardsPlayed(HanabiEnv):
         return after.replace(game=after.game.replace(fireworks=fireworks)), timestep
 
 
-@pytest.mark.parametrize(("players", "game"), [(2, SMALL), (3, {})])
+@pytest.mark.parametrize(
+    ("players", "game"), [(2, SMALL), pytest.param(3, {}, marks=pytest.mark.slow)]
+)
 def test_our_environment_conforms(players, game):
     check_env(HanabiEnv(players, **game), num_envs=32, steps=80, seed=players)
 

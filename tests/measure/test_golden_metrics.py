@@ -91,7 +91,9 @@ def figures(games: Games, pool: Formulas) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("agent", BOTS)
+@pytest.mark.parametrize(
+    "agent", ["Random", *(pytest.param(bot, marks=pytest.mark.slow) for bot in BOTS[1:])]
+)
 def test_every_figure_of_every_pair(agent: str) -> None:
     pool = golden_pool()
     rows = [row for row in golden("metrics-2p.json") if row["agent"] == agent]
@@ -102,7 +104,7 @@ def test_every_figure_of_every_pair(agent: str) -> None:
             assert value == pytest.approx(row[name], abs=1e-9), (row["partner"], name)
 
 
-@pytest.mark.slow  # of the figures that the five bots' games show
+@pytest.mark.slow  # of the figures that the bots' games show
 def test_recorded_games_that_stand_in_for_obl_1() -> None:
     """Section 8.6, to the digits given there."""
     found = objective_figures(Record(load_games(shared_data("2p_recorded_bot_8k.safetensors"))))

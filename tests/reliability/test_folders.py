@@ -67,7 +67,11 @@ def test_two_runs_in_one_folder(
         assert run.leftovers() == []
 
 
-def test_a_finished_run_is_only_measured_again(finished: Run, tally: Callable) -> None:
+def test_a_finished_run_is_only_measured_again(
+    finished: Run, injections: Callable[..., int], tally: Callable
+) -> None:
+    if not injections(0, 1):
+        pytest.skip("tests/algorithms/test_run_bc.py is the short form")
     row, expected = tally("run folders"), finished.result()
     redone = ("learning-curve.png", "summary.json")  # the summary names the folder, which is a copy
     kept = {
@@ -90,6 +94,8 @@ def test_a_finished_run_is_only_measured_again(finished: Run, tally: Callable) -
 def test_another_algorithm_and_another_config(
     finished: Run, injections: Callable[..., int], tally: Callable
 ) -> None:
+    if not injections(0, 1):
+        pytest.skip("in one process below, and as two in test_two_runs_in_one_folder")
     row = tally("run folders")
     other = Run("br_bc", finished.folder)
     row.add(
@@ -97,13 +103,12 @@ def test_another_algorithm_and_another_config(
     )
     changed = "continues a run as it was configured, but lr: the run has 0.005, got 0.1"
     row.add("a changed config", refused(finished, changed, "--lr", "0.1"))
-    if injections(0, 1):
-        again = Run("bc", finished.folder, *finished.flags)
-        (finished.folder / "config.json").rename(finished.folder / "elsewhere")
-        row.add(
-            "a folder without its config",
-            refused(again, "expected a new folder, got one with checkpoints, metrics"),
-        )
+    again = Run("bc", finished.folder, *finished.flags)
+    (finished.folder / "config.json").rename(finished.folder / "elsewhere")
+    row.add(
+        "a folder without its config",
+        refused(again, "expected a new folder, got one with checkpoints, metrics"),
+    )
 
 
 def test_a_config_that_is_given_in_python_is_checked_too(finished: Run) -> None:

@@ -32,7 +32,7 @@ def make_play(tmp_path: Path) -> Callable[..., LocalPlay]:
     return functools.partial(serving.make_play, tmp_path / "games")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
     with cluster() as running:
         yield running

@@ -44,7 +44,8 @@ def partners(line_up):
 def played(line_up):
     """What `play_games` says that the line-up does on some decks, and those games, begun."""
     decks = evaluation_decks(TINY_3P, GAMES, 3)
-    records = play_games(line_up, TINY_3P, decks, SEED)
+    of_each_policy = [line_up[seat] for seat in (0, 2, 1)]  # one program for all orders of a team
+    records = play_games(of_each_policy, TINY_3P, decks, SEED, seating=np.array([0, 2, 1]))
     games = [Game(i, TINY_3P, tuple(map(int, deck)), frozenset()) for i, deck in enumerate(decks)]
     return records, games
 
@@ -71,8 +72,8 @@ def play(partners, games, chosen=None, disturb=lambda turn: None):
     return done
 
 
-def assert_same(done, records):
-    assert len(done) == GAMES
+def assert_same(done, records, games=GAMES):
+    assert len(done) == games
     for number, game in done.items():
         length = records.num_actions[number]
         assert game.moves == tuple(records.actions[number, :length]), number
@@ -87,10 +88,11 @@ def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(part
 
 
 def test_in_numpy_the_same_games_action_by_action(line_up, played):
-    """An LSTM at two seats and a bot's own chance, eight games in four slots, without a program."""
+    """An LSTM at two seats and a bot's own chance, four games in two slots, without a program."""
     records, games = played
     known = ticks.advance._cache_size(), ticks.step._cache_size()
-    assert_same(play(Runner(line_up, TINY_3P, SLOTS, SEED, run=InNumPy()), games), records)
+    done = play(Runner(line_up, TINY_3P, 2, SEED, run=InNumPy()), games[:4])
+    assert_same(done, records, games=4)
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == known
 
 
