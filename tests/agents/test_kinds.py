@@ -15,7 +15,7 @@ from support.structured import SMALL, first_state, look_at_state, play_random_ga
 from hanabi_rl.agents.structured.acting import at_level, logits
 from hanabi_rl.agents.structured.features import sizes
 from hanabi_rl.agents.structured.kinds import Kinds, kinds_of
-from hanabi_rl.agents.structured.memory import next_seat, records, unpack
+from hanabi_rl.agents.structured.memory import Memory, next_seat, records, unpack
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.state import State
 from hanabi_rl.learning.beliefs import belief_tilt
@@ -29,14 +29,17 @@ class Seen:
     """Positions of random games of three, and what their movers see."""
 
     def __init__(self) -> None:
-        self.state, before = play_random_games(
-            SMALL, "learnt", first_state(SMALL), jax.random.key(0)
+        self.state, before = jax.device_get(
+            play_random_games(SMALL, "learnt", first_state(SMALL), jax.random.key(0))
         )
         looks = [look_at_state(SMALL, "learnt", *_part(i, before, self.state)) for i in range(8)]
         self.memory, self.view = jax.tree.map(lambda *x: np.concatenate(x), *looks)
-        self.facts: Kinds = jax.jit(kinds_of, static_argnums=(0, 1))(
-            SMALL, "learnt", self.memory, from_state(SMALL, self.state)
-        )
+        self.facts: Kinds = facts_of(self.memory, self.state)
+
+
+@jax.jit
+def facts_of(memory: Memory, state: State) -> Kinds:
+    return kinds_of(SMALL, "learnt", memory, from_state(SMALL, state))
 
 
 def _part(i: int, *trees: Any) -> Any:

@@ -232,9 +232,10 @@ def test_a_profile_turns_with_the_table(games: Any, seats: int) -> None:
     """An int, or one a game: row 0 is who sits so many seats further."""
     known = jax.tree.map(lambda x: np.asarray(x)[6], of_movers(games[1])).profile
     for turned in (
-        known.rotated(seats),
-        known.rotated(jnp.full(GAMES, seats - 3)),
+        jax.jit(lambda known: known.rotated(seats))(known),
+        jax.jit(lambda known, by: known.rotated(by))(known, np.full(GAMES, seats - 3)),
     ):
+        turned = jax.device_get(turned)
         for row in range(3):
             np.testing.assert_array_equal(turned.counts[:, row], known.counts[:, (row + seats) % 3])
             np.testing.assert_array_equal(turned.cards[:, row], known.cards[:, (row + seats) % 3])

@@ -256,7 +256,7 @@ def test_obl_plays_as_jaxmarls_agent(stored):
     rng, carry, theirs = (
         np.random.default_rng(2),
         policy.init_carry(32),
-        agent.initialize_carry(jax.random.key(0), (32,)),
+        jax.jit(lambda: agent.initialize_carry(jax.random.key(0), (32,)))(),
     )
     greedy = jax.jit(agent.greedy_act)
     for t in range(4):

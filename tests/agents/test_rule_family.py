@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import permute_actions, permute_decks, permute_legal
 
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.registry import make_bot
@@ -16,7 +17,6 @@ from hanabi_rl.agents.names import load_policy, spread_names
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
-from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.learning.partners import stack_policies
 
@@ -119,8 +119,8 @@ def test_chances_and_colours() -> None:
     decks = rng.permuted(np.tile(np.array(full_deck(RULES), np.int32), (GAMES, 1)), axis=1)
     bots: list[Bot] = [make_bot("rules", RULES, **fields) for fields in MEMBERS.values()]
     members = stack_policies(bots).policies[0]
-    free = jnp.full((TURNS, GAMES), -1, jnp.int32)
-    logits, actions = jax.device_get(follow(members, jnp.asarray(decks), free))
+    free = np.full((TURNS, GAMES), -1, np.int32)
+    logits, actions = jax.device_get(follow(members, decks, free))
     exact, noisy = np.exp(logits[:, 0]), np.exp(logits[:, len(MEMBERS) - 1])
     legal = logits[:, 0] > -1e9
     smoothing, epsilon = 0.02, 0.2
@@ -129,10 +129,10 @@ def test_chances_and_colours() -> None:
     expected = (1 - smoothing) * mixed + smoothing * legal / legal.sum(-1, keepdims=True)
     np.testing.assert_allclose(noisy, expected, atol=1e-5)
 
-    perm = jnp.asarray(rng.permuted(np.tile(np.arange(5, dtype=np.int32), (GAMES, 1)), axis=1))
+    perm = rng.permuted(np.tile(np.arange(5, dtype=np.int32), (GAMES, 1)), axis=1)
     renamed, moves = permute_decks(RULES, decks, perm), permute_actions(RULES, actions, perm)
     again, _ = follow(members, renamed, moves)
-    expected = permute_legal(RULES, jnp.asarray(logits), perm[None, None, :, None])
+    expected = permute_legal(RULES, logits, perm[None, None, :, None])
     np.testing.assert_allclose(again, expected, atol=1e-5)
 
 

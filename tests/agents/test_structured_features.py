@@ -330,7 +330,7 @@ def careful_games(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def shown() -> tuple[list[Position], Any]:
     """Every second position of 16 games, and what the mover's network is shown of it."""
     decks, actions = careful_games()
-    states = replay(SMALL, decks, actions).state
+    states = jax.device_get(replay(SMALL, decks, actions).state)
     kept, positions, found = init_memory(SMALL, "learnt", (BATCH,)), [], []
     fields = {name: np.asarray(getattr(states, name)) for name in READ}
     for turn in range(actions.shape[1]):
@@ -360,7 +360,8 @@ def assert_equal(found: Any, expected: Any, constant: list[int]) -> None:
 def test_what_a_critic_is_told_of_the_own_hand() -> None:
     """What the mover holds in truth, in the middle of 16 games."""
     decks, actions = careful_games()
-    states = jax.tree.map(lambda x: x[13], replay(SMALL, decks, actions).state)
+    played = jax.device_get(replay(SMALL, decks, actions).state)
+    states = jax.tree.map(lambda x: x[13], played)
     told = np.asarray(jax.jit(own_truth, static_argnums=0)(SMALL, states))
     playing = np.flatnonzero(actions[:, 13] != SMALL.noop)
     assert len(playing) > 8

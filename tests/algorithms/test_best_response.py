@@ -90,9 +90,8 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
     plan = ALGORITHM.training(config, None)
     keys = jax.random.split(jax.random.key(0), 200)
-    learns = np.asarray(
-        jax.vmap(lambda key: plan.ppo.draw_episode(key, jnp.zeros(())).learns)(keys)
-    )
+    draw = jax.jit(jax.vmap(lambda key: plan.ppo.draw_episode(key, jnp.zeros(())).learns))
+    learns = np.asarray(draw(keys))
     assert (learns.sum(axis=1) == 1).all() and 0.35 < learns[:, 0].mean() < 0.65
     first = jax.tree.leaves(load_policy(names[0]).params)[0]
     stacked = jax.tree.leaves(plan.partners.policies[0].params)[0]  # type: ignore[union-attr]

@@ -203,9 +203,9 @@ def test_each_seat_plays_its_own_network(played: Played) -> None:
 def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
     """Noise in the clone's advantages, targets and log-probabilities moves no parameter; in the
     learner's it does."""
-    ppo, experience = played.ppo, played.experience
-    actors = ppo.minibatches(jax.random.key(0), played.index)
-    env, seat = (x[0] for x in actors)
+    ppo, experience = played.ppo, jax.device_get(played.experience)
+    actors = jax.jit(ppo.minibatches)(jax.random.key(0), played.index)
+    env, seat = (np.asarray(x)[0] for x in actors)
 
     @jax.jit
     def gradient(experience: Experience) -> Any:

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 from support.compiled import init_network
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.algorithms.other_play import renamed_colors
-from hanabi_rl.env import Rules, current_player, legal_actions, sections
+from hanabi_rl.env import Rules, legal_actions, sections
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal, permute_obs
 from hanabi_rl.learning.encoding import encode
@@ -163,23 +164,22 @@ def test_each_seat_sees_and_acts_in_its_own_colors(played: Played) -> None:
             permute_legal(rules, legal_actions(rules, s), c),
         )
     )(flat, by_game)
-    obs, legal = obs.reshape(steps, envs, 3, -1), legal.reshape(steps, envs, 3, -1)
+    obs, legal = (np.asarray(x).reshape(steps, envs, 3, -1) for x in (obs, legal))
     module = Actor(NETWORK, rules.num_moves)
+    encode_seat = jax.jit(lambda s, p, c: encode(rules, s, p, c))
+    apply = jax.jit(module.apply)
     for seat in range(3):
-        mine = jax.jit(lambda s, p, c: encode(rules, s, p, c))(
-            rollout.state, jnp.full(envs, seat), colors[:, :, seat]
-        )
+        mine = encode_seat(rollout.state, np.full(envs, seat), colors[:, :, seat])
         np.testing.assert_allclose(mine[0], obs[:, :, seat], atol=1e-6)
         np.testing.assert_array_equal(mine[1], legal[:, :, seat])
-        carry = tuple((jnp.zeros((envs, w)), jnp.zeros((envs, w))) for w in NETWORK.lstm)
+        carry = tuple((np.zeros((envs, w), np.float32),) * 2 for w in NETWORK.lstm)
         inputs = obs[:, :, seat], legal[:, :, seat], rollout.reset
-        _, logits = jax.jit(module.apply)({"params": played.params["actor"]}, carry, *inputs)
-        taken = jnp.take_along_axis(
-            jax.nn.log_softmax(logits), rollout.action[:, :, seat, None], -1
-        )[..., 0]
+        _, logits = apply({"params": played.params["actor"]}, carry, *inputs)
+        chances = log_softmax(np.asarray(logits), axis=-1)
+        taken = np.take_along_axis(chances, rollout.action[:, :, seat, None], -1)[..., 0]
         np.testing.assert_allclose(rollout.log_prob[:, :, seat], taken, rtol=1e-4, atol=1e-3)
 
-    mover = np.asarray(current_player(rollout.state))
+    mover = np.asarray(rollout.state.player)
     of_mover = np.take_along_axis(rollout.action, mover[..., None], -1)[..., 0]
     back = np.argsort(np.take_along_axis(colors, mover[..., None, None], 2)[:, :, 0], axis=-1)
     true = np.asarray(permute_actions(rules, of_mover, back))

@@ -1,5 +1,7 @@
 """The codec of action ids against a list written out in plain Python, for every game size."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,9 +43,12 @@ def test_one_move_at_a_time(rules):
     assert [encode_action(rules, move) for move in moves] == list(range(rules.num_moves))
 
 
-@over_games
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
-@pytest.mark.parametrize("as_array", [np.asarray, jnp.asarray, "traced"])
+@pytest.mark.parametrize(
+    ("rules", "as_array"),
+    [(SMALL, jnp.asarray), *itertools.product(GAMES, (np.asarray, "traced"))],
+    ids=str,
+)
 def test_arrays_of_moves(rules, as_array, dtype):
     moves, ids = written_out(rules), np.arange(rules.num_moves, dtype=dtype).reshape(1, -1)
     expected = {
@@ -79,12 +84,13 @@ def test_slices_of_the_action_axis(rules):
         assert len(moves[place]) == sum(move.kind == kind for move in moves)
 
 
-@pytest.mark.parametrize("array", [np.asarray, jnp.asarray])
-def test_what_is_no_action_has_no_kind(array):
-    found = decode(SMALL, array(np.array([-7, -1, SMALL.noop, SMALL.num_moves, 250], np.int32)))
+@pytest.mark.parametrize("run", [lambda function: function, jax.jit], ids=["NumPy", "traced"])
+def test_what_is_no_action_has_no_kind(run):
+    ids = np.array([-7, -1, SMALL.noop, SMALL.num_moves, 250], np.int32)
+    found = run(lambda ids: decode(SMALL, ids))(ids)
     for field in found:
         np.testing.assert_array_equal(field, 0)
-    np.testing.assert_array_equal(encode(SMALL, found), SMALL.noop)
+    np.testing.assert_array_equal(run(lambda found: encode(SMALL, found))(found), SMALL.noop)
 
 
 def test_errors_say_what_was_expected():

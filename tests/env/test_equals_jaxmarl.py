@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import shuffled_decks
 from support.players import play_mixed
 
-from hanabi_rl.env import HanabiEnv, Rules, legal_actions, shuffled_decks
+from hanabi_rl.env import HanabiEnv, Rules, legal_actions
 from hanabi_rl.env import step as rules_step
 from hanabi_rl.env.observe import observe
 

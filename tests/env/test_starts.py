@@ -63,7 +63,7 @@ def test_positions_are_those_of_the_games(
     decks, actions, positions = played
     starts = starts_of(RULES, decks, actions, 0.5)
     expected = [tables[t] for tables in positions for t in range(len(tables) - 3)]
-    states = starts.states
+    states = jax.device_get(starts.states)
     assert states.counters.shape == (len(expected),)
     hands = np.asarray(states.hands)
     for k, table in enumerate(expected):

@@ -38,7 +38,7 @@ def test_the_training_return_pays_each_by_its_weight(small):
 
     rollout = small_rollout(make_ppo(), small)
     weights = {"g1_weight": -0.5, "g2_weight": -1.0, "g3_weight": 0.02}
-    moves_made = make_ppo().moves(rollout)
+    moves_made = jax.jit(make_ppo().moves)(rollout)
     events = np.asarray(jax.jit(jax.vmap(dominated_moves))(rollout.state, moves_made))  # T, 3, N
     assert (events.sum(axis=(0, 2)) > 0).all()  # each kind was seen
     for ppo in (make_ppo(**weights), make_ppo(**weights, teaming_weight=0.3)):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import legal_actions
 from support.games import TINY_3P, random_games
 from support.processes import run_python
 from support.small_ppo import make_ppo
@@ -19,7 +20,6 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.replay import replay
-from hanabi_rl.env.rules import current_player, legal_actions
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.cloning_games import color_permutations, game_examples
 from hanabi_rl.learning.loader import BatchLoader
@@ -49,7 +49,13 @@ def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None
         reference_logits=None,
     )
     ppo: PPO = make_ppo(gamma=gamma, gae_lambda=trace)
-    got = ppo.returns(rollout, jnp.asarray(last, jnp.float32), None, rollout.transition.reward)
+
+    @jax.jit
+    def returns(last: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = ppo.returns(rollout, last, None, rollout.transition.reward)
+        return found.advantage, found.target
+
+    got_advantage, target = returns(jnp.asarray(last, jnp.float32))
     expected, advantage = np.zeros_like(value), np.zeros((envs, players))
     following = np.concatenate([value[1:], last[None]])
     for t in reversed(range(steps)):
@@ -57,8 +63,8 @@ def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None
         delta = reward[t][:, None] + gamma * on * following[t] - value[t]
         advantage = delta + gamma * trace * on * advantage
         expected[t] = advantage
-    np.testing.assert_allclose(got.advantage, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(got.target, expected + value, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got_advantage, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(target, expected + value, rtol=1e-4, atol=1e-5)
 
 
 def test_the_optimiser_is_adam_with_eps_1e_5_after_a_clip_to_half() -> None:
@@ -66,10 +72,10 @@ def test_the_optimiser_is_adam_with_eps_1e_5_after_a_clip_to_half() -> None:
     small ones again."""
     optimizer = make_ppo(lr=0.1).optimizer()
     gradients = np.array([[1e-5, -2e-5], [3e-5, 1e-5], [300.0, 400.0], [1e-3, 1e-3], [0.3, -0.1]])
-    state = optimizer.init({"w": jnp.zeros(2)})
+    state, update = optimizer.init({"w": np.zeros(2, np.float32)}), jax.jit(optimizer.update)
     m, v = np.zeros(2), np.zeros(2)
     for t, gradient in enumerate(gradients, 1):
-        change, state = optimizer.update({"w": jnp.asarray(gradient, jnp.float32)}, state, None)
+        change, state = update({"w": jnp.asarray(gradient, jnp.float32)}, state, None)
         clipped = gradient * min(1.0, 0.5 / np.linalg.norm(gradient))
         m, v = 0.9 * m + 0.1 * clipped, 0.999 * v + 0.001 * clipped**2
         step = -0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-5)
@@ -90,11 +96,10 @@ def test_each_timestep_has_noise_of_its_own() -> None:
         collector = Collector(env, View(rules), uniform, lambda rows: ())
         return collector.collect(None, collector.begin(key, 32), NOTHING, key, 16)[1]
 
-    rollout = play(jax.random.key(0))
-    action = np.asarray(rollout.action)
-    mover = np.asarray(current_player(rollout.state))
+    rollout = jax.device_get(play(jax.random.key(0)))
+    action, mover = rollout.action, np.asarray(rollout.state.player)
     moves = np.take_along_axis(action, mover[..., None], -1)[..., 0]
-    flat = jax.tree.map(lambda x: np.asarray(x).reshape(16 * 32, *x.shape[2:]), rollout.state)
+    flat = jax.tree.map(lambda x: x.reshape(16 * 32, *x.shape[2:]), rollout.state)
     legal = np.asarray(legal_actions(rules, flat)).any(1).reshape(16, 32, -1)
     could = np.take_along_axis(legal[1:], moves[:-1, :, None], -1)[..., 0]
     assert could.sum() > 200
@@ -315,22 +320,23 @@ def test_a_partners_impossible_action_is_no_not_a_number() -> None:
     """A row of weight 0 whose action the learner thinks e^200 times likelier than when it was
     taken."""
     logits = jnp.array([[0.0, 200.0], [0.0, 0.1]])
+    nothing = np.zeros(2, np.float32)
     batch = losses.PPOBatch(
         action=jnp.array([1, 0]),
         log_prob=jnp.array([-200.0, -0.7]),
-        value=jnp.zeros(2),
+        value=nothing,
         advantage=jnp.array([-1.0, 1.0]),
-        target=jnp.zeros(2),
+        target=nothing,
         actor_weight=jnp.array([0.0, 1.0]),
         value_weight=jnp.array([0.0, 1.0]),
     )
 
     def loss(logits: jax.Array) -> Any:
         return losses.ppo_loss(
-            logits, jnp.zeros(2), batch, clip_eps=0.2, value_coef=0.5, entropy_coef=0.0
+            logits, nothing, batch, clip_eps=0.2, value_coef=0.5, entropy_coef=0.0
         )
 
-    (total, terms), gradient = jax.value_and_grad(loss, has_aux=True)(logits)
+    (total, terms), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(logits)
     assert all(np.isfinite(float(x)) for x in [total, *terms.values()])
     assert np.isfinite(np.asarray(gradient)).all() and (np.asarray(gradient)[0] == 0).all()
 

@@ -33,12 +33,12 @@ from hanabi_rl.learning.rollout import Given
     ],
 )
 def test_the_rule_on_the_specifications_numbers(beta, expected):
-    found = rank_priorities(jnp.array([4.0, 2.0, 2.0, 8.0]), beta)
+    found = ranked(jnp.array([4.0, 2.0, 2.0, 8.0]), beta)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_a_partner_that_was_never_met_comes_before_the_worst():
-    found = rank_priorities(jnp.array([4.0, jnp.nan, 0.0]), 1.0)
+    found = ranked(jnp.array([4.0, jnp.nan, 0.0]), 1.0)
     np.testing.assert_allclose(found, np.array([1, 3, 2]) / 6, atol=1e-6)
 
 
@@ -46,7 +46,7 @@ def test_running_means_are_of_partners_not_of_lanes():
     """Lanes 0 and 2 play with partner 2: 3 games with 12 points; lane 1 with partner 0: no game."""
     before = jnp.array([5.0, 6.0, jnp.nan, 1.0])
     members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
-    found = moving_averages(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
+    found = jax.jit(moving_averages)(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
     np.testing.assert_allclose(found, [5.0, 6.0, 4.0, 0.95 * 1.0 + 0.05 * 2.0], rtol=1e-6)
 
 
@@ -54,14 +54,19 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     """Two lanes, each its own; of five games that end, one was the learner's alone."""
     done = jnp.array([[True, True, False, True], [True, False, False, True]])
     score = jnp.array([[3.0, 4.0, 9.0, 5.0], [7.0, 9.0, 9.0, 6.0]])
-    learns = jnp.ones((2, 4, 2), bool).at[:, :, 1].set(False).at[1, 0].set(True)
+    learns = np.ones((2, 4, 2), bool)
+    learns[:, :, 1], learns[1, 0] = False, True
     rollout: Any = SimpleNamespace(
         transition=SimpleNamespace(done=done, score=score), episode=SimpleNamespace(learns=learns)
     )
     ppo = PopulationPPO(make_ppo().config, NETWORK, lanes=2, beta=1.0, redraw_every=3)
-    found = jax.vmap(lambda _: ppo.lane_metrics(rollout), axis_name=parallel.AXIS)(jnp.zeros(1))
+    metrics = jax.vmap(lambda _: ppo.lane_metrics(rollout), axis_name=parallel.AXIS)
+    found = jax.device_get(jax.jit(metrics)(np.zeros(1)))
     np.testing.assert_array_equal(found["lane_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
     np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
+
+
+ranked = jax.jit(rank_priorities, static_argnums=1)
 
 
 def population(lanes: int, **options: Any) -> tuple[PopulationPPO, PopulationLearner]:
@@ -120,12 +125,12 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
     (ppo, learner), (steep, _) = (population(4, beta=beta, redraw_every=3) for beta in (0.0, 20.0))
     restart = SimpleNamespace(restart=lambda env, changed: env + changed)
     monkeypatch.setattr(PPO, "env", property(lambda self: restart))
-    on_the_way = jnp.arange(8) == 5
-    again = jnp.arange(8) < 4  # rematches: of strangers there is none
-    actors: Any = Lanes(env=jnp.zeros(8, int), reset=on_the_way, rematch=again)
-    drawn = []
+    on_the_way = np.arange(8) == 5
+    again = np.arange(8) < 4  # rematches: of strangers there is none
+    actors: Any = Lanes(env=np.zeros(8, int), reset=on_the_way, rematch=again)
+    drawn, redraw = [], jax.jit(ppo.redraw)
     for update in range(1, 13):
-        after, fresh = ppo.redraw(learner.replace(update=jnp.int32(update)), actors)
+        after, fresh = redraw(learner.replace(update=np.int32(update)), actors)
         members = np.asarray(after.members)
         changed = np.tile(members != np.arange(4), 2)
         np.testing.assert_array_equal(fresh.env, changed.astype(int))
@@ -134,7 +139,7 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
         assert update % 3 == 0 or not changed.any()
         drawn += [tuple(members)] if update % 3 == 0 else []
     assert len(set(drawn)) == 4 and (0, 1, 2, 3) not in drawn
-    after, _ = steep.redraw(learner.replace(update=jnp.int32(3)), actors)
+    after, _ = jax.jit(steep.redraw)(learner.replace(update=np.int32(3)), actors)
     np.testing.assert_array_equal(after.members, 1)  # the lowest return; (4/3)^20 = 315 to 1
 
 

@@ -181,9 +181,9 @@ def test_a_linear_rate_keeps_its_last_value_after_its_schedule() -> None:
     )
     optimizer = dataclasses.replace(ppo, schedule_updates=4).optimizer()
     params = {"w": jnp.zeros(1)}
-    state, steps = optimizer.init(params), []
+    state, steps, step = optimizer.init(params), [], jax.jit(optimizer.update)
     for _ in range(12):
-        change, state = optimizer.update({"w": jnp.full(1, 0.2)}, state, params)
+        change, state = step({"w": np.full(1, 0.2, np.float32)}, state, params)
         steps.append(-float(change["w"][0]))
     expected = np.repeat([0.1, 0.075, 0.05, 0.025, 0.025, 0.025], 2)
     np.testing.assert_allclose(steps, expected, rtol=1e-3)

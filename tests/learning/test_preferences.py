@@ -1,6 +1,7 @@
 """Behaviour-preferring pairs: the space of rewards, whose moves are paid, and what is learnt."""
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,6 @@ from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.algorithms.behaviour_preferring import Snapshot, make_pair, mid_skill
 from hanabi_rl.env.events import EVENTS, find_events
-from hanabi_rl.env.rules import current_player
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.pairs import Pair, Two
 from hanabi_rl.learning.preferences import (
@@ -28,6 +28,8 @@ from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.events import event_counts
 
 NOTHING = (0.0,) * len(EVENTS)
+reward_of = jax.jit(training_reward, static_argnums=0)
+events_of = jax.jit(jax.vmap(functools.partial(find_events, TINY)))
 
 
 def preference(score_weight: float = 1.0, **weights: float) -> Preference:
@@ -69,23 +71,22 @@ def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
     ppo = make_ppo()
     rollout = small_rollout(ppo, small)
     timesteps, envs = rollout.transition.reward.shape
-    learns = jax.random.bernoulli(jax.random.key(0), 0.5, (timesteps, envs, 2))
+    learns = np.random.default_rng(0).random((timesteps, envs, 2)) < 0.5
     rollout = rollout.replace(episode=Episode(learns=learns))
-    action, reward, start = ppo.moves(rollout), rollout.transition.reward, jnp.float32(0)
+    action, reward = jax.jit(ppo.moves)(rollout), rollout.transition.reward
+    start = np.float32(0)
     wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
-    paid = np.asarray(training_reward(ppo.config, rollout, action, start, wanted))
+    paid = np.asarray(reward_of(ppo.config, rollout, action, start, wanted))
     expected = 0.5 * np.asarray(reward)
+    found, mover = np.asarray(events_of(rollout.state, action)), np.asarray(rollout.state.player)
     for t in range(timesteps):
-        state = jax.tree.map(lambda x, t=t: x[t], rollout.state)
-        found = np.asarray(find_events(TINY, state, action[t]))
-        mover = np.asarray(current_player(state))
         for e in range(envs):
-            if learns[t, e, mover[e]]:
-                expected[t, e] += 0.5 * found[e, EVENTS.index("hint_color")]
-                expected[t, e] -= found[e, EVENTS.index("misplay")]
+            if learns[t, e, mover[t, e]]:
+                expected[t, e] += 0.5 * found[t, e, EVENTS.index("hint_color")]
+                expected[t, e] -= found[t, e, EVENTS.index("misplay")]
     np.testing.assert_allclose(paid, expected, atol=1e-6)
     everyone = rollout.replace(episode=Episode())
-    assert not np.allclose(training_reward(ppo.config, everyone, action, start, wanted), paid)
+    assert not np.allclose(reward_of(ppo.config, everyone, action, start, wanted), paid)
 
 
 def test_team_events_are_paid_whoever_moves_and_scaled_with_the_score(small: Any) -> None:
@@ -93,18 +94,17 @@ def test_team_events_are_paid_whoever_moves_and_scaled_with_the_score(small: Any
     config = make_ppo(keep_points=True, life_cost=0.5, teaming_weight=0.3, g2_weight=-0.25).config
     ppo = make_ppo()
     rollout = small_rollout(ppo, small)
-    nobody = jnp.zeros((*rollout.transition.reward.shape, 2), bool)
+    nobody = np.zeros((*rollout.transition.reward.shape, 2), bool)
     rollout = rollout.replace(episode=Episode(learns=nobody))
-    move, start = ppo.moves(rollout), jnp.float32(0)
-    team = np.asarray(training_reward(config, rollout, move, start))
+    move, start = jax.jit(ppo.moves)(rollout), np.float32(0)
+    team = np.asarray(reward_of(config, rollout, move, start))
     assert np.abs(team - rollout.transition.reward).max() > 0.2
     wanted = preference(0.5, hint_color=0.5)
-    paid = training_reward(config, rollout, move, start, wanted)
+    paid = reward_of(config, rollout, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team, atol=1e-6)  # nobody's moves are the learner's
     mine = rollout.replace(episode=Episode(learns=~nobody))
-    found = jax.vmap(lambda state, move: find_events(TINY, state, move))(rollout.state, move)
-    hints = np.asarray(found)[..., EVENTS.index("hint_color")]
-    paid = training_reward(config, mine, move, start, wanted)
+    hints = np.asarray(events_of(rollout.state, move))[..., EVENTS.index("hint_color")]
+    paid = reward_of(config, mine, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team + 0.5 * hints, atol=1e-6)
 
 

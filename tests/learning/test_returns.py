@@ -1,6 +1,7 @@
 """Generalised advantage estimation against its definition, summed in NumPy."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -92,11 +93,13 @@ def test_the_published_slip_by_hand() -> None:
 def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:
     ours, theirs = make_ppo(), make_ppo(difference="as-published")
     rollout = small_rollout(ours, small)
-    last = jnp.zeros(rollout.value.shape[1:])
-    right, wrong = (
-        np.asarray(ppo.returns(rollout, last, (), rollout.transition.reward).advantage)
-        for ppo in (ours, theirs)
-    )
+    last = np.zeros(rollout.value.shape[1:], np.float32)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def advantages(ppo: Any, rollout: Any, last: Any) -> Any:
+        return ppo.returns(rollout, last, (), rollout.transition.reward).advantage
+
+    right, wrong = (np.asarray(advantages(ppo, rollout, last)) for ppo in (ours, theirs))
     # nothing is expected after the last timestep: what is added there is gamma itself
     gamma = np.full_like(right[-1], ours.config.gamma)
     np.testing.assert_allclose(wrong[-1] - right[-1], gamma, atol=1e-5)

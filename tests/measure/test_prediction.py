@@ -5,13 +5,12 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from support import compiled
 from support.games import LENIENT
 from support.policies import recurrent_policy
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.intervals import bootstrap_ratio
 from hanabi_rl.measure.prediction import kl_between, kl_on_games, predict, predict_decisions
@@ -38,24 +37,23 @@ def as_games(records, human_seats=None):
 
 def log_probabilities(policy, rules, records):
     """log pi [T, N, P, A] of every seat at every timestep, one seat at a time, in float64 NumPy."""
-    see, step, legal_actions = (
-        jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions)
-    )
-    state = game.deal(rules, records.decks)
+    state = compiled.deal(rules, records.decks)
     carries = [policy.init_carry(GAMES) for _ in range(2)]
     rows = []
     for turn in range(records.num_actions.max()):
-        obs, legal = see(rules, state), legal_actions(rules, state)
+        obs, legal = jax.device_get(
+            (compiled.observe(rules, state), compiled.legal_actions(rules, state))
+        )
         seats = []
         for seat in range(2):
-            carries[seat], logits = policy.step(
-                carries[seat], obs[:, seat], legal[:, seat], np.full(GAMES, turn == 0)
+            carries[seat], logits = compiled.ask(
+                policy, carries[seat], obs[:, seat], legal[:, seat], np.full(GAMES, turn == 0)
             )
             logits = np.asarray(logits, np.float64)
             shifted = logits - logits.max(axis=1, keepdims=True)
             seats.append(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
         rows.append(np.stack(seats, axis=1))
-        state, _, _ = step(rules, state, records.actions[:, turn])
+        state, _, _ = compiled.step(rules, state, records.actions[:, turn])
     return np.stack(rows)
 
 

@@ -16,9 +16,7 @@ from support.games import LENIENT, LENIENT_3P
 from support.policies import CountingPolicy, clock_policy, recurrent_policy
 
 from hanabi_rl.agents.policy import act
-from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import Table
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -125,24 +123,24 @@ def test_records_are_games_that_a_table_replays(sample):
 def play_seat_by_seat(policies, rules, decks):
     """The plain loop that `play_games` must equal: one call for each seat and turn, no grouping of
     seats."""
-    see, step, legal_actions = (
-        jax.jit(f, static_argnums=0) for f in (observe, game.step, game.legal_actions)
-    )
-    state = game.deal(rules, decks)
+    state = compiled.deal(rules, decks)
     carries = [policy.init_carry(len(decks)) for policy in policies]
     actions = []
     for turn in range(rules.max_turns):
-        obs, legal = see(rules, state), legal_actions(rules, state)
+        obs, legal = jax.device_get(
+            (compiled.observe(rules, state), compiled.legal_actions(rules, state))
+        )
         reset = np.full(len(decks), turn == 0)
         chosen = []
         for seat, policy in enumerate(policies):
             carries[seat], action = act(policy, carries[seat], obs[:, seat], legal[:, seat], reset)
             chosen.append(np.asarray(action))
-        mover = np.asarray(game.current_player(state))
+        mover = np.asarray(state.player)
         action = np.stack(chosen, axis=1)[np.arange(len(decks)), mover]
-        actions.append(np.where(np.asarray(game.finished(rules, state)), rules.noop, action))
-        state, _, _ = step(rules, state, actions[-1])
-    return np.stack(actions, axis=1), np.asarray(game.score(rules, state))
+        over = np.asarray(compiled.finished(rules, state))
+        actions.append(np.where(over, rules.noop, action))
+        state, _, _ = compiled.step(rules, state, actions[-1])
+    return np.stack(actions, axis=1), np.asarray(compiled.score(rules, state))
 
 
 def test_grouped_seats_equal_one_call_a_seat():

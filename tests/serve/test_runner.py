@@ -7,7 +7,7 @@ import flax.struct
 import jax
 import numpy as np
 import pytest
-from support.compiled import init_network
+from support.compiled import ask, init_network
 from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
@@ -264,7 +264,7 @@ def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(line_
     (answer,) = partners.think([game], given=[given])
     seen = answer.shown.observations[:1], answer.shown.legal[:1]
     carry = jax.tree.map(lambda leaf: leaf[None], given)
-    carry, logits = policy.step(carry, *seen, np.zeros(1, bool))
+    carry, logits = ask(policy, carry, *seen, np.zeros(1, bool))
     expected = jax.tree.leaves(jax.tree.map(lambda leaf: np.asarray(leaf[0]), carry))
     for _ in range(2):
         found = jax.tree.leaves(partners.memory(game.game_id))

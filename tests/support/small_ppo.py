@@ -153,7 +153,7 @@ def spread_run(
         folder: where a checkpoint of the state after two updates goes.
     """
     _, experience, key, _ = small.collect(small.learner, small.actors, small.clone)
-    first = parallel.unshard(experience)
+    first = parallel.unshard(jax.device_get(experience))
     leaves, structure = jax.tree.flatten(first)
     stored = leaves if stored is None else stored
     experience = parallel.shard(
@@ -167,15 +167,15 @@ def spread_run(
             with Checkpointer(folder) as checkpoints:
                 checkpoints.save(2, (learner, parallel.unshard(actors)))
         learner, actors, _ = small.update(learner, actors)
-    last = parallel.unshard(actors)
+    last = parallel.unshard(jax.device_get((actors.reset, actors.env.game.turn)))
     results = {
         "action": first.rollout.action,
         "stored": stored,
         "learnt": learnt.params,
         "metrics": metrics,
         "later": learner.params,
-        "reset": last.reset,
-        "turn": last.env.game.turn,
+        "reset": last[0],
+        "turn": last[1],
     }
     paths = jax.tree_util.tree_flatten_with_path(results)[0]
     return {
@@ -185,11 +185,11 @@ def spread_run(
 
 
 def small_rollout(ppo: PPO, small: SmallPPO) -> Rollout:
-    """One rollout of the small learner with itself, as `ppo` of `make_ppo` collects it: leaves
-    [T, N, ...]."""
+    """One rollout of the small learner with itself, as `ppo` of `make_ppo` collects it: NumPy
+    leaves [T, N, ...]."""
     compiled = _rollout_program(ppo.config.only_movers, ppo.config.privileged_critic)
     (rollout,) = compiled(small.learner, small.actors.replace(reference_carry=None))
-    return jax.tree.map(lambda x: x[0], rollout)
+    return jax.tree.map(lambda x: x[0], jax.device_get(rollout))
 
 
 @functools.cache
