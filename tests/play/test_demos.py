@@ -67,13 +67,13 @@ def test_the_key_of_the_cache(cache):
 
 def test_games_for_another_purpose_are_on_other_decks(cache):
     games = {
-        purpose: demos.demo_games(TINY, "random", 6, 1, purpose)
+        purpose: demos.demo_games(TINY, "random", 12, 1, purpose)
         for purpose in ("demos", "situations")
     }
     for purpose, played in games.items():
-        np.testing.assert_array_equal(played.decks, evaluation_decks(TINY, 6, 1, purpose))
+        np.testing.assert_array_equal(played.decks, evaluation_decks(TINY, 12, 1, purpose))
     assert (games["demos"].decks != games["situations"].decks).any()
-    again = demos.demo_games(TINY, "random", 6, 1, "situations")  # the cache keeps them apart
+    again = demos.demo_games(TINY, "random", 12, 1, "situations")  # the cache keeps them apart
     np.testing.assert_array_equal(again.decks, games["situations"].decks)
 
 
@@ -104,7 +104,7 @@ def test_games_say_who_sat_where(cache):
     again = demos.demo_games(TINY_3P, "random+random", 3, seed=1)  # from the cache
     for each in (games, again):
         assert each.players.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
-    assert not demos.generate(TINY_3P, "random", 3, 1).players.any()
+    assert not demos.generate(TINY, "random", 12, 1).players.any()
 
 
 def test_what_is_refused(cache):
