@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         drop_old_programs(config.cache.mkdir("compiled"))
     if hasattr(config, "workerinput") or config.option.dist == "no":
         # Not where workers are told what to run: it takes 5 seconds to import, before they start.
+        gc.disable()  # importing makes objects that stay: until `pytest_collection_finish`
         config.pluginmanager.import_plugin("support.fixtures")
 
 
@@ -58,6 +59,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 10)
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
