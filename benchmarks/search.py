@@ -8,13 +8,14 @@ agent changes from deck to deck). The searching seat goes around the table. With
 seat of the agent searches. The run may be stopped, ends by itself before `--seconds`, and goes on
 where it was; `--first` is the number of the first deck, so that several processes may share the
 decks of a question: each finds the chunks of the others in `--out`. With `--games 0` nothing is
-played, and the table is of everything in `--out`.
+played, and the table is of everything in `--out`, or of what `--agent` and `--partner A,B` leave.
 """
 
 import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +62,8 @@ PAIRS = (
 """Agents and their partners; in the last pair the model of the partner is wrong."""
 DECKS = 31
 """The seed of the decks."""
+Scores = dict[int, tuple[int, int]]
+"""Deck -> the scores without and with a search."""
 USUAL = "fast"
 """The search that others are compared with, deck by deck."""
 
@@ -132,8 +135,8 @@ def chunks_in(folder: Path) -> dict[int, dict[str, Any]]:
     return {int(file.stem): read_json(file) for file in files}
 
 
-def scores_of(chunks: dict[int, dict[str, Any]]) -> dict[int, tuple[int, int]]:
-    """Deck -> the scores without and with a search."""
+def scores_of(chunks: dict[int, dict[str, Any]]) -> Scores:
+    """The scores of some chunks."""
     return {
         first + i: scores
         for first, chunk in chunks.items()
@@ -141,30 +144,38 @@ def scores_of(chunks: dict[int, dict[str, Any]]) -> dict[int, tuple[int, int]]:
     }
 
 
-def row_of(
-    question: Question, chunks: dict[int, dict[str, Any]], usual: dict[int, tuple[int, int]]
-) -> common.Record:
+def row_of(question: Question, chunks: dict[int, dict[str, Any]], usual: Scores) -> common.Record:
     """Paired figures of some chunks; `usual` are the scores with the search `USUAL`."""
     scores = scores_of(chunks)
     timed = [chunk for chunk in chunks.values() if chunk["timed"]]
     seconds = sum(chunk["searching_seconds"] - chunk["plain_seconds"] for chunk in timed)
     moves = sum(chunk["searching_moves"] for chunk in timed)
-    both = [scores[deck][1] - usual[deck][1] for deck in scores if deck in usual]
-    compared = f"{mean_interval(np.array(both, float)):+.2f}, {len(both)} games" if both else ""
     return question._asdict() | {
         **figures(*np.array(list(scores.values()), float).T[..., None]),
-        f"more_than_{USUAL}": "" if question.search == USUAL else compared,
+        f"more_than_{USUAL}": more_than_usual(question, [scores], [usual]),
         "seconds_a_move": round(seconds / moves, 4) if moves else "",
     }
 
 
-def pooled(question: Question, each: list[dict[int, tuple[int, int]]]) -> common.Record:
+def more_than_usual(question: Question, each: list[Scores], usual: list[Scores]) -> str:
+    """What a search has more than `USUAL`, partner by partner, on the decks that all of them played
+    with both."""
+    decks = sorted(set.intersection(*[set(scores) for scores in each + usual]))
+    if question.search == USUAL or not decks:
+        return ""
+    pairs = list(zip(each, usual, strict=True))
+    more = [np.mean([ours[deck][1] - theirs[deck][1] for ours, theirs in pairs]) for deck in decks]
+    return f"{mean_interval(np.array(more)):+.2f}, {len(decks) * len(pairs)} games"
+
+
+def pooled(question: Question, each: list[Scores], usual: list[Scores]) -> common.Record:
     """The row of an agent with several partners, who count alike, on the decks that all of them
     played."""
     decks = sorted(set.intersection(*[set(scores) for scores in each]))
     scores = np.array([[of_one[deck] for of_one in each] for deck in decks], float)
     row = question._replace(partner=f"{len(each)} strangers")._asdict()
-    return row | figures(*np.moveaxis(scores, 2, 0))
+    more = {f"more_than_{USUAL}": more_than_usual(question, each, usual)}
+    return row | figures(*np.moveaxis(scores, 2, 0)) | more
 
 
 def figures(plain: np.ndarray, searching: np.ndarray) -> common.Record:
@@ -179,8 +190,8 @@ def figures(plain: np.ndarray, searching: np.ndarray) -> common.Record:
     }
 
 
-def rows_of(out: Path, questions: list[Question] | None) -> list[common.Record]:
-    """The rows of some questions, or of every one in `out` and of agents with all strangers."""
+def rows_of(out: Path, wanted: Callable[[Question], bool]) -> list[common.Record]:
+    """The rows of the wanted questions that were played, and of agents with all their strangers."""
     played = {}
     for folder in sorted(out.iterdir()):
         chunks = chunks_in(folder)
@@ -188,16 +199,20 @@ def rows_of(out: Path, questions: list[Question] | None) -> list[common.Record]:
             some = next(iter(chunks.values()))
             played[Question(*(some[name] for name in Question._fields))] = chunks
     scores = {question: scores_of(chunks) for question, chunks in played.items()}
-    rows = [
-        row_of(question, played[question], scores.get(question._replace(search=USUAL), {}))
-        for question in (played if questions is None else questions)
-        if question in played
-    ]
-    strangers: dict[Question, list[dict[int, tuple[int, int]]]] = {}
-    for question in played if questions is None else ():
+
+    def usual(question: Question) -> Scores:
+        return scores.get(question._replace(search=USUAL), {})
+
+    shown = [question for question in played if wanted(question)]
+    strangers: dict[Question, list[Question]] = {}
+    for question in shown:
         if question.agent not in question.partner:
-            strangers.setdefault(question._replace(partner=""), []).append(scores[question])
-    return rows + [pooled(group, each) for group, each in strangers.items() if len(each) > 1]
+            strangers.setdefault(question._replace(partner=""), []).append(question)
+    return [row_of(question, played[question], usual(question)) for question in shown] + [
+        pooled(group, [scores[one] for one in each], [usual(one) for one in each])
+        for group, each in strangers.items()
+        if len(each) > 1
+    ]
 
 
 def print_table(rows: list[common.Record]) -> None:
@@ -224,11 +239,17 @@ def measure(
     if seats not in ("one", "all"):
         raise SystemExit(f"--seats {seats}: expected one or all")
     pairs = ((agent, partner or agent),) if agent else PAIRS
-    questions = [Question(*pair, search, seats) for pair in pairs]
-    if games:
-        for question in questions:
-            play(question, range(first, first + games), chunk, seconds, Path(out))
-    rows = rows_of(Path(out), questions if games else None)
+    questions = [Question(*pair, search, seats) for pair in pairs] if games else []
+    for question in questions:
+        play(question, range(first, first + games), chunk, seconds, Path(out))
+
+    def wanted(question: Question) -> bool:
+        if games:
+            return question in questions
+        partners = partner.split(",") if partner else [question.partner]
+        return agent in ("", question.agent) and question.partner in partners
+
+    rows = rows_of(Path(out), wanted)
     if rows:
         print_table(rows)
     return {"rows": rows}
