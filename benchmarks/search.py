@@ -90,7 +90,7 @@ def chunk_of_games(
     who: dict[str, tuple[Policy, ...]], first: int, count: int, seed: int
 ) -> dict[str, Any]:
     """The games of `count` decks from number `first` of each team: scores, core seconds and the
-    moves of the agent's seat."""
+    moves of those who play as the first of the team does."""
     rules = who["plain"][0].rules
     players = rules.num_players
     decks = evaluation_decks(rules, first + count, seed)[first:]
@@ -105,8 +105,9 @@ def chunk_of_games(
         games = play_games(team, rules, decks, seating=seating, chunk_size=count)
         found[f"{name}_seconds"] = common.core_seconds() - began
         found[name] = games.scores.tolist()
-        turns = np.arange(rules.max_turns) % players == seat[:, None]
-        mine = turns & (np.arange(rules.max_turns) < games.num_actions[:, None])
+        turn = np.arange(rules.max_turns)
+        theirs = seating[:, [policy is team[0] for policy in team], None]
+        mine = np.any(turn % players == theirs, axis=1) & (turn < games.num_actions[:, None])
         found[f"{name}_moves"] = int(mine.sum())
     return found
 
