@@ -65,7 +65,7 @@ DECKS = 31
 Scores = dict[int, tuple[int, int]]
 """Deck -> the scores without and with a search."""
 USUAL = "fast"
-"""The search that others are compared with, deck by deck."""
+"""The search that others are compared with, deck by deck; in one seat."""
 
 
 def teams(question: Question) -> dict[str, tuple[Policy, ...]]:
@@ -162,7 +162,7 @@ def more_than_usual(question: Question, each: list[Scores], usual: list[Scores])
     """What a search has more than `USUAL`, partner by partner, on the decks that all of them played
     with both."""
     decks = sorted(set.intersection(*[set(scores) for scores in each + usual]))
-    if question.search == USUAL or not decks:
+    if (question.search, question.seats) == (USUAL, "one") or not decks:
         return ""
     pairs = list(zip(each, usual, strict=True))
     more = [np.mean([ours[deck][1] - theirs[deck][1] for ours, theirs in pairs]) for deck in decks]
@@ -202,7 +202,7 @@ def rows_of(out: Path, wanted: Callable[[Question], bool]) -> list[common.Record
     scores = {question: scores_of(chunks) for question, chunks in played.items()}
 
     def usual(question: Question) -> Scores:
-        return scores.get(question._replace(search=USUAL), {})
+        return scores.get(question._replace(search=USUAL, seats="one"), {})
 
     shown = [question for question in played if wanted(question)]
     strangers: dict[Question, list[Question]] = {}
