@@ -1,7 +1,7 @@
 """`bot:rules`: a family of rule players that differ in how they hint, read hints and discard.
 
 `bot:rules?seed=7` is the member that seed 7 draws from `RANGES`; other parameters given beside it
-stay as given. The parameters are array leaves, so that any number of members is one stacked policy
+stay as given, those of `GIVEN` among them, which no seed draws. The parameters are array leaves, so that any number of members is one stacked policy
 in one compiled program (`learning/partners.py`). They stand for those of the "theory of mind"
 agents of Knott et al. 2021 (arXiv 2101.05507), in Hanabi's terms.
 """
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.agents.bots import scene
 from hanabi_rl.agents.bots.inference import first_true, last_true
 from hanabi_rl.agents.bots.rule_lists import RuleBot
 from hanabi_rl.agents.bots.rules import (
@@ -42,6 +43,8 @@ RANGES: dict[str, tuple[Any, ...]] = {
     "chop_newest": (False, True),
 }
 """The values that members differ in; beside them epsilon, uniform in [0, `MOST_EPSILON`]."""
+GIVEN: dict[str, tuple[Any, ...]] = {"rash": (False, True), "exact": (False, True)}
+"""What a member may be told to do beside what its seed draws."""
 
 
 class RulePartner(RuleBot):
@@ -62,6 +65,12 @@ class RulePartner(RuleBot):
     trusts: bool = False
     """Plays one of the cards that the hint just before touched, if it can be playable and a life is
     to spare; else it plays by facts alone."""
+    rash: bool = False
+    """Takes every card that a hint ever touched to be meant for playing, if it can be playable, with
+    its last life too."""
+    exact: bool = False
+    """Hints where every card touched is playable, else not before it must: of these what touches
+    most that was not hinted."""
     focus_newest: bool = False
     """Of several cards to play takes the newest, else the oldest."""
     chop_newest: bool = False
@@ -80,7 +89,7 @@ class RulePartner(RuleBot):
         if seed < BY_PARAMETERS:
             raise ValueError(f"seed: expected 0 or more, got {seed}")
         chosen = ({} if seed == BY_PARAMETERS else draw_member(seed)) | parameters
-        for name, values in RANGES.items():
+        for name, values in (RANGES | GIVEN).items():
             if name in chosen and chosen[name] not in values:
                 raise ValueError(f"{name}: expected one of {values}, got {chosen[name]}")
         if not 0.0 <= chosen.get("epsilon", 0.0) <= MOST_EPSILON:
@@ -92,13 +101,17 @@ class RulePartner(RuleBot):
     def ordered_rules(self) -> tuple[Rule, ...]:
         """See `RuleBot`: its parameters may be traced."""
         play, trusted = known_play(self.focus_newest), trusted_play(self.focus_newest)
+        rash = only_if(self.rash, hinted_play(self.focus_newest))
         hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first)
         return (
             only_if(self.plays_first, play),
             only_if(self.plays_first & self.trusts, trusted),
-            hint,
+            only_if(self.plays_first, rash),
+            only_if(self.exact, playable_alone(self.hint_tokens)),
+            only_if(~jnp.asarray(self.exact), hint),
             play,
             only_if(self.trusts, trusted),
+            rash,
             osawa,
             discard_unhinted(self.chop_newest),
             discard_oldest,
@@ -142,6 +155,36 @@ def trusted_play(newest: jax.Array | bool) -> Rule:
         touched = last.is_hint & last.target[0] & last.touched
         can_be = touched & ((facts.plausible & facts.playable) != 0)
         return moves(rules, play=_end(can_be, newest), when=facts.seen.lives > 1)
+
+    return rule
+
+
+def hinted_play(newest: jax.Array | bool) -> Rule:
+    """Play a card that a hint touched, whenever, if it can be playable."""
+
+    def rule(rules: Rules, facts: Facts) -> jax.Array:
+        can_be = facts.seen.hinted[0] & ((facts.plausible & facts.playable) != 0)
+        return moves(rules, play=_end(can_be, newest))
+
+    return rule
+
+
+def playable_alone(tokens: jax.Array | int) -> Rule:
+    """With so many tokens, the hint that touches playable cards alone and most of them that were not
+    hinted, colours first."""
+
+    def rule(rules: Rules, facts: Facts) -> jax.Array:
+        touched = scene.touches(rules, facts.seen)
+        good = theirs(facts, facts.playable)[:, None]
+        new = jnp.sum(touched & good & ~facts.seen.hinted[1:, None], axis=-1)
+        worth = jnp.where(jnp.any(touched & ~good, axis=-1), 0, new)
+        best = jnp.argmax(worth) == jnp.arange(worth.size)
+        best = best.reshape(worth.shape) & (worth > 0) & (facts.seen.info >= tokens)
+        by_color, by_rank = jnp.split(best, [rules.num_colors], axis=-1)
+        empty = moves(rules)
+        places = 2 * rules.hand_size + jnp.arange(best.size)
+        hints = jnp.concatenate([by_color.reshape(-1), by_rank.reshape(-1)])
+        return empty.at[places].set(hints.astype(empty.dtype))
 
     return rule
 
