@@ -43,7 +43,7 @@ RANGES: dict[str, tuple[Any, ...]] = {
     "chop_newest": (False, True),
 }
 """The values that members differ in; beside them epsilon, uniform in [0, `MOST_EPSILON`]."""
-GIVEN: dict[str, tuple[Any, ...]] = {"rash": (False, True), "exact": (False, True)}
+GIVEN: dict[str, tuple[Any, ...]] = {"rash": (0, 1, 2), "exact": (False, True)}
 """What a member may be told to do beside what its seed draws."""
 
 
@@ -65,9 +65,9 @@ class RulePartner(RuleBot):
     trusts: bool = False
     """Plays one of the cards that the hint just before touched, if it can be playable and a life is
     to spare; else it plays by facts alone."""
-    rash: bool = False
-    """Takes every card that a hint ever touched to be meant for playing, if it can be playable, with
-    its last life too."""
+    rash: int = 0
+    """1: plays every card that a hint ever touched, if it can be playable, with its last life too; 2:
+    even where it cannot be."""
     exact: bool = False
     """Hints where every card touched is playable, else not before it must: of these what touches
     most that was not hinted."""
@@ -101,17 +101,17 @@ class RulePartner(RuleBot):
     def ordered_rules(self) -> tuple[Rule, ...]:
         """See `RuleBot`: its parameters may be traced."""
         play, trusted = known_play(self.focus_newest), trusted_play(self.focus_newest)
-        rash = only_if(self.rash, hinted_play(self.focus_newest))
+        hinted = hinted_play(self.focus_newest, self.rash)
         hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first)
         return (
             only_if(self.plays_first, play),
             only_if(self.plays_first & self.trusts, trusted),
-            only_if(self.plays_first, rash),
+            only_if(self.plays_first, hinted),
             only_if(self.exact, playable_alone(self.hint_tokens)),
             only_if(~jnp.asarray(self.exact), hint),
             play,
             only_if(self.trusts, trusted),
-            rash,
+            hinted,
             osawa,
             discard_unhinted(self.chop_newest),
             discard_oldest,
@@ -159,12 +159,13 @@ def trusted_play(newest: jax.Array | bool) -> Rule:
     return rule
 
 
-def hinted_play(newest: jax.Array | bool) -> Rule:
-    """Play a card that a hint touched, whenever, if it can be playable."""
+def hinted_play(newest: jax.Array | bool, rash: jax.Array | int) -> Rule:
+    """Play a card that a hint touched, whenever: `RulePartner.rash`."""
 
     def rule(rules: Rules, facts: Facts) -> jax.Array:
-        can_be = facts.seen.hinted[0] & ((facts.plausible & facts.playable) != 0)
-        return moves(rules, play=_end(can_be, newest))
+        can_be = (facts.plausible & facts.playable) != 0
+        least = jnp.where(can_be, 1, 2)
+        return moves(rules, play=_end(facts.seen.hinted[0] & (rash >= least), newest))
 
     return rule
 
