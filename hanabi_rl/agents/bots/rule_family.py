@@ -43,7 +43,11 @@ RANGES: dict[str, tuple[Any, ...]] = {
     "chop_newest": (False, True),
 }
 """The values that members differ in; beside them epsilon, uniform in [0, `MOST_EPSILON`]."""
-GIVEN: dict[str, tuple[Any, ...]] = {"rash": (0, 1, 2), "exact": (False, True)}
+GIVEN: dict[str, tuple[Any, ...]] = {
+    "rash": (0, 1, 2),
+    "exact": (False, True),
+    "gambles": (False, True),
+}
 """What a member may be told to do beside what its seed draws."""
 
 
@@ -71,6 +75,9 @@ class RulePartner(RuleBot):
     exact: bool = False
     """Hints where every card touched is playable, else not before it must: of these what touches
     most that was not hinted."""
+    gambles: bool = False
+    """Plays its newest card rather than discard once the deck has one card left or none, with its
+    last life too."""
     focus_newest: bool = False
     """Of several cards to play takes the newest, else the oldest."""
     chop_newest: bool = False
@@ -112,6 +119,7 @@ class RulePartner(RuleBot):
             play,
             only_if(self.trusts, trusted),
             hinted,
+            only_if(self.gambles, newest_at_the_end),
             osawa,
             discard_unhinted(self.chop_newest),
             discard_oldest,
@@ -168,6 +176,11 @@ def hinted_play(newest: jax.Array | bool, rash: jax.Array | int) -> Rule:
         return moves(rules, play=_end(facts.seen.hinted[0] & (rash >= least), newest))
 
     return rule
+
+
+def newest_at_the_end(rules: Rules, facts: Facts) -> jax.Array:
+    """Play the newest card with one card in the deck or none."""
+    return moves(rules, play=last_true(facts.plausible != 0), when=facts.seen.deck <= 1)
 
 
 def playable_alone(tokens: jax.Array | int) -> Rule:
