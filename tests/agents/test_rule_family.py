@@ -11,8 +11,10 @@ import pytest
 from support.compiled import permute_actions, permute_decks, permute_legal
 
 from hanabi_rl.agents.bots.base import Bot
+from hanabi_rl.agents.bots.obs_view import view
 from hanabi_rl.agents.bots.registry import make_bot
-from hanabi_rl.agents.bots.rule_family import MOST_EPSILON, RANGES, draw_member
+from hanabi_rl.agents.bots.rule_family import MOST_EPSILON, RANGES, draw_member, newest_at_the_end
+from hanabi_rl.agents.bots.rules import facts_of, first_to_fire
 from hanabi_rl.agents.names import load_policy, spread_names
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
@@ -65,6 +67,9 @@ MEMBERS: dict[str, dict[str, Any]] = {
     "trusting newest": {"trusts": True, "focus_newest": True},
     "hinting": {"plays_first": False},
     "saving": {"hint_tokens": 4},
+    "rash": {"rash": 1},
+    "rasher": {"rash": 2},
+    "exact": {"exact": True},
     "at random": {"epsilon": 0.2},
 }
 
@@ -98,8 +103,43 @@ def test_what_they_do_with_a_hint() -> None:
     }
     expected = dict.fromkeys(MEMBERS, DISCARD + 2)
     expected |= {"chop": DISCARD + 3, "trusting": PLAY + 0, "trusting newest": PLAY + 4}
+    expected |= {"rash": PLAY + 0, "rasher": PLAY + 0}
     # two ranks above a 1 is a 3, and seat 0 holds 4s alone: nobody hints
     assert chosen(hands, [COLOR + 0]) == expected
+
+
+def test_who_plays_whatever_is_hinted() -> None:
+    """A 5 on an empty table cannot be playable. With the last life, and a 1 to hint, the trusting
+    hint; the rash play the R1 that the hint just before touched."""
+    hands = "R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5"
+    told = dict.fromkeys(MEMBERS, DISCARD + 0) | {"chop": DISCARD + 3, "rasher": PLAY + 4}
+    assert chosen(hands, [RANK + 4]) == told
+    lost_two = [PLAY + 0, PLAY + 0, COLOR + 0]  # R4 and R3; either draws an R1
+    expected = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0}
+    assert chosen(hands, lost_two) == expected | {"rash": PLAY + 0, "rasher": PLAY + 0}
+
+
+def test_who_hints_what_is_playable_alone() -> None:
+    """Of two R1 the exact names the colour, as of hints that touch as many. Once an R1 is played
+    and another drawn, no hint touches the Y1 alone that was not told it is a 1: they discard."""
+    told = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0, "exact": COLOR + 0}
+    assert chosen("R4 R4 Y4 Y4 G4 R1 R1 Y3 Y5 B4", []) == told
+    after = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [RANK + 0, PLAY + 1])
+    assert after["default"] == COLOR + 1 and after["exact"] == DISCARD + 0
+
+
+def test_who_gambles_at_the_end() -> None:
+    state = game.deal(RULES, jnp.asarray([full_deck(RULES)], jnp.int32))
+    seen = view(RULES, observe(RULES, state)[0, 0])
+    for cards, plays in ((2, []), (1, [PLAY + 4]), (0, [PLAY + 4])):
+        facts = facts_of(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
+        facts = facts._replace(seen=seen._replace(deck=jnp.int32(cards)))
+        assert np.flatnonzero(newest_at_the_end(RULES, facts)).tolist() == plays
+    ordered = [make_bot("rules", RULES, gambles=g).ordered_rules() for g in (False, True)]
+    facts = facts._replace(seen=seen._replace(deck=jnp.int32(0), info=jnp.int32(0)))
+    legal = jnp.ones(RULES.num_moves, bool)
+    told = [int(jnp.argmax(first_to_fire(RULES, rule, facts, legal)[0])) for rule in ordered]
+    assert told == [DISCARD + 0, PLAY + 4]
 
 
 def test_when_they_hint_before_they_play() -> None:
@@ -150,7 +190,12 @@ def test_members_by_seed() -> None:
     assert names == ["bot:rules?seed=3", "bot:rules?seed=4", "bot:rules?seed=5", "bot:iggi"]
     member = load_policy("bot:rules?seed=3&trusts=true")
     assert isinstance(member, Bot)
-    assert member.parameters() == {"seed": 3, "smoothing": 0.02} | draw_member(3) | {"trusts": True}
+    assert member.parameters() == {"seed": 3, "smoothing": 0.02} | draw_member(3) | {
+        "trusts": True,
+        "rash": 0,
+        "exact": False,
+        "gambles": False,
+    }
     for wrong in ("seed=-2", "epsilon=0.3", "hint_tokens=9", "lookahead=3"):
         with pytest.raises(ValueError, match=rf"rules: {wrong.split('=')[0]}: expected"):
             load_policy(f"bot:rules?{wrong}")

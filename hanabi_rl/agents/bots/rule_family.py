@@ -1,9 +1,10 @@
 """`bot:rules`: a family of rule players that differ in how they hint, read hints and discard.
 
 `bot:rules?seed=7` is the member that seed 7 draws from `RANGES`; other parameters given beside it
-stay as given, those of `GIVEN` among them, which no seed draws. The parameters are array leaves, so that any number of members is one stacked policy
-in one compiled program (`learning/partners.py`). They stand for those of the "theory of mind"
-agents of Knott et al. 2021 (arXiv 2101.05507), in Hanabi's terms.
+stay as given, those of `GIVEN` among them, which no seed draws. The parameters are array leaves, so
+that any number of members is one stacked policy in one compiled program (`learning/partners.py`).
+They stand for those of the "theory of mind" agents of Knott et al. 2021 (arXiv 2101.05507), in
+Hanabi's terms.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class RulePartner(RuleBot):
     """Plays one of the cards that the hint just before touched, if it can be playable and a life is
     to spare; else it plays by facts alone."""
     rash: int = 0
-    """1: plays every card that a hint ever touched, if it can be playable, with its last life too; 2:
-    even where it cannot be."""
+    """1: plays every card that a hint ever touched, if it can be playable, with its last life too;
+    2: even where it cannot be."""
     exact: bool = False
     """Hints where every card touched is playable, else not before it must: of these what touches
     most that was not hinted."""
@@ -184,21 +185,20 @@ def newest_at_the_end(rules: Rules, facts: Facts) -> jax.Array:
 
 
 def playable_alone(tokens: jax.Array | int) -> Rule:
-    """With so many tokens, the hint that touches playable cards alone and most of them that were not
-    hinted, colours first."""
+    """With so many tokens, the hint that touches playable cards alone and most of them that were
+    not hinted; of several the one with the oldest card, by colour before by rank."""
 
     def rule(rules: Rules, facts: Facts) -> jax.Array:
         touched = scene.touches(rules, facts.seen)
         good = theirs(facts, facts.playable)[:, None]
         new = jnp.sum(touched & good & ~facts.seen.hinted[1:, None], axis=-1)
         worth = jnp.where(jnp.any(touched & ~good, axis=-1), 0, new)
-        best = jnp.argmax(worth) == jnp.arange(worth.size)
-        best = best.reshape(worth.shape) & (worth > 0) & (facts.seen.info >= tokens)
+        ranked = worth * rules.hand_size - jnp.argmax(touched, axis=-1)
+        best = jnp.argmax(ranked) == jnp.arange(ranked.size).reshape(ranked.shape)
+        best &= (worth > 0) & (facts.seen.info >= tokens)
         by_color, by_rank = jnp.split(best, [rules.num_colors], axis=-1)
-        empty = moves(rules)
-        places = 2 * rules.hand_size + jnp.arange(best.size)
         hints = jnp.concatenate([by_color.reshape(-1), by_rank.reshape(-1)])
-        return empty.at[places].set(hints.astype(empty.dtype))
+        return moves(rules).at[2 * rules.hand_size : -1].set(hints)
 
     return rule
 
