@@ -13,7 +13,7 @@ from support.compiled import permute_actions, permute_decks, permute_legal
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.obs_view import view
 from hanabi_rl.agents.bots.registry import make_bot
-from hanabi_rl.agents.bots.rule_family import MOST_EPSILON, RANGES, draw_member, newest_at_the_end
+from hanabi_rl.agents.bots.rule_family import MOST_EPSILON, RANGES, draw_member
 from hanabi_rl.agents.bots.rules import facts_of, first_to_fire
 from hanabi_rl.agents.names import load_policy, spread_names
 from hanabi_rl.env import rules as game
@@ -128,18 +128,26 @@ def test_who_hints_what_is_playable_alone() -> None:
     assert after["default"] == COLOR + 1 and after["exact"] == DISCARD + 0
 
 
-def test_who_gambles_at_the_end() -> None:
+@jax.jit
+def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
+    """What each does after the deal, had it no token to hint with and a deck of so many cards."""
     state = game.deal(RULES, jnp.asarray([full_deck(RULES)], jnp.int32))
     seen = view(RULES, observe(RULES, state)[0, 0])
-    for cards, plays in ((2, []), (1, [PLAY + 4]), (0, [PLAY + 4])):
-        facts = facts_of(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
-        facts = facts._replace(seen=seen._replace(deck=jnp.int32(cards)))
-        assert np.flatnonzero(newest_at_the_end(RULES, facts)).tolist() == plays
-    ordered = [make_bot("rules", RULES, gambles=g).ordered_rules() for g in (False, True)]
-    facts = facts._replace(seen=seen._replace(deck=jnp.int32(0), info=jnp.int32(0)))
+    seen = seen._replace(deck=cards_left, info=jnp.int32(0))
+    facts = facts_of(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
     legal = jnp.ones(RULES.num_moves, bool)
-    told = [int(jnp.argmax(first_to_fire(RULES, rule, facts, legal)[0])) for rule in ordered]
-    assert told == [DISCARD + 0, PLAY + 4]
+
+    def weights(member: Any) -> jax.Array:
+        return first_to_fire(RULES, member.ordered_rules(), facts, legal)[0]
+
+    return jnp.argmax(jax.vmap(weights)(members), axis=-1)
+
+
+def test_who_gambles_at_the_end() -> None:
+    bots = [make_bot("rules", RULES, gambles=gambles) for gambles in (False, True)]
+    members = stack_policies(bots).policies[0]
+    told = {cards: without_tokens(members, np.int32(cards)).tolist() for cards in (2, 1, 0)}
+    assert told == {2: [DISCARD, DISCARD], 1: [DISCARD, PLAY + 4], 0: [DISCARD, PLAY + 4]}
 
 
 def test_when_they_hint_before_they_play() -> None:
