@@ -135,8 +135,8 @@ def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
 
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_no_hostile_message_is_accepted(served: Served, count: int) -> None:
-    rng, other = random.Random(0), play_test(served.address, served.key, 2, [0])
     served.guard._openings.a_minute = served.guard._key_openings.a_minute = count + 10
+    rng, other = random.Random(0), play_test(served.address, served.key, 2, [0])
     for first in range(0, count, MAX_WRONG - 1):
         game = play_test(served.address, served.key, 2, [0])
         for _ in range(first, min(first + MAX_WRONG - 1, count)):
