@@ -30,6 +30,7 @@ from hanabi_rl.agents.bots.rules import (
     tell,
     theirs,
 )
+from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.env.game import Rules
 
 BY_PARAMETERS = -1
@@ -190,9 +191,8 @@ def playable_alone(tokens: jax.Array | int) -> Rule:
 
     def rule(rules: Rules, facts: Facts) -> jax.Array:
         touched = scene.touches(rules, facts.seen)
-        good = theirs(facts, facts.playable)[:, None]
-        new = jnp.sum(touched & good & ~facts.seen.hinted[1:, None], axis=-1)
-        worth = jnp.where(jnp.any(touched & ~good, axis=-1), 0, new)
+        misleads = jnp.any(touched & ~theirs(facts, facts.playable)[:, None], axis=-1)
+        worth = jnp.where(misleads, 0, newly_playable(rules, facts.seen.hinted, facts.seen))
         ranked = worth * rules.hand_size - jnp.argmax(touched, axis=-1)
         best = jnp.argmax(ranked) == jnp.arange(ranked.size).reshape(ranked.shape)
         best &= (worth > 0) & (facts.seen.info >= tokens)
