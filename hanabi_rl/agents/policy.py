@@ -119,6 +119,15 @@ def next_game(policy: Policy, carry: PyTree, met: jax.Array) -> PyTree:
     return select_games(met, policy.init_carry(met.shape[0]), carry)
 
 
+def thinks(policy: Policy) -> bool:
+    """Whether an agent takes long over each of its moves, one game after the other, whatever
+    wrappers are around it: its class says `thinks = True`."""
+    inner: Any = policy
+    while inner is not None and not getattr(inner, "thinks", False):
+        inner = getattr(inner, "policy", None)
+    return inner is not None
+
+
 Unit = Literal["environment steps", "minibatches", "updates"]
 """What a trained policy's steps are: environment steps of RL, minibatches of cloning; updates only
 in checkpoints written before the unit was."""

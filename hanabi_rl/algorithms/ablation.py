@@ -12,7 +12,8 @@ from hanabi_rl.measure.cells import CellCache
 from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.runs.folder import LATEST_POLICY
-from hanabi_rl.runs.tracking import Progress, read_metrics
+from hanabi_rl.runs.progress import Progress
+from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
 from hanabi_rl.show.matrix import matrix_table, write_matrix
 

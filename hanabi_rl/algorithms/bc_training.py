@@ -22,8 +22,9 @@ from hanabi_rl.nn.kinds import Network
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
+from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.session import Session, open_session
-from hanabi_rl.runs.tracking import Progress, read_metrics
+from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.plots import plot_bc
 
 _NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # weighted by decisions

@@ -40,8 +40,9 @@ from hanabi_rl.learning.rollout import Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.partners import LEAST_SHARE, Partner, PartnerSet, write_partners
 from hanabi_rl.runs.folder import GracefulStop, write_summary
+from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.session import Stopped, open_run_dir
-from hanabi_rl.runs.tracking import Progress, Tracker
+from hanabi_rl.runs.tracking import Tracker
 from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.ranges import WORD, Number, Range
 

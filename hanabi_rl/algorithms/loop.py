@@ -35,8 +35,9 @@ from hanabi_rl.measure.beside_clone import likeness
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
 from hanabi_rl.runs.folder import BEST_POLICY, EVALUATED, LATEST_POLICY, write_summary
+from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.session import Session, open_run_dir, open_session
-from hanabi_rl.runs.tracking import Progress, announce_stage, read_metrics
+from hanabi_rl.runs.tracking import announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
 from hanabi_rl.show.report import likeness_figures, likeness_table
 from hanabi_rl.storage.ranges import Count, Number, Share

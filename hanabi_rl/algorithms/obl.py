@@ -27,7 +27,7 @@ from hanabi_rl.nn.kinds import NetworkField
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured import Level, StructuredConfig
 from hanabi_rl.runs.config import with_game
-from hanabi_rl.runs.tracking import Progress
+from hanabi_rl.runs.progress import Progress
 from hanabi_rl.storage.ranges import Number, Share
 from hanabi_rl.storage.trees import read_tree, write_tree
 

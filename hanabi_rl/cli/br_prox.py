@@ -53,7 +53,7 @@ def br_prox(
     from hanabi_rl.agents.identity import distinct_identities
     from hanabi_rl.measure.matrix import Setting
     from hanabi_rl.measure.partners import play_alone, play_partners, read_partners
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.br_prox import br_prox_figures, br_prox_table, plot_br_prox
     from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import to_json

@@ -41,7 +41,7 @@ def conventions(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.measure.conventions import convention_figures, read_conventions
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.conventions import conventions_table
     from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import to_json

@@ -66,7 +66,7 @@ def cross_play(
 def _play(agents: tuple[Agent, ...], setting: Setting, cache: CellCache) -> CrossPlayMatrix:
     """The matrix, with a progress bar; what Ctrl-C leaves is said."""
     from hanabi_rl.measure.matrix import cell_pairs, play_matrix
-    from hanabi_rl.runs.tracking import Progress, format_seconds
+    from hanabi_rl.runs.progress import Progress, format_seconds
 
     total, played, started = len(cell_pairs(agents)), 0, time.perf_counter()
 

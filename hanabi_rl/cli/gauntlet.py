@@ -41,7 +41,7 @@ def gauntlet(
     from hanabi_rl.agents.names import load_policy
     from hanabi_rl.agents.origin import trained_with
     from hanabi_rl.measure.gauntlet import run_gauntlet, strangers
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.gauntlet import (
         gauntlet_figures,
         gauntlet_table,

@@ -51,7 +51,7 @@ def likeness(
     from hanabi_rl.agents.origin import acquaintance
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.likeness import compare
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.likeness import (
         likeness_figures,
         likeness_table,

@@ -165,7 +165,7 @@ def _profiles(
 ) -> list[ObjectiveProfile]:
     """Each agent's metrics, with a progress bar."""
     from hanabi_rl.measure.profiles import agent_profile
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.runs.progress import Progress
 
     profiles = []
     with Progress("metrics", total=len(agents), unit="agents") as progress:

@@ -104,7 +104,7 @@ def play(
 def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Seated:
     """Loads the agents that were named."""
     from hanabi_rl.agents.knowing import learns
-    from hanabi_rl.agents.search.searched import thinks
+    from hanabi_rl.agents.policy import thinks
     from hanabi_rl.serve.in_numpy import InNumPy
     from hanabi_rl.serve.runner import Runner
     from hanabi_rl.serve.ticks import compiled

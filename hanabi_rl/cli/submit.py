@@ -212,7 +212,7 @@ def _play(
 ) -> tuple[list[Ended], int]:
     """The games that were played, with a progress bar, and the exit code where a signal came."""
     from hanabi_rl.runs.folder import GracefulStop
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.serve.submission import Submission
 
     before = sum(game.status == "DONE" for game in games)
@@ -259,7 +259,7 @@ def _predict_size(
     at: Server, size: int, policy: Policy, stop: GracefulStop, patience: float
 ) -> bool:
     """Whether all games were predicted before a signal."""
-    from hanabi_rl.runs.tracking import Progress
+    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.serve.patience import run_all
     from hanabi_rl.serve.predicting import predict_all
 

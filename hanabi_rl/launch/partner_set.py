@@ -24,7 +24,7 @@ from hanabi_rl.measure.partners import (
 )
 from hanabi_rl.play.decks import Purpose
 from hanabi_rl.play.demos import plain_name
-from hanabi_rl.runs.tracking import Progress
+from hanabi_rl.runs.progress import Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.algorithms.best_response import BestResponseConfig

@@ -40,7 +40,6 @@ def evaluate_pair(
     *,
     sample: bool = False,
     purpose: Purpose = "report",
-    chunk_size: int = DEFAULT_CHUNK,
 ) -> CrossPlayResult:
     """One `single` agent among copies of `others`: one cell of the cross-play matrix (row `single`,
     column `others`).
@@ -48,9 +47,7 @@ def evaluate_pair(
     `num_games` decks, each played once with `single` at every seat: P times.
     """
     lineup = (single, *(others,) * (single.rules.num_players - 1))
-    return evaluate_lineup(
-        lineup, num_games, seed, sample=sample, purpose=purpose, chunk_size=chunk_size
-    )
+    return evaluate_lineup(lineup, num_games, seed, sample=sample, purpose=purpose)
 
 
 def evaluate_lineup(
@@ -60,7 +57,6 @@ def evaluate_lineup(
     *,
     sample: bool = False,
     purpose: Purpose = "report",
-    chunk_size: int = DEFAULT_CHUNK,
 ) -> CrossPlayResult:
     """Plays the same `num_games` decks with every distinct seating of `lineup`, one policy a seat.
 
@@ -78,7 +74,6 @@ def evaluate_lineup(
         sample=sample,
         seating=np.repeat(seatings, num_games, axis=0),
         key_index=np.tile(np.arange(num_games), len(seatings)),
-        chunk_size=chunk_size,
     )
     records = tuple(
         together.select(slice(first, first + num_games))

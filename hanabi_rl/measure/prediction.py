@@ -18,7 +18,7 @@ from hanabi_rl.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.measure.intervals import group_sums
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games, step_seats
+from hanabi_rl.play.episodes import play_games, step_seats
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -181,7 +181,7 @@ def kl_between(
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
-    records = play_games(lineup, rules, decks, seed, sample=True, chunk_size=DEFAULT_CHUNK)
+    records = play_games(lineup, rules, decks, seed, sample=True)
     return kl_on_games(reference, policy, records.decks, records.actions, chunk_size)
 
 

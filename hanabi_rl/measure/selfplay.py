@@ -13,7 +13,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import Interval, mean_interval
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.play.decks import Purpose, evaluation_decks
-from hanabi_rl.play.episodes import DEFAULT_CHUNK, play_games
+from hanabi_rl.play.episodes import play_games
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -127,7 +127,6 @@ def evaluate_selfplay(
     *,
     sample: bool = False,
     purpose: Purpose = "report",
-    chunk_size: int = DEFAULT_CHUNK,
 ) -> SelfPlayResult:
     """Plays `num_games` games of `policy` with itself: greedy, or with `sample` drawn from its
     distribution.
@@ -138,7 +137,7 @@ def evaluate_selfplay(
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, purpose)
     team = (policy,) * rules.num_players
-    records = play_games(team, rules, decks, seed, sample=sample, chunk_size=chunk_size)
+    records = play_games(team, rules, decks, seed, sample=sample)
     summary = summarise(records.scores[None], records.points[None], rules.max_score)
     return SelfPlayResult(summary=summary, records=records, rules=rules)
 

@@ -6,21 +6,24 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy import Policy, thinks
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.data.games import GameDataError, Games, pad_moves
+from hanabi_rl.data.games import GameDataError, Games, join_games, pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.storage.cache import cache_folder
 
 FORMAT_VERSION = 2  # of the games in the cache: 1 did not say who sat where
+KEPT_EVERY = 64
+"""Games, of somebody who searches: seconds each, so what there is of them is kept on the way."""
 
 
 def demo_games(
@@ -38,16 +41,40 @@ def demo_games(
     Raises ValueError for an unknown agent or fewer than one game.
     """
     path = demo_path(rules, bot, num_games, seed, purpose)
-    if path.exists():
-        try:
-            return load_games(path)
-        except GameDataError as error:
-            warnings.warn(
-                f"the cached games are damaged and are generated again: {error}", stacklevel=2
-            )
-    games = generate(rules, bot, num_games, seed, purpose)
+    if (cached := _cached(path)) is not None:
+        return cached
+    slow = any(map(thinks, demonstrators(rules, bot)))
+    unfinished = path.with_suffix(".unfinished.safetensors")
+    games = _cached(unfinished)
+    while games is None or len(games) < num_games:
+        first = 0 if games is None else len(games)
+        last = min(first + KEPT_EVERY, num_games) if slow else num_games
+        more = generate(rules, bot, last, seed, purpose, first)
+        games = more if games is None else _joined(games, more)
+        if last < num_games:
+            save_games(unfinished, games)
+            print(f"{last:,} of {num_games:,} games: {unfinished}", file=sys.stderr, flush=True)
     save_games(path, games)
+    unfinished.unlink(missing_ok=True)
     return games
+
+
+def _joined(games: Games, more: Games) -> Games:
+    """The first games and those after them, of the same agents."""
+    players = np.concatenate([games.players, more.players])
+    return dataclasses.replace(join_games([games, more]), players=players)
+
+
+def _cached(path: Path) -> Games | None:
+    """The games of a file of the cache, where it is there and whole."""
+    if not path.exists():
+        return None
+    try:
+        return load_games(path)
+    except GameDataError as error:
+        what = f"the cached games are damaged and are generated again: {error}"
+        warnings.warn(what, stacklevel=3)
+        return None
 
 
 def demonstrators(rules: Rules, bot: str) -> tuple[Policy, ...]:
@@ -91,16 +118,24 @@ def demo_path(
 
 
 def generate(
-    rules: Rules, bot: str, num_games: int, seed: int, purpose: Purpose = "demos"
+    rules: Rules,
+    bot: str,
+    num_games: int,
+    seed: int,
+    purpose: Purpose = "demos",
+    first: int = 0,
 ) -> Games:
-    """Play the games, cached or not. Decks depend on the seed alone, and a longer list begins with
-    the shorter one. Several agents move on by one seat from game to game; the games say who sat
-    where."""
-    decks = evaluation_decks(rules, num_games, seed, purpose)
-    players = rules.num_players
-    seating = (np.arange(players) + np.arange(num_games)[:, None]) % players
-    games = play_games(demonstrators(rules, bot), rules, decks, seed, seating=seating)
-    moves = [games.moves(game) for game in range(num_games)]
+    """Play the games, cached or not, or those of them from number `first` on. Decks depend on the
+    seed alone, and a longer list begins with the shorter one. Several agents move on by one seat
+    from game to game; the games say who sat where."""
+    decks = evaluation_decks(rules, num_games, seed, purpose)[first:]
+    players, number = rules.num_players, np.arange(first, num_games)
+    seating = (np.arange(players) + number[:, None]) % players
+    games = play_games(
+        demonstrators(rules, bot), rules, decks, seed, seating=seating, key_index=number
+    )
+    games = dataclasses.replace(games, game_ids=number.astype(np.int32))
+    moves = [games.moves(game) for game in range(len(games))]
     who = np.empty_like(seating)  # the position of a seat's agent in the line-up, then its number
     np.put_along_axis(who, seating, np.arange(players)[None], axis=1)
     who = (who % len(bot.split("+"))).astype(np.int32)

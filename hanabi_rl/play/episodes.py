@@ -10,24 +10,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.policy import next_game
+from hanabi_rl.agents.policy import next_game, thinks
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
+from hanabi_rl.runs.progress import Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 DEFAULT_CHUNK = 256
+THINKING_CHUNK = 4
+"""Where somebody searches: who thinks of one game after the other."""
 # no game's number: the stream of what policies draw for themselves, apart from that of the sampling
 OWN_CHANCE = np.uint32(2**32 - 1)
 _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
@@ -44,7 +48,7 @@ def play_games(
     sample: bool = False,
     seating: Sequence[int] | np.ndarray | None = None,
     key_index: np.ndarray | None = None,
-    chunk_size: int = DEFAULT_CHUNK,
+    chunk_size: int | None = None,
     series: int = 1,
 ) -> Games:
     """Plays every deck of `decks` (integer[N, deck_size]) to its end and returns the games.
@@ -58,7 +62,8 @@ def play_games(
     `chunk_size`, the games played at once: with key = `jax.random.key(seed)`, turn t of game k is
     sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat s is given
     `fold_in(fold_in(fold_in(fold_in(key, OWN_CHANCE), k), t), s)`, greedy play included.
-    `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins.
+    `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
+    256 are played at once; where somebody searches 4, and a progress bar shows how many are over.
 
     Every `series` decks in a row are one series: from game to game the policies keep what they know
     of each other (`agents/policy.py`, `next_game`), so with three players and more their seatings
@@ -79,32 +84,38 @@ def play_games(
     seating = _seat_every_game(seating, rules, total)
     key_index = np.arange(total) if key_index is None else np.asarray(key_index)
     distinct, positions = group_identical(policies)
+    slow = chunk_size is None and any(map(thinks, distinct))
+    if chunk_size is None:
+        chunk_size = THINKING_CHUNK if slow else DEFAULT_CHUNK
     # a round number: similar numbers of games share a compiled function
     slots = min(chunk_size, -(-total // series // 8) * 8)
-    size = slots * series * (_GAMES_PER_SLOT if total > slots * series else 1)
+    size = slots * series * (_GAMES_PER_SLOT if total > slots * series and not slow else 1)
     key = jax.random.key(seed)
     own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
-    for first in range(0, total, size):
-        # the same shapes for every chunk; no more than `count` are played
-        index = np.arange(first, first + size) % total
-        count = min(size, total - first)
-        keys = _game_keys(key, key_index[index])
-        own_keys = _game_keys(own_key, key_index[index])
-        records = _play_chunk(
-            distinct,
-            decks[index],
-            seating[index],
-            keys,
-            own_keys,
-            np.int32(count),
-            np.bool_(sample),
-            rules=rules,
-            positions=positions,
-            slots=slots,
-            series=series,
-        )
-        chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
+    with Progress("games", total=total, unit="games") if slow else nullcontext() as progress:
+        for first in range(0, total, size):
+            # the same shapes for every chunk; no more than `count` are played
+            index = np.arange(first, first + size) % total
+            count = min(size, total - first)
+            keys = _game_keys(key, key_index[index])
+            own_keys = _game_keys(own_key, key_index[index])
+            records = _play_chunk(
+                distinct,
+                decks[index],
+                seating[index],
+                keys,
+                own_keys,
+                np.int32(count),
+                np.bool_(sample),
+                rules=rules,
+                positions=positions,
+                slots=slots,
+                series=series,
+            )
+            chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
+            if progress is not None:
+                progress.update(first + count)
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return Games(
         rules=rules,

@@ -210,14 +210,15 @@ def test_a_wrong_setting_is_named(options: str, message: str) -> None:
         load_policy(f"agent:convention-2p?{options}")
 
 
-def test_it_plays_whole_games_beside_others() -> None:
-    """Through `play_games`, which refills slots: who by habit never plays a card does so where it
-    thinks."""
+def test_it_plays_whole_games_beside_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """Through `play_games`, a few at a time, which says how far it is: who by habit never plays a
+    card does so where it thinks."""
     decks = evaluation_decks(TINY, 12, 1)
     weights = np.linspace(0, -0.1, TINY.num_moves, dtype=np.float32)
     weights[action_slices(TINY)["play"]] -= 1.0
     plain = Habit(jnp.asarray(weights), TINY)
     settings = Settings(hands=72, rollouts=72, moves=9, least=0.0)
     teams = (plain, plain), (Searched(plain, settings=settings), plain)
-    without, by = (play_games(team, TINY, decks, chunk_size=8) for team in teams)
+    without, by = (play_games(team, TINY, decks) for team in teams)
+    assert capsys.readouterr().err.count("games: 12/12 games") == 1
     assert by.scores.mean() > without.scores.mean() + 0.5

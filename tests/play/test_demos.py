@@ -98,6 +98,36 @@ def test_agents_take_turns_around_the_seats_on_decks_of_their_own(monkeypatch):
     np.testing.assert_array_equal(seating, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]])
 
 
+def test_games_of_who_thinks_for_long_are_kept_on_the_way(cache, generated, monkeypatch, capsys):
+    """A run that is stopped goes on after the last games kept, and ends with the games of one that
+    was not."""
+    arguments = TINY_3P, "random+random", 12, 1
+    at_once = demos.generate(*arguments)
+    monkeypatch.setattr(demos, "thinks", lambda policy: True)
+    monkeypatch.setattr(demos, "KEPT_EVERY", 5)
+    play = demos.play_games
+
+    def stopped(policies, rules, decks, *rest, **options):
+        if len(decks) == 2:  # the last games
+            raise KeyboardInterrupt
+        return play(policies, rules, decks, *rest, **options)
+
+    generated.clear()
+    monkeypatch.setattr(demos, "play_games", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        demos.demo_games(*arguments)
+    (kept,) = cache.rglob("*.safetensors")
+    assert f"10 of 12 games: {kept}" in capsys.readouterr().err
+    assert kept != demos.demo_path(*arguments)
+
+    monkeypatch.setattr(demos, "play_games", play)
+    games = demos.demo_games(*arguments)
+    assert [call[-1] for call in generated] == [0, 5, 10, 10]  # the first game of each part
+    for field in ("decks", "actions", "num_actions", "scores", "game_ids", "players"):
+        np.testing.assert_array_equal(getattr(games, field), getattr(at_once, field))
+    assert list(cache.rglob("*.safetensors")) == [demos.demo_path(*arguments)]
+
+
 def test_games_say_who_sat_where(cache):
     """Two agents at a table of three, A B A, everybody one seat further from game to game."""
     games = demos.demo_games(TINY_3P, "random+random", 3, seed=1)

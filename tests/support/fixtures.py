@@ -21,7 +21,7 @@ from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.runs.tracking import Progress
+from hanabi_rl.runs.progress import Progress
 from hanabi_rl.storage.cache import machine
 
 CLONE = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.struct
 import jax
@@ -44,6 +44,7 @@ class Searched(Wrapper):
 
     models: tuple[Any, ...] = ()  # Policies
     settings: Settings = flax.struct.field(pytree_node=False, default=Settings())
+    thinks: ClassVar[bool] = True
 
     def identity(self) -> str:
         """See `Policy.identity`."""
@@ -121,10 +122,3 @@ def searched(policy: Policy, models: Sequence[Policy], settings: Settings) -> Se
                 "of its own like ?safe=, which may come after ?search=)"
             )
     return found
-
-
-def thinks(policy: Any) -> bool:
-    """Whether an agent searches, whatever wrappers are around it."""
-    while policy is not None and not isinstance(policy, Searched):
-        policy = getattr(policy, "policy", None)
-    return policy is not None
