@@ -63,6 +63,8 @@ class Decision(NamedTuple):
     """float32[M]: their standard errors, hands and decks being the same."""
     value: jax.Array
     """float32[M]: the mean scores."""
+    asked: jax.Array
+    """int32[]: how often the networks were asked, for all rows at a time."""
     effective: jax.Array
     """float32[]: the effective number of hands."""
     loglik: jax.Array
@@ -251,6 +253,7 @@ def _decision(rules: Rules, settings: Settings, work: _Work, hands: Hands) -> De
         gain=gain,
         error=error,
         value=jnp.where(used, value, 0),
+        asked=work.time,
         effective=work.effective,
         loglik=work.loglik,
         hands=hands.cards.T,

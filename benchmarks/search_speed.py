@@ -1,0 +1,139 @@
+"""What a decision of a search takes, by part, and its floor: the matrix products of the network.
+
+    python benchmarks/search_speed.py --agent agent:hgroup-2p --search fast --json
+
+The decisions are those of whole games of the agent with itself at which more than one move is
+tried; one pinned core, compilation apart. A decision asks the network for all its rows once for
+itself, once for every move of the others that it reads (and block of hands), and once a ply of the
+games that it plays. The parts of such a round are timed by themselves, at the rows of one position:
+reading the position (`read`), the network (`network`), and making the moves (`play`).
+"""
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import common
+
+common.pin_one_core()
+
+import jax
+import jax.numpy as jnp
+from search_prediction import look_around, think
+from structured_update import product, products
+
+from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.search.history import History
+from hanabi_rl.agents.search.searched import Searched
+from hanabi_rl.agents.structured.features import features_of, remember
+from hanabi_rl.agents.structured.sight import from_state
+from hanabi_rl.env.observe import observe
+from hanabi_rl.env.replay import replay
+from hanabi_rl.env.rules import legal_for_mover, step
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+CALLS = 20  # of a part, for one figure
+
+
+def measure(
+    agent: str = "agent:hgroup-2p", search: str = "fast", games: int = 2, repeats: int = 5
+) -> common.Record:
+    """Times the decisions, then the parts of a round in turn.
+
+    Raises:
+        ValueError: an agent with another wrapper.
+    """
+    policy = load_policy(f"{agent}?search={search}")
+    if not isinstance(policy, Searched):
+        raise ValueError(f"expected an agent without other wrappers, got {agent}")
+    turns = turns_of(policy, games)
+    before = common.core_seconds()
+    jax.block_until_ready(think(policy, *turns[0]))
+    record: common.Record = {"compile_s": round(common.core_seconds() - before, 1)}
+    seconds, asked = [], []
+    for carry, seat in turns:
+        started = common.core_seconds()
+        found = jax.block_until_ready(think(policy, carry, seat))
+        if int(found.num_tried[0]) > 1:
+            seconds.append(common.core_seconds() - started)
+            asked.append(int(found.asked[0]))
+    record |= {"moves": len(turns), "searched": len(seconds)}
+    record |= common.median_of("decision_s", seconds, 3)
+    record |= common.median_of("asked", list(map(float, asked)), 0)
+    round_ms = [1e3 * took / number for took, number in zip(seconds, asked, strict=True)]
+    record["round_ms"] = round(statistics.median(round_ms), 3)
+    sides = parts(policy, *turns[len(turns) // 2])
+    for part, values in common.alternate(sides, repeats, " ms").items():
+        record |= common.median_of(f"{part}_ms", values, 3)
+    record["products_share"] = round(record["products_ms"] / record["round_ms"], 2)
+    return record
+
+
+def turns_of(policy: Searched, count: int) -> list[tuple[History, int]]:
+    """(Carries of all seats, the mover's seat) at every turn of games of the plain agent."""
+    rules, plain = policy.rules, policy.policy
+    decks = evaluation_decks(rules, count, 0)
+    games, turns = play_games((plain,) * rules.num_players, rules, decks), []
+    for number in range(count):
+        states = replay(rules, games.decks[[number]], games.actions[[number]]).state
+        carry = policy.init_carry(rules.num_players)
+        for turn in range(int(games.num_actions[number])):
+            obs = observe(rules, jax.tree.map(lambda leaf: leaf[turn], states))[0]  # noqa: B023
+            carry = look_around(policy, carry, obs, turn == 0)
+            turns.append((carry, turn % rules.num_players))
+    return turns
+
+
+def parts(policy: Searched, carry: History, seat: int) -> dict[str, Callable[[], float]]:
+    """What a round is made of, each as a side that returns its milliseconds."""
+    rules, shown, rows = policy.rules, policy.shown, policy.settings.rollouts
+    now = jax.tree.map(lambda leaf: jnp.stack([leaf[seat]] * rows), carry.now)
+    fresh = jnp.zeros(rows, bool)
+
+    def read(state: Any, before: Any) -> Any:
+        sight = from_state(rules, state)
+        memory = before
+        if shown.level != "facts" or shown.profile:
+            memory = remember(rules, shown.level, before, sight)
+        return features_of(rules, shown.level, memory, sight), legal_for_mover(rules, state)
+
+    def network(plain: Any, features: Any, legal: jax.Array) -> jax.Array:
+        logits: jax.Array = plain.step_inputs((), features, legal, fresh)[1]
+        return logits
+
+    def play(state: Any, action: jax.Array) -> Any:
+        return step(rules, state, action)[0].materialized()
+
+    read_out = jax.jit(read)(now.state, now.before)
+    action = jnp.argmax(jax.jit(network)(policy.policy, *read_out), axis=-1).astype(jnp.int32)
+    trace = jax.make_jaxpr(network)(policy.policy, *read_out)
+    todo = [product(equation, 1) for equation in products(trace.jaxpr)]
+
+    def multiply(pairs: Any) -> Any:
+        return [work.function(*pair) for work, pair in zip(todo, pairs, strict=True)]
+
+    return {
+        "read": side(read, now.state, now.before),
+        "network": side(network, policy.policy, *read_out),
+        "play": side(play, now.state, action),
+        "products": side(multiply, [work.args for work in todo]),
+    }
+
+
+def side(function: Callable[..., Any], *args: Any) -> Callable[[], float]:
+    """Milliseconds of one call."""
+    call = jax.jit(function)
+    jax.block_until_ready(call(*args))
+
+    def advance() -> float:
+        started = common.core_seconds()
+        for _ in range(CALLS):
+            jax.block_until_ready(call(*args))
+        return 1e3 * (common.core_seconds() - started) / CALLS
+
+    return advance
+
+
+if __name__ == "__main__":
+    common.run(__doc__, measure)
