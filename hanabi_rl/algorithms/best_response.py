@@ -132,7 +132,7 @@ class BestResponse(PPOAlgorithm):
         """Measures the policy beside each partner."""
         games, seed = config.report_games, config.seed
         played = evaluate_selfplay(policy, games, seed)
-        names = spread_names(config.partners)
+        names = list(dict.fromkeys(spread_names(config.partners)))
         partners = [load_policy(name, config.game) for name in names]
         scores, points = evaluate_beside(policy, partners, games, seed)
         beside = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import flax.struct
@@ -42,13 +43,14 @@ class Lanes(flax.struct.PyTreeNode):
         """One carry a group, leaves [its lanes, rows of a lane, ...]."""
         rows = batch // sum(map(len, self.order))
         return tuple(
-            _of_each(group, lambda policy: policy.init_carry(rows)) for group in self.groups
+            _of_each(len(lanes), lambda policy: policy.init_carry(rows), group)
+            for group, lanes in zip(self.groups, self.order, strict=True)
         )
 
     def next_game(self, carry: PyTree, met: jax.Array) -> PyTree:
         """See `agents/policy.py`."""
         return tuple(
-            _of_each(group, next_game, own, self._of_lanes(met, lanes))
+            _of_each(len(lanes), next_game, group, own, self._of_lanes(met, lanes))
             for group, own, lanes in zip(self.groups, carry, self.order, strict=True)
         )
 
@@ -65,7 +67,8 @@ class Lanes(flax.struct.PyTreeNode):
         carries, answers = [], []
         for group, own, lanes in zip(self.groups, carry, self.order, strict=True):
             theirs = [self._of_lanes(x, lanes) for x in rows]
-            after, logits = _of_each(group, lambda policy, *x: policy.step(*x), own, *theirs)
+            ask = partial(_of_each, len(lanes), lambda policy, *x: policy.step(*x))
+            after, logits = ask(group, own, *theirs)
             carries.append(after)
             answers.append(logits)
         by_lane = jnp.concatenate(answers)[np.argsort(np.concatenate(self.order))]
@@ -89,10 +92,11 @@ def lanes_of(policies: Sequence[Policy], each: int) -> Lanes:
     return Lanes(groups=stack_policies(policies).policies, order=order, each=each)
 
 
-def _of_each(group: Any, do: Callable[..., Any], *of_lanes: Any) -> Any:
-    """`do(policy, ...)` of every policy of a group and its part of `of_lanes` [L, ...]. A policy
-    alone is not vectorised, which would cost it the branches that it does not take."""
-    if jax.tree.leaves(group)[0:1] and jax.tree.leaves(group)[0].shape[0] > 1:
-        return jax.vmap(do)(group, *of_lanes)
+def _of_each(number: int, do: Callable[..., Any], group: Any, *of_lanes: Any) -> Any:
+    """`do(policy, ...)` of each of the `number` policies of a group and its part of `of_lanes`
+    [L, ...]. A policy alone is not vectorised, which would cost it the branches that it does not
+    take."""
+    if number > 1:  # not read off the leaves: a bot may have none
+        return jax.vmap(do, axis_size=number)(group, *of_lanes)
     alone = jax.tree.map(lambda x: x[0], (group, *of_lanes))
     return jax.tree.map(lambda x: x[None], do(*alone))

@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import jax
 import numpy as np
 import pytest
 from support.games import LENIENT, LENIENT_3P
@@ -44,11 +45,13 @@ def test_a_pair_sits_both_ways_on_the_same_decks(pair):
     ids=["2p", "3p"],
 )
 def test_beside_several_partners_an_agent_plays_as_beside_each(rules, at_once, monkeypatch):
-    """Networks that are stacked, a bot of another kind among them, and games in parts of which the
-    last is not full."""
+    """Networks that are stacked, among them bots of other kinds, one without parameters twice, and
+    games in parts of which the last is not full."""
     monkeypatch.setattr("hanabi_rl.measure.crossplay._AT_ONCE", at_once)
     agent = network_policy(rules, 1)
-    partners = [network_policy(rules, 2), clock_policy(rules, 2), network_policy(rules, 3)]
+    bots = CountingPolicy(rules), clock_policy(rules, 2), CountingPolicy(rules)
+    assert not jax.tree.leaves(bots[0])
+    partners = [network_policy(rules, 2), *bots, network_policy(rules, 3)]
     scores, points = evaluate_beside(agent, partners, GAMES, seed=3)
     for partner, of_scores, of_points in zip(partners, scores, points, strict=True):
         pair = evaluate_pair(agent, partner, GAMES, seed=3)
@@ -57,7 +60,7 @@ def test_beside_several_partners_an_agent_plays_as_beside_each(rules, at_once, m
             record = pair.records[seats.index(seat)]
             np.testing.assert_array_equal(of_scores[seat], record.scores)
             np.testing.assert_array_equal(of_points[seat], record.points)
-    assert len({tuple(games) for games in points[:, 0].tolist()}) == 3
+    assert len({tuple(games) for games in points[:, 0].tolist()}) == 4
 
 
 def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
