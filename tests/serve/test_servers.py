@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from support.games import ROOT
 from support.inference import InProcess
-from support.postgres import cluster
+from support.postgres import Cluster
 from support.protocol import ServerSaysError, evaluation_info, first_legal, play_next, play_out
 from support.serving import agree, serve_app
 
@@ -126,29 +126,25 @@ def test_a_game_left_on_one_server_goes_on_on_another(
 
 
 def test_a_server_whose_database_is_away_says_so_and_goes_on(
-    tmp_path: Path, partner: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, partner: Any, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(challenge, "BEAT_S", 0.05)
     clock = Clock()
-    with (
-        cluster() as running,
-        server(running.new(), tmp_path, partner, "a", clock) as (address, store),
-    ):
+    with server(postgres.new(), tmp_path, partner, "a", clock) as (address, store):
         store.add_entry("mine")
         key = store.add_key("mine", "eval", {2: 2})
         assert answer(f"{address}readyz") == (200, "ready")
         left = play_next(address, key)
         left.step(first_legal(left.rows))
-        running.stop()
-        with pytest.raises(ServerSaysError, match="the server cannot reach its store for now"):
-            left.step(first_legal(left.rows))
-        with pytest.raises(ServerSaysError, match="cannot reach its store"):
-            play_next(address, key)
-        assert "cannot reach its store" in evaluation_info(address, key)["human_ai_eval_done"]
-        assert answer(f"{address}leaderboard.csv")[0] == 503
-        wait_until(lambda: answer(f"{address}readyz")[0] == 503)
-        assert answer(f"{address}healthz")[0] == 200
-        running.start()
+        with postgres.away():
+            with pytest.raises(ServerSaysError, match="the server cannot reach its store for now"):
+                left.step(first_legal(left.rows))
+            with pytest.raises(ServerSaysError, match="cannot reach its store"):
+                play_next(address, key)
+            assert "cannot reach its store" in evaluation_info(address, key)["human_ai_eval_done"]
+            assert answer(f"{address}leaderboard.csv")[0] == 503
+            wait_until(lambda: answer(f"{address}readyz")[0] == 503)
+            assert answer(f"{address}healthz")[0] == 200
         wait_until(lambda: answer(f"{address}readyz")[0] == 200)
         # its end did not reach the database: a sign of life makes up for it after a while
         clock.ahead = 31.0

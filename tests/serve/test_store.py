@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.postgres import cluster
+from support.postgres import Cluster
 from support.serving import agree
 
 from hanabi_rl.env.game import Rules
@@ -505,32 +505,31 @@ def test_without_psycopg_its_extra_is_named(tmp_path: Path) -> None:
     assert "pip install 'hanabi-rl[postgres]'" in ran.stderr
 
 
-def test_a_database_that_was_away_is_met_again(tmp_path: Path) -> None:
-    with cluster() as running:
-        store = Store(running.new(), secret=tmp_path / "challenge.secret")
-        agree(store, PROXIES)
-        key = new_key(store, {2: 4})
-        grant = store.claim(key)
-        store.record(grant, 0, [3])
-        running.stop()
+def test_a_database_that_was_away_is_met_again(postgres: Cluster, tmp_path: Path) -> None:
+    store = Store(postgres.new(), secret=tmp_path / "challenge.secret")
+    agree(store, PROXIES)
+    key = new_key(store, {2: 4})
+    grant = store.claim(key)
+    store.record(grant, 0, [3])
+    with postgres.away():
         for ask in (lambda: store.claim(key), lambda: store.rows(key), store.beat):
             with pytest.raises(StoreUnavailableError, match="the database: "):
                 ask()
         store.release(grant, charged=True)  # says nothing: `beat` does it later
-        running.start()
-        assert store.moves(grant.game_id) == (3,)
-        store.close()
+    assert store.moves(grant.game_id) == (3,)
+    store.close()
 
 
-def test_connections_that_the_database_dropped_are_replaced(tmp_path: Path) -> None:
-    with cluster() as running:
-        store = Store(running.new(), secret=tmp_path / "challenge.secret")
-        agree(store, PROXIES)
-        key = new_key(store, {2: 4})
-        running.stop()
-        running.start()
-        assert store.claim(key).moves == ()
-        store.close()
+def test_connections_that_the_database_dropped_are_replaced(
+    postgres: Cluster, tmp_path: Path
+) -> None:
+    store = Store(postgres.new(), secret=tmp_path / "challenge.secret")
+    agree(store, PROXIES)
+    key = new_key(store, {2: 4})
+    with postgres.away():
+        pass
+    assert store.claim(key).moves == ()
+    store.close()
 
 
 CLAIMS = """
