@@ -53,6 +53,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return RoomScheduling(config, log) if config.option.dist == "loadfile" else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is in no room comes first: tutorials take longest, and at the end one worker would wait
+    for the other."""
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+
+
 def pytest_collection_finish() -> None:
     """Tracing makes millions of objects: a collector that visits all there are, imported modules
     and compiled programs too, takes an eighth of the time."""

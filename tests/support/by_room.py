@@ -10,7 +10,8 @@ ROOMS = 8  # for each worker: fewer, and some would wait for the last one
 class RoomScheduling(LoadFileScheduling):
     """Whole rooms, those of most tests first, where there are enough of them for each worker: the
     tests of a room play the same games with the same networks, which every worker traces and
-    compiles for itself. Else whole files, as they are collected."""
+    compiles for itself. Else whole files, as they are collected. What is in no room shares nothing:
+    each of its tests goes to a worker by itself."""
 
     by_room = False
 
@@ -23,5 +24,7 @@ class RoomScheduling(LoadFileScheduling):
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.partition("::")[0].count("/") < 2:
+            return nodeid
         scope: str = super()._split_scope(nodeid)
         return scope.rpartition("/")[0] if self.by_room else scope
