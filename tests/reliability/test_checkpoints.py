@@ -83,7 +83,7 @@ def test_a_flipped_bit_never_restores_wrong(
 ) -> None:
     rng, flips, limit_s = random.Random(2), tally("bit rot"), injections(10**9, LIMIT_S)
     files = [path for path in files_of(saved) if (saved / path).stat().st_size]
-    for number in range(injections(20, 200)):
+    for number in range(injections(12, 200)):
         # Every second flip goes where Orbax does not look: the arrays' bytes.
         largest = max(files, key=lambda path: (saved / path).stat().st_size)
         path = largest if number % 2 else rng.choice(files)

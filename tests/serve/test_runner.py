@@ -88,11 +88,11 @@ def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(part
 
 
 def test_in_numpy_the_same_games_action_by_action(line_up, played):
-    """An LSTM at two seats and a bot's own chance, four games in two slots, without a program."""
+    """An LSTM at two seats and a bot's own chance, two games in one slot, without a program."""
     records, games = played
     known = ticks.advance._cache_size(), ticks.step._cache_size()
-    done = play(Runner(line_up, TINY_3P, 2, SEED, run=InNumPy()), games[:4])
-    assert_same(done, records, games=4)
+    done = play(Runner(line_up, TINY_3P, 1, SEED, run=InNumPy()), games[:2])
+    assert_same(done, records, games=2)
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == known
 
 
