@@ -96,9 +96,8 @@ def test_in_numpy_the_same_games_action_by_action(line_up, played):
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == known
 
 
-@pytest.mark.parametrize(
-    "agent", ["agent:hgroup-2p", pytest.param("bot:smart", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # test_series.py has a network that is shown as much, in a game of few cards
+@pytest.mark.parametrize("agent", ["agent:hgroup-2p", "bot:smart"])
 def test_in_numpy_an_agent_plays_and_weighs_as_compiled(agent):
     """A game of a whole deck: every kind of structured feature; of the bot, every loop."""
     rules = Rules(num_players=2)

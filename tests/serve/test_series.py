@@ -33,7 +33,8 @@ from hanabi_rl.serve.study import study_of
 from hanabi_rl.serve.study_export import gather
 from hanabi_rl.serve.study_play import StudyPlay
 
-TOLD = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
+TOLD = StructuredConfig("reading", trunk=(8,), head=8, card=(8,), profile=True)
+"""All that a structured network can be shown: compiled in `play_games`, in NumPy in the runners."""
 GAMES, SEED = 4, 3
 RUN = InNumPy()  # traces once what all runners run
 
