@@ -96,16 +96,17 @@ def decision_examples(
     for start in range(0, len(games), GAMES_AT_ONCE):
         group = np.arange(start, start + GAMES_AT_ONCE)
         index = np.minimum(group, len(games) - 1)  # the last group is filled up, all of one shape
-        played = replay(rules, games.decks[index], jnp.asarray(games.actions[index, :length]))
+        actions = games.actions[index, :length]
+        played = replay(rules, games.decks[index], actions)
         cloned = np.asarray(played.decision)  # T, N, P
         if games.human_seats is not None:
             cloned = cloned & games.human_seats[index]
         chosen = cloned.any(axis=-1) & (group < len(games))
-        known = None if before is None else jnp.asarray(before[index])
+        known = None if before is None else before[index]
         view, legal = _look_at_all(rules, network.level, played.state, known)
-        action = jnp.asarray(games.actions[index, :length].T)
-        parts.append(jax.tree.map(lambda x, c=chosen: np.asarray(x)[c], (view, legal, action)))
-    view, legal, action = jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
+        parts.append(jax.tree.map(lambda x, c=chosen: np.asarray(x)[c], (view, legal, actions.T)))
+    # not `jnp.asarray`, which compiles a program for every shape
+    view, legal, action = jax.device_put(jax.tree.map(lambda *x: np.concatenate(x), *parts))
     return DecisionExamples(
         view=view, legal=legal, action=action, network=network, precision=precision
     )

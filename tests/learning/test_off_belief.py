@@ -74,7 +74,9 @@ def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
 def played() -> Played:
     ppo = OffBeliefPPO(CONFIG, NETWORK, hands=2)
     learner, before = jax.jit(ppo.init)(jax.random.key(0))
-    params = jax.tree.map(lambda x: 1.5 * x, learner.params)  # its choices and values differ
+    params = jax.tree.map(
+        lambda x: 1.5 * np.asarray(x), learner.params
+    )  # its choices and values differ
     learner = learner.replace(params=params)
 
     @jax.jit

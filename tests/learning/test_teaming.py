@@ -74,19 +74,23 @@ def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small)
     rollout = small_rollout(ppo, small)
     steps = jnp.float32(0)
     assert ppo.reward(rollout, steps) is rollout.transition.reward  # the same update as without
-    moves = ppo.moves(rollout)
-    assert event_metrics(ppo.config, rollout, moves) == {}
-    config = make_ppo(teaming_weight=0.3).config
-    teaming = np.asarray(team_events(config, rollout, moves)["teaming"])
-    assert teaming.shape == rollout.transition.reward.shape and 0 < teaming.sum() < teaming.size
-    paid = make_ppo(teaming_weight=0.3).reward(rollout, steps)
-    np.testing.assert_allclose(paid - rollout.transition.reward, 0.3 * teaming, atol=1e-6)
     shaped = {"keep_points": True, "life_cost": 0.5}
-    more = make_ppo(**shaped, teaming_weight=0.3).reward(rollout, steps)
-    less = make_ppo(**shaped).reward(rollout, steps)
+    of_teaming = make_ppo(teaming_weight=0.3)
+    others = make_ppo(**shaped, teaming_weight=0.3), make_ppo(**shaped)
+
+    def read(rollout):
+        moves = ppo.moves(rollout)
+        assert event_metrics(ppo.config, rollout, moves) == {}
+        rewards = [each.reward(rollout, steps) for each in (of_teaming, *others)]
+        measured = event_metrics(of_teaming.config, rollout, moves)["teaming"]
+        return team_events(of_teaming.config, rollout, moves)["teaming"], rewards, measured
+
+    # what is counted is the sum over devices: here, one
+    of_one = jax.jit(jax.vmap(read, axis_name=parallel.AXIS))
+    found = of_one(jax.tree.map(lambda x: x[None], rollout))
+    teaming, (paid, more, less), measured = jax.tree.map(lambda x: np.asarray(x)[0], found)
+    assert teaming.shape == rollout.transition.reward.shape and 0 < teaming.sum() < teaming.size
+    np.testing.assert_allclose(paid - rollout.transition.reward, 0.3 * teaming, atol=1e-6)
     np.testing.assert_allclose(more - less, 0.3 * teaming, atol=1e-6)
-    measured = jax.vmap(lambda _: event_metrics(config, rollout, moves), axis_name=parallel.AXIS)(
-        jnp.zeros(1)
-    )
     games = np.asarray(rollout.transition.done).sum()
-    assert measured["teaming"][0] == pytest.approx(teaming.sum() / games)
+    assert measured == pytest.approx(teaming.sum() / games)
