@@ -121,10 +121,12 @@ def flag_value(flag: str, args: Sequence[str]) -> str | None:
 
 
 def flag_values(flag: str, args: Sequence[str]) -> list[str]:
-    """All values of a flag on a command line, up to the next one."""
+    """All values of a flag on a command line, up to the next one; of one that is given again those
+    of the last time, as tyro takes them."""
+    values: list[str] = []
     for i, arg in enumerate(args):
         if arg.startswith(f"{flag}="):
-            return [arg.split("=", 1)[1]]
-        if arg == flag:
-            return list(itertools.takewhile(lambda x: not x.startswith("--"), args[i + 1 :]))
-    return []
+            values = [arg.split("=", 1)[1]]
+        elif arg == flag:
+            values = list(itertools.takewhile(lambda x: not x.startswith("--"), args[i + 1 :]))
+    return values

@@ -303,6 +303,8 @@ def test_flags_come_after_the_preset() -> None:
     )
     assert parse() == quick
     assert parse("--preset", "ablation") == parse("--preset=ablation") == ablation
+    # given again, the last holds, of a preset too, as behind an alias with one in it
+    assert parse("--preset", "ablation", "--preset=quick-lstm", "--seed=1", "--seed", "0") == quick
     given = parse(
         *(
             "--kl-weight",
