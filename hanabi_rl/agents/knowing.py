@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +12,7 @@ from hanabi_rl.agents.structured.memory import Memory
 from hanabi_rl.agents.structured.profile import Profile
 from hanabi_rl.agents.structured.recorded import player_counts
 from hanabi_rl.agents.wrapper import Wrapper
-from hanabi_rl.data.files import load_games
+from hanabi_rl.data.files import load_some_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.state import select_games
 
@@ -68,14 +66,14 @@ def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
 
     Raises:
         ValueError: another kind of agent, games of another game, or no such seat.
-        GameDataError, FileNotFoundError: as `load_games`.
+        GameDataError, FileNotFoundError: as `load_some_games`.
     """
     if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not learns(policy):
         raise ValueError(
             "expected an agent that reads a profile of its partners (agent:anyone-2p, what "
             f"--network.profile trains), got {_kind(policy)}"
         )
-    games = load_games(Path(path))
+    games = load_some_games(path)
     if games.rules != policy.rules:
         raise ValueError(f"{path}: expected games of {policy.rules}, got {games.rules}")
     return Knowing(policy, jnp.asarray(known_counts(games, seat)))

@@ -10,7 +10,7 @@ import numpy as np
 from hanabi_rl.agents.names import load_policy, spread_names
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
-from hanabi_rl.data.files import load_distinct_games, load_games
+from hanabi_rl.data.files import load_distinct_games, load_games, load_some_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.game import Rules
@@ -42,7 +42,7 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
             or one whose rules the network is shown.
     """
     if config.data:
-        games = join_games([load_games(path) for path in config.data])
+        games = join_games([load_some_games(path) for path in config.data])
     else:
         games = pool_games(config, rules)
     if config.val:

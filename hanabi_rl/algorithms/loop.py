@@ -22,7 +22,7 @@ from hanabi_rl.algorithms.clone import (
     reference_policy,
     validation_games,
 )
-from hanabi_rl.data.files import load_games
+from hanabi_rl.data.files import load_some_games
 from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.starts import Starts, starts_of
@@ -76,7 +76,7 @@ def recorded_starts(config: PPORunConfig) -> Starts | None:
     """
     if not config.start_states:
         return None
-    games = [load_games(name) for name in config.start_states]
+    games = [load_some_games(name) for name in config.start_states]
     for name, given in zip(config.start_states, games, strict=True):
         if given.rules != config.game:
             raise ValueError(

@@ -41,6 +41,8 @@ def info(source: Source, skip_bad: Flag = False, json: Flag = False) -> None:
     from hanabi_rl.data.statistics import describe, statistics
 
     games, skipped = _read(source, skip_bad)
+    if not len(games):
+        raise ValueError(f"{source}: expected at least one game, got none")
     stats = statistics(games)
     print(
         json_format.dumps({"file": source, **dataclasses.asdict(stats), "skipped": skipped})
@@ -191,7 +193,7 @@ def replay_command(
         turn: only this turn, from 1 (the deal).
         conventions: say of each move what it is by the common conventions, and what it breaks.
     """
-    from hanabi_rl.data.files import load_games
+    from hanabi_rl.data.files import load_some_games
     from hanabi_rl.data.formats.hanab_live import decode_link, is_link, share_link
     from hanabi_rl.env.render import render_game
     from hanabi_rl.measure.annotate import annotate
@@ -204,7 +206,7 @@ def replay_command(
         linked = decode_link(source)
         print(text(linked.rules, linked.deck, linked.actions.tolist()))
         return
-    games = load_games(Path(source))
+    games = load_some_games(source)
     if not 0 <= game < len(games):
         raise ValueError(f"expected --game in 0..{len(games) - 1}, got {game}")
     deck, moves = games.decks[game], games.moves(game)

@@ -30,7 +30,8 @@ def load_games(path: str | Path, validate: bool = True, on_bad: OnBad = refuse) 
         return dataclasses.replace(games, unfinished=stops_early(games, replay_outcomes(games)))
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"expected a file of games, got {path}, which does not exist")
+        what = "a folder" if path.is_dir() else "which does not exist"
+        raise FileNotFoundError(f"expected a file of games, got {path}, {what}")
     read = ah2ac2.read_each if _is_safetensors(path) else hanab_live_files.read_each
     games, good = read(path, validate, on_bad)
     outcomes = replay_outcomes(games)
@@ -43,14 +44,23 @@ def load_games(path: str | Path, validate: bool = True, on_bad: OnBad = refuse) 
     return games if good.all() else games.select(good)
 
 
+def load_some_games(path: str | Path) -> Games:
+    """The games of a file that something is to be made of: as `load_games`, and GameDataError where
+    there are none."""
+    games = load_games(path)
+    if not len(games):
+        raise GameDataError("expected at least one game, got none", source=str(path))
+    return games
+
+
 def load_distinct_games(paths: Sequence[str | Path]) -> Games:
     """The games of one or several files, for something to be measured on: each of them once.
 
-    Raises GameDataError, FileNotFoundError as `load_games`, and GameDataError where a game is there
-    twice, in one file or in two: counted as two independent ones it would make every interval too
-    narrow.
+    Raises GameDataError, FileNotFoundError as `load_some_games`, and GameDataError where a game is
+    there twice, in one file or in two: counted as two independent ones it would make every interval
+    too narrow.
     """
-    parts, first = [load_games(path) for path in paths], dict[bytes, str]()
+    parts, first = [load_some_games(path) for path in paths], dict[bytes, str]()
     for path, games in zip(paths, parts, strict=True):
         for game, content in enumerate(games.contents()):
             if content in first:

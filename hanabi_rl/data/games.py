@@ -87,7 +87,8 @@ class Games:
 
     def select(self, index: Sequence[int] | np.ndarray | slice) -> Games:
         """The games at `index` (integers, booleans or a slice), in that order."""
-        index = index if isinstance(index, slice) else np.asarray(index)
+        if not isinstance(index, slice):
+            index = np.asarray(index, None if len(index) else np.intp)  # no number has no kind
         ends = self.ends
         return dataclasses.replace(
             self,

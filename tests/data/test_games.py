@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.games import TINY, random_games, shared_data
 
-from hanabi_rl.data.files import load_distinct_games, load_games, save_games
+from hanabi_rl.data.files import load_distinct_games, load_games, load_some_games, save_games
 from hanabi_rl.data.games import GameDataError, Games, join_games
 from hanabi_rl.data.statistics import statistics
 from hanabi_rl.data.validation import validate_games
@@ -319,6 +319,22 @@ def test_files_that_are_none(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=message):
             load_games(tmp_path / name)
+
+
+def test_a_file_of_no_games_is_one_of_which_nothing_can_be_made(tmp_path):
+    none = random_games(TINY, 1).select([])
+    for name in ("none.safetensors", "none.json"):
+        path = tmp_path / name
+        if path.suffix == ".json":
+            path.write_text("[]")
+        else:
+            save_games(path, none)
+        assert len(load_games(path)) == 0
+        for load in (load_some_games, lambda path: load_distinct_games([path])):
+            with pytest.raises(GameDataError, match=f"{name}: expected at least one game, got no"):
+                load(path)
+    with pytest.raises(FileNotFoundError, match="expected a file of games, got .*, a folder"):
+        load_games(tmp_path)
 
 
 def test_site_files_name_the_game_that_is_wrong(games, tmp_path):

@@ -161,7 +161,7 @@ def _too_wide(tensors: dict[str, np.ndarray], source: str) -> Iterator[GameDataE
 
 def _games_with(wrong: np.ndarray) -> list[int]:
     """The games of which anything is `wrong` [N, ...]."""
-    return [int(game) for game in np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))]
+    return [int(game) for game in np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim))))]
 
 
 def _rules(num_players: int, metadata: dict[str, str], source: str) -> Rules:
