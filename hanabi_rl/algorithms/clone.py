@@ -10,8 +10,8 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import SharedRun
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
-from hanabi_rl.data.files import load_games
-from hanabi_rl.data.games import Games, join_games
+from hanabi_rl.data.files import load_distinct_games, load_games
+from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
@@ -102,13 +102,13 @@ def validation_games(config: WithClone, run_dir: Path) -> Games | None:
     where the clone's are no more to be had.
 
     Raises:
-        ValueError: those of `bc.val` cannot be read, or are of another game.
+        ValueError: those of `bc.val` cannot be read, are of another game, or one is there twice.
     """
     from hanabi_rl.algorithms.bc import training_games  # a run imports no other algorithm
     from hanabi_rl.algorithms.bc_training import BCConfig
 
     if config.bc.val:
-        games = join_games([load_games(path) for path in config.bc.val])
+        games = load_distinct_games(config.bc.val)
         if games.rules != config.game:
             raise ValueError(f"--bc.val: expected games of {config.game}, got {games.rules}")
         return games
