@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, Agents, Flag, load_agent
-from hanabi_rl.storage.ranges import Count, Number, Seed
+from hanabi_rl.storage.ranges import WORD, Count, Number, Range, Seed
 
 
 def adaptation(
@@ -15,7 +16,7 @@ def adaptation(
     players: int | None = None,
     games: Count = 400,
     series: Number = 4,
-    show: int = 2,
+    show: Annotated[int, Range(0, WORD)] = 2,
     seed: Seed = 0,
     json: Flag = False,
 ) -> None:
@@ -43,10 +44,10 @@ def adaptation(
     if games % series:
         raise ValueError(f"--games: expected a multiple of --series {series}, got {games}")
     policy, found = load_agent(agent, players), []
+    met = {name: load_policy(name, policy.rules) for name in partners}
     out = sys.stderr if json else sys.stdout
     print(f"{games // series} series of {series} games at each seat, greedy, seed {seed}", file=out)
-    for name in partners:
-        partner = load_policy(name, policy.rules)
+    for name, partner in met.items():
         result = compare(policy, partner, games // series, series, seed)
         print(f"\n{agent} with {name}", file=out)
         print(adaptation_text(result, series, show), file=out, flush=True)

@@ -50,9 +50,9 @@ class Adaptation:
 
     @property
     def share(self) -> Interval:
-        """Of the agent's decisions in the last games, over these."""
+        """Of the agent's decisions in the last games, over decks, all seats of one together."""
         numbers = np.bincount([change.game for change in self.changes], minlength=len(self.last))
-        return Ratio(numbers, self.decisions).interval
+        return Ratio(numbers, self.decisions).summed(self.last.deck_numbers).interval
 
     @property
     def gain(self) -> Interval:

@@ -19,6 +19,7 @@ from hanabi_rl.env.replay import replay
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.adaptation import Adaptation, adaptation
 from hanabi_rl.measure.prediction import predict_decisions
+from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.show.adaptation import adaptation_text
 
@@ -59,6 +60,9 @@ def test_what_differs_is_what_the_agent_does_without_a_memory_of_the_games_befor
                     expected.add((int(game), turn, int(guess[game, turn % 2]), now))
     assert {change[:4] for change in found.changes} == expected and expected
     assert found.share.mean == pytest.approx(len(expected) / found.decisions.sum())
+    numbers = np.bincount([change[0] for change in expected], minlength=2 * SERIES)
+    of_decks = Ratio(*np.stack([numbers, found.decisions]).reshape(2, 2, SERIES).sum(axis=1))
+    assert found.share.bounds == pytest.approx(of_decks.bounds)
     gain = (found.last.scores - found.as_strangers).reshape(2, SERIES).mean(axis=0)
     assert found.gain.mean == pytest.approx(gain.mean())
 
@@ -103,7 +107,10 @@ def test_the_command_prints_it_and_says_who_adapts_to_nobody(agent, tmp_path, ca
         (["bot:iggi", "bot:smart"], "expected an agent that remembers whom it plays with"),
         ([str(tmp_path / "told"), "bot:random", "--series", "1"], "expected series of 2 games"),
         ([str(tmp_path / "told"), "bot:random", "--games", "7"], "a multiple of --series 4, got 7"),
+        ([str(tmp_path / "told"), "bot:random", "--show", "-1"], "--show: expected a whole number"),
+        ([str(tmp_path / "told"), "bot:random", "bot:none"], "got 'bot:none'"),
     ):
         with pytest.raises(SystemExit):
             main(["adaptation", *wrong])
-        assert message in capsys.readouterr().err
+        told = capsys.readouterr()
+        assert message in told.err and "with a stranger" not in told.out  # nothing was played
