@@ -187,6 +187,8 @@ def test_it_is_named_like_any_other_agent() -> None:
     wrapped = load_policy(f"{agent}?temperature=2&search=strong&safe=0.5,0.1")
     assert wrapped.policy.settings == PRESETS["strong"]
     assert wrapped.policy.policy.temperature == 2
+    many = load_policy(f"{agent}?search=fast&moves=64")
+    assert many.settings.moves == many.rules.num_moves  # all there are
     names = [agent, f"{agent}?search=fast", f"{agent}?search=strong"]
     names += [f"{agent}?search=fast&lambda=0.7", f"{agent}?search=fast&partner=agent:ippo-2p"]
     assert len({load_policy(name).identity() for name in names}) == len(names)
@@ -196,8 +198,11 @@ def test_it_is_named_like_any_other_agent() -> None:
     ("options", "message"),
     [
         ("search=quick", "search: expected one of fast, strong, got 'quick'"),
-        ("search=fast&lambda=0", "search: .*expected a number above 0"),
-        ("search=fast&rollouts=2", "search: rollouts: expected at least one a move, got 2"),
+        ("search=fast&lambda=0", "search: lambda: expected a number above 0"),
+        (
+            "search=fast&rollouts=2",
+            "search: rollouts: expected at least one for each of 6 moves, g",
+        ),
         ("search=fast&hands=many", "hands: expected int, got 'many'"),
         ("lambda=1&search=fast", "expected one of colors, .*, got 'lambda'"),
         ("search=fast&safe=0.5,0.1&lambda=1", "expected one of colors, .*, got 'lambda'"),

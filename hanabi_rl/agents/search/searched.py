@@ -113,7 +113,8 @@ def searched(policy: Policy, models: Sequence[Policy], settings: Settings) -> Se
         ValueError: a policy, or a model, that reads observations: what it remembers of a game is
             its own, and would have to be run again for every hand that the seat may hold.
     """
-    found = Searched(policy, models=tuple(models), settings=settings)
+    fewer = dataclasses.replace(settings, moves=min(settings.moves, policy.rules.num_moves))
+    found = Searched(policy, models=tuple(models), settings=fewer)
     for what, each in (("", policy), *(("partner: ", model) for model in models)):
         if getattr(each, "reads", None) is None:
             raise ValueError(

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from hanabi_rl.storage.ranges import Range, check_fields
+from hanabi_rl.storage.ranges import OutOfRangeError, Range, check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Settings:
     rollouts: Annotated[int, Range(2, 65536)] = 128
     """Games played to their ends a decision, shared by the moves tried (SPARTA's N)."""
     moves: Annotated[int, Range(2, 64)] = 6
-    """The most moves tried, the policy's likeliest."""
+    """The most moves tried, the policy's likeliest; all where the game has fewer."""
     least: Annotated[float, Range(0.0, 1.0)] = 0.01
     """Moves to which the policy gives a smaller chance are not tried."""
     window: Annotated[int, Range(1, 256)] = 8
@@ -36,7 +36,10 @@ class Settings:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.rollouts < self.moves:
-            raise ValueError(f"rollouts: expected at least one a move, got {self.rollouts}")
+            raise ValueError(
+                f"rollouts: expected at least one for each of {self.moves} moves, got "
+                f"{self.rollouts}"
+            )
 
     @property
     def blocks(self) -> int:
@@ -70,9 +73,11 @@ def settings_of(preset: str, given: Mapping[str, Any]) -> Settings:
     if preset not in PRESETS:
         raise ValueError(f"expected one of {', '.join(PRESETS)}, got {preset!r}")
     fields = {name: field for field, name in NAMES.items()}
-    return dataclasses.replace(
-        PRESETS[preset], **{fields.get(name, name): value for name, value in given.items()}
-    )
+    chosen = {fields.get(name, name): value for name, value in given.items()}
+    try:
+        return dataclasses.replace(PRESETS[preset], **chosen)
+    except OutOfRangeError as error:
+        raise ValueError(f"{NAMES.get(error.place, error.place)}: {error.problem}") from error
 
 
 NAMES = {"lam": "lambda"}
