@@ -56,10 +56,11 @@ def br_prox(
     from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.br_prox import br_prox_figures, br_prox_table, plot_br_prox
     from hanabi_rl.show.matrix import short_labels
-    from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.files import PICTURES, check_place, to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
+    check_place("--plot", plot, PICTURES)
     setting, chosen = Setting(games, seed, sample), read_partners(partners)
     unknown = [
         partner for partner in chosen.partners if not _known(partner, chosen, sample, points)

@@ -48,10 +48,11 @@ def cross_play(
     from hanabi_rl.measure.cells import CellCache
     from hanabi_rl.measure.matrix import Setting, make_agents
     from hanabi_rl.show.matrix import matrix_dict, matrix_table, short_labels, write_matrix
-    from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.files import check_place, to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
+    check_place("--out", out)
     policies, labels = load_agents(agents, players), short_labels(agents)
     groups = group_agents(agents, labels, algorithms_of(agents, policies), group)
     lineup = make_agents(policies, labels, groups)

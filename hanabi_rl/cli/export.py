@@ -54,14 +54,15 @@ def export(
     """
     from hanabi_rl.agents import hub
     from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.agents.one_file import rounded, write_file
+    from hanabi_rl.agents.one_file import SUFFIX, rounded, write_file
     from hanabi_rl.agents.policy import NetworkPolicy
-    from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.files import check_place, to_json
 
     if out is None and push is None:
         raise ValueError("expected a file to write, or --push OWNER/NAME, got neither")
     if push is not None and not hub.is_repository(push):
         raise ValueError(f"--push: expected OWNER/NAME, got {push}")
+    check_place("OUT", out, (SUFFIX,))
     policy = load_policy(agent)
     if not isinstance(policy, NetworkPolicy):
         raise ValueError(f"{agent}: expected a trained policy without options to export")
@@ -74,6 +75,7 @@ def export(
     )
     with tempfile.TemporaryDirectory() as folder:
         path = out or Path(folder) / hub.FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, policy, card, half=True)
         print(f"Written: {path.name} ({path.stat().st_size:,} bytes)", file=sys.stderr)
         if push is not None:

@@ -49,12 +49,13 @@ def gauntlet(
         plot_gauntlet,
     )
     from hanabi_rl.show.matrix import short_labels
-    from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.files import PICTURES, check_place, to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
     if games % series:
         raise ValueError(f"--games: expected a multiple of --series {series}, got {games}")
+    check_place("--plot", plot, PICTURES)
     agents = tuple(dict.fromkeys(agents))
     policies, labels = load_agents(agents, players), short_labels(agents)
     distinct_identities(policies, agents)

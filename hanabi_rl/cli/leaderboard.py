@@ -68,7 +68,7 @@ def leaderboard(
     from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies
     from hanabi_rl.measure.prediction import predict
     from hanabi_rl.show.matrix import short_labels
-    from hanabi_rl.storage.files import to_json, write_json
+    from hanabi_rl.storage.files import check_place, to_json, write_json
 
     if board is not None:
         given = (proxies, players, games, seed, group, val, data, out)
@@ -78,6 +78,7 @@ def leaderboard(
         return
     if not proxies or not agents:
         raise ValueError(f"expected --proxies and --agents, got {len(proxies)} and {len(agents)}")
+    check_place("--out", out)
     everyone = list(dict.fromkeys((*proxies, *agents)))  # an agent may be one of the proxies
     label_of = dict(zip(everyone, short_labels(everyone), strict=True))
     policy_of = dict(zip(everyone, load_agents(everyone, players), strict=True))

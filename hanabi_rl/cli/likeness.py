@@ -59,10 +59,11 @@ def likeness(
         plot_likeness,
     )
     from hanabi_rl.show.matrix import short_labels
-    from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.files import PICTURES, check_place, to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
+    check_place("--plot", plot, PICTURES)
     people = load_distinct_games([games])
     predicted = people if predict is None else load_distinct_games([predict])
     names = list(dict.fromkeys([*agents, *([clone] if clone else [])]))

@@ -56,8 +56,9 @@ def metrics(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.show.profiles import plot_profiles, profiles_dict, profiles_text
-    from hanabi_rl.storage.files import to_json, write_json
+    from hanabi_rl.storage.files import check_place, to_json, write_json
 
+    check_place("--out", out)
     recorded = _are_files(sources)
     if recorded:
         profiles, rules, about = _recorded(sources, partners)

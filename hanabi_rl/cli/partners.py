@@ -49,7 +49,9 @@ def select_partners(
     from hanabi_rl.launch.partner_set import measured_with
     from hanabi_rl.measure.matrix import Setting
     from hanabi_rl.measure.partners import chosen_set, read_partners, write_partners
+    from hanabi_rl.storage.files import check_place
 
+    check_place("--out", out, (".json",))
     read, setting = read_partners(candidates), Setting(games, seed, sample)
     for partner in read.partners:
         if not partner.best_response:
@@ -65,6 +67,7 @@ def select_partners(
         raise ValueError(f"{candidates}: {error}") from error
     partners = measured_with(chosen.partners, setting, "partners", "report", read.players)
     chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_partners(out, chosen)
     print(_about(chosen, left_out=len(found) - (chosen.candidates or 0)))
     print(f"{out}: written", file=sys.stderr)

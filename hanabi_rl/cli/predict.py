@@ -45,8 +45,9 @@ def predict(
     from hanabi_rl.measure.record import Record
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table
     from hanabi_rl.show.plots import plot_prediction
-    from hanabi_rl.storage.files import to_json, write_json
+    from hanabi_rl.storage.files import check_place, to_json, write_json
 
+    check_place("--out", out)
     games = load_distinct_games([file])
     policy = load_policy(agent, games.rules)
     figures = prediction_figures(Record(games, policy), surprising)

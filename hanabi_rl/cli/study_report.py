@@ -39,8 +39,9 @@ def report(
     from hanabi_rl.serve.study_blocks import blocks_of
     from hanabi_rl.show.study import report_figures, report_text
     from hanabi_rl.show.study_plot import plot_report
-    from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.files import PICTURES, check_place, to_json
 
+    check_place("--plot", plot, PICTURES)
     export = _read(source)
     hashes = {line["agent"]: line["policy_hash"] for line in export.lines}
     others: dict[str, dict[str, float]] = {}

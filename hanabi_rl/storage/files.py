@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,25 @@ def to_json(value: Any) -> Any:
 def canonical_json(value: Any) -> bytes:
     """JSON with sorted keys and no spaces: equal values give equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+PICTURES = (".png", ".pdf", ".svg")
+"""What plots are drawn to."""
+
+
+def check_place(flag: str, path: Path | None, suffixes: Sequence[str] = ()) -> None:
+    """Raises ValueError where nothing can be written to `path`, a file that ends in one of
+    `suffixes` or, without any, a folder, either of which may be there or not: said before hours of
+    work, not after them. None is no place at all, and right."""
+    if path is None:
+        return
+    if suffixes and (path.suffix not in suffixes or path.is_dir()):
+        got = f"{path}, a folder" if path.is_dir() else path
+        raise ValueError(f"{flag}: expected a file ending in {', '.join(suffixes)}, got {got}")
+    folder = path.parent if suffixes else path
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ValueError(f"{flag}: expected a place that can be written to, got {path}")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -105,6 +105,13 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         (["play", "--pause", "nan"], "--pause: expected a number from 0 to 1,000,000, got nan"),
         (["data", "info", "missing.safetensors"], "missing.safetensors"),
         (["replay", "missing.json"], "missing.json"),
+        # before anything is played
+        (["gauntlet", "bot:random", "--plot", "/dev/null/a.png"], "--plot: expected a place that"),
+        (["likeness", "bot:random", "--games", "a.json", "--plot", "a"], "--plot: expected a file"),
+        (["br-prox", "bot:random", "--partners", "a", "--plot", "/"], "--plot: expected a file en"),
+        (["cross-play", "bot:random", "--out", "/dev/null"], "--out: expected a place that can"),
+        (["predict", "bot:random", "a.json", "--out", "/dev/null"], "--out: expected a place that"),
+        (["export", "agent:clone-2p", "clone.pt"], "OUT: expected a file ending in .safetensors"),
     ],
 )
 def test_a_users_error_is_one_line_and_exit_code_2(args, message, capsys):

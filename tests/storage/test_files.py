@@ -37,6 +37,21 @@ def test_read_json_names_the_file(tmp_path: Path) -> None:
         files.read_json(tmp_path / "x.json")
 
 
+def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.png").mkdir()
+    for place in (None, tmp_path / "a.png", tmp_path / "new" / "a.svg", Path("a.pdf")):
+        files.check_place("--plot", place, files.PICTURES)
+    for place in (None, tmp_path, tmp_path / "new" / "folder", Path("folder")):
+        files.check_place("--out", place)
+    for name in ("a", "a.txt", "folder.png", "file/a.png", "file/new/a.png"):
+        with pytest.raises(ValueError, match=f"--plot: expected a .*, got {tmp_path / name}"):
+            files.check_place("--plot", tmp_path / name, files.PICTURES)
+    for name in ("file", "file/new"):
+        with pytest.raises(ValueError, match=f"--out: expected a .*, got {tmp_path / name}"):
+            files.check_place("--out", tmp_path / name)
+
+
 def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "policies"):
         (place / ".100.7.tmp").mkdir(parents=True)
