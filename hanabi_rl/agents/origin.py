@@ -45,7 +45,12 @@ def acquaintance(name: str, file: Path) -> str | None:
 def _files_after(flag: str, command: str) -> list[str]:
     """The arguments of --data (or --bc.data) in the commands of a card."""
     files, taking = [], False
-    for word in shlex.split(command.replace(";", " - ")):  # one ends there
+    text = command.replace(";", " - ")  # one ends there
+    try:
+        words = shlex.split(text)
+    except ValueError:  # an apostrophe in what somebody wrote
+        words = text.split()
+    for word in words:
         if word.startswith("-"):
             taking = word.removeprefix("--").removeprefix("bc.") == flag
         elif taking:
@@ -78,6 +83,16 @@ def _card_and_config(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         return {}, {}
     place = Path(parsed.place)
     for folder in (place, *place.resolve().parents[:2]):
-        if (config := folder / "config.json").is_file():
-            return {}, read_json(config)["config"]
+        if (config := _run_config(folder)) is not None:
+            return {}, config
     return {}, {}
+
+
+def _run_config(folder: Path) -> dict[str, Any] | None:
+    """The config of a run's folder; None of another, where a config.json may be of any program."""
+    try:
+        record = read_json(folder / "config.json")
+    except (OSError, ValueError):
+        return None
+    config = record.get("config") if isinstance(record, dict) else None
+    return config if isinstance(config, dict) else None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hanabi_rl.agents import origin
-from hanabi_rl.agents.origin import acquaintance
+from hanabi_rl.agents.origin import acquaintance, trained_with
 
 CARD = {
     "3p_human_train_180.safetensors": "learnt from 3p_human_train_180.safetensors itself",
@@ -36,6 +36,21 @@ def test_of_a_run_by_its_config(tmp_path: Path) -> None:
             "did not learn from",
             "learnt from there/",
         ]
+
+
+@pytest.mark.parametrize("said", ['{"model_type": "bert"}', "[1]", "// none", '{"config": 1}'])
+def test_beside_a_config_of_another_program(tmp_path: Path, said: str) -> None:
+    (tmp_path / "config.json").write_text(said)
+    assert trained_with(str(tmp_path / "mine")) == ()
+    assert acquaintance(str(tmp_path / "mine"), Path("a.json")) is None
+
+
+def test_of_a_card_with_an_apostrophe(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = {"command": "my friend's script --data a.json"}
+    monkeypatch.setattr(origin, "card_of", lambda name: card)
+    assert acquaintance("mine.safetensors", Path("a.json")) == (
+        "learnt from a.json itself, so that its prediction flatters it"
+    )
 
 
 def test_of_no_games() -> None:
