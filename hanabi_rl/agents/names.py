@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
 import jax.numpy as jnp
+import numpy as np
 
 from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, bot_scores, make_bot
 from hanabi_rl.agents.folder import read_folder
@@ -33,6 +34,7 @@ from hanabi_rl.agents.one_file import (
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
 from hanabi_rl.env.game import Rules
+from hanabi_rl.storage.trees import leaf_paths
 
 BOT = "bot"
 SHIPPED = "agent"
@@ -223,7 +225,7 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
 
     Raises:
         ValueError: where there is no such agent, it takes no such setting, it plays another game,
-            or its files are damaged or of another format.
+            a parameter is no finite number, or its files are damaged or of another format.
     """
     text = str(path_or_name)
     name = parse_name(text)
@@ -238,6 +240,7 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
         policy: Policy = make_bot(name.plain, rules or Rules(), **own)
     else:
         policy = STORED[name.source](name.plain) if name.source else _in_folder(name.place)
+        _check_finite(policy, text)
         if rules is not None and policy.rules != rules:
             raise ValueError(f"{text}: expected a policy for {rules}, got one for {policy.rules}")
     for key, (value, given) in options.items():
@@ -282,6 +285,14 @@ def read_value(text: str, kind: Any, *, where: str) -> Any:
         return {"true": True, "false": False}[text] if kind is bool else kind(text)
     except (ValueError, KeyError):
         raise ValueError(f"{where}: expected {kind.__name__}, got {text!r}") from None
+
+
+def _check_finite(policy: Policy, text: str) -> None:
+    """Raises ValueError for a parameter that is no finite number: such a network plays the first
+    legal move, and says nothing."""
+    for name, leaf in leaf_paths(getattr(policy, "params", {})).items():
+        if not np.isfinite(leaf).all():
+            raise ValueError(f"{text}: expected finite parameters, got others in {name}")
 
 
 def _settings(parameters: Mapping[str, Any]) -> str:

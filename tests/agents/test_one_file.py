@@ -93,6 +93,11 @@ def test_other_files_and_parameters_are_refused(tmp_path: Path) -> None:
     large = policy.replace(params=jax.tree.map(lambda x: jnp.full_like(x, 1e6), policy.params))
     with pytest.raises(ValueError, match="that half precision can hold"):
         write_file(path, large, half=True)
+    decoder = policy.params["decoder_0"]
+    broken = {**policy.params, "decoder_0": {**decoder, "bias": decoder["bias"].at[2].set(jnp.nan)}}
+    write_file(path, policy.replace(params=broken))
+    with pytest.raises(ValueError, match="expected finite parameters, got others in decoder_0/bia"):
+        load_policy(str(path))
 
 
 def rewrite(path: Path, change: Any) -> None:
