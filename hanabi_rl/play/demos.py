@@ -33,7 +33,8 @@ def demo_games(
     seed: int = 0,
     purpose: Purpose = "demos",
 ) -> Games:
-    """`num_games` games of `bot` (see `demonstrators`), from the cache where it has them.
+    """`num_games` games of `bot` (see `demonstrators`), from the cache where it has them; where
+    nothing can be written there a warning says so.
 
     `purpose="demos"` for games to learn from, another one for games that what has learnt is tried
     on: their decks never coincide.
@@ -51,12 +52,21 @@ def demo_games(
         last = min(first + KEPT_EVERY, num_games) if slow else num_games
         more = generate(rules, bot, last, seed, purpose, first)
         games = more if games is None else _joined(games, more)
-        if last < num_games:
-            save_games(unfinished, games)
+        if last < num_games and _keep(unfinished, games):
             print(f"{last:,} of {num_games:,} games: {unfinished}", file=sys.stderr, flush=True)
-    save_games(path, games)
-    unfinished.unlink(missing_ok=True)
+    if _keep(path, games):
+        unfinished.unlink(missing_ok=True)
     return games
+
+
+def _keep(path: Path, games: Games) -> bool:
+    """Writes games to the cache, where anything can be written; whether it could."""
+    try:
+        save_games(path, games)
+    except OSError as error:
+        warnings.warn(f"the games could not be kept, only used: {error}", stacklevel=3)
+        return False
+    return True
 
 
 def _joined(games: Games, more: Games) -> Games:

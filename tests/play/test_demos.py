@@ -52,6 +52,13 @@ def test_a_damaged_cache_file_is_made_again(cache, generated):
         assert path.read_bytes() == content
 
 
+def test_games_that_cannot_be_kept_are_there_all_the_same(monkeypatch, generated):
+    monkeypatch.setenv("HANABI_RL_CACHE", "/dev/null")
+    with pytest.warns(UserWarning, match="the games could not be kept.*/dev/null"):
+        games = demos.demo_games(TINY, "random", 12, seed=1)
+    assert len(games) == 12 and len(generated) == 1
+
+
 def test_the_key_of_the_cache(cache):
     paths = {
         demos.demo_path(TINY, "random", 12, 1),
