@@ -38,15 +38,19 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
     Raises:
         GameDataError: a file's games are not what they should be, or one to validate on is there
             twice.
-        ValueError: files of different games, games both to clone and to validate on, no such bot,
-            or one whose rules the network is shown.
+        ValueError: files of different games, or without a human seat though they name them, games
+            both to clone and to validate on, no such bot, or one whose rules the network is shown.
     """
     if config.data:
         games = join_games([load_some_games(path) for path in config.data])
     else:
         games = pool_games(config, rules)
+    if not _cloned_seats(games).any():
+        raise ValueError("--data: expected games with a human seat, got none to clone")
     if config.val:
         validation = load_distinct_games(config.val)
+        if not _cloned_seats(validation).any():
+            raise ValueError("--val: expected games with a human seat, got none to predict")
         if validation.rules != games.rules:
             raise ValueError(f"--val: expected games of {games.rules}, got {validation.rules}")
         if known := len({*games.contents()} & {*validation.contents()}):
@@ -54,6 +58,12 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         return games, validation
     train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
     return train, validation
+
+
+def _cloned_seats(games: Games) -> np.ndarray:
+    """bool[N, P]: the seats whose moves are cloned, or predicted."""
+    every = np.ones((len(games), games.rules.num_players), bool)
+    return every if games.human_seats is None else games.human_seats
 
 
 def pool_games(config: BCTraining, rules: Rules) -> Games:

@@ -170,6 +170,20 @@ def test_validation_games_are_there_once_and_not_cloned(training: BCTraining) ->
             training_games(BCTraining(data=training.data, val=val), rules, seed=0)
 
 
+def test_games_of_nobody_are_refused_before_anything_is_trained(
+    training: BCTraining, tmp_path: Path
+) -> None:
+    """Files that name their human seats, of which there are none."""
+    games, path = load_games(training.data[0]), str(tmp_path / "bots.safetensors")
+    save_games(path, dataclasses.replace(games, human_seats=np.zeros((len(games), 2), bool)))
+    for change, message in (
+        ({"data": (path,)}, "--data: expected games with a human seat, got none"),
+        ({"data": training.val, "val": (path,)}, "--val: expected games with a human seat, got n"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            training_games(BCTraining(**change), games.rules, seed=0)
+
+
 def test_validation_games_of_another_game_are_refused(training: BCTraining, tmp_path: Path) -> None:
     other = tmp_path / "other.safetensors"
     save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))
