@@ -208,7 +208,7 @@ class PPOAlgorithm(Algorithm):
             total, done = config.num_updates * steps, int(trainer.learner.update) * steps
             if done >= total:
                 print(
-                    f"{run_dir} has its {config.num_updates:,} updates: only measuring it again",
+                    f"{run_dir} has {done // steps:,} updates: only measuring it again",
                     file=sys.stderr,
                 )
             with Progress(self.title, total=total, unit="steps", initial=done) as progress:
@@ -233,7 +233,7 @@ class PPOAlgorithm(Algorithm):
             found = likeness(policy, clone, validation)
             print(f"\n{likeness_table(found, self.title)}")
             figures |= likeness_figures(found)
-        summary = figures | training_figures(config, wall_s)
+        summary = figures | training_figures(config, wall_s, steps_done(run_dir))
         write_summary(run_dir, summary)
         return summary
 
@@ -367,12 +367,19 @@ def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:
     return policy
 
 
-def training_figures(config: PPORunConfig, wall_s: float) -> dict[str, Any]:
+def steps_done(run_dir: Path) -> int:
+    """The environment steps of a finished run: more than it was resumed with, where it had them."""
+    policy = load_policy(run_dir / LATEST_POLICY)
+    assert isinstance(policy, NetworkPolicy), "train_ppo saved it"
+    return policy.info.steps
+
+
+def training_figures(config: PPORunConfig, wall_s: float, env_steps: int) -> dict[str, Any]:
     """The keys of `summary.json` that the training loop knows."""
     return {
         "num_players": config.game.num_players,
         "eval_games": config.report_games,
-        "env_steps": config.num_updates * config.num_envs * config.num_steps,
+        "env_steps": env_steps,
         "wall_s": wall_s,
         "preset": config.preset,
     }

@@ -10,12 +10,14 @@ import jax
 import numpy as np
 import pytest
 from support.games import TINY, taught_games
+from support.policies import network_policy
 
+from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms import lineups, loop
 from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
-from hanabi_rl.algorithms.loop import _Trainer, on_schedule
+from hanabi_rl.algorithms.loop import PPOAlgorithm, _Trainer, on_schedule
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
@@ -23,6 +25,7 @@ from hanabi_rl.learning.partners import Population, at_precision
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.runs.folder import write_config
+from hanabi_rl.storage.files import read_json
 from hanabi_rl.storage.records import to_dict
 
 
@@ -53,6 +56,20 @@ def test_a_constant_rate_needs_no_warning(
     longer = dataclasses.replace(config, total_steps=480, resume=True)
     scheduled(longer, tmp_path)
     assert capsys.readouterr().err == ""
+
+
+def test_a_run_resumed_with_fewer_steps_reports_those_that_it_has(tmp_path: Path) -> None:
+    class Plain(PPOAlgorithm):
+        def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
+            return {}
+
+    for name in ("policy", "policy-latest"):
+        save_policy(
+            tmp_path / name, network_policy(TINY, 0), algorithm="ippo", steps=960, score=None
+        )
+    fewer = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, resume=True)
+    summary = Plain().measure(fewer, tmp_path, None, None, 1.0)
+    assert summary["env_steps"] == read_json(tmp_path / "summary.json")["env_steps"] == 960
 
 
 class Learner(NamedTuple):
