@@ -96,8 +96,9 @@ def read_partners(path: Path) -> PartnerSet:
     """Reads what `write_partners` wrote, or a person: only the partners' names are needed.
 
     Raises:
-        ValueError: no such file, another format, an unknown field, or a partner without a name or
-            with neither a best response nor a score; the place is named.
+        ValueError: no such file, another format, an unknown field, or a partner without a name,
+            with neither a best response nor a score, or with one that is no number; the place is
+            named.
     """
     if not path.is_file():
         raise ValueError(f"expected a file of partners, got {path}, which is none")
@@ -122,6 +123,9 @@ def _read_partner(record: Any, where: str) -> Partner:
     partner = from_dict(Partner, record, where=where)
     if not partner.agent or not (partner.best_response or partner.score):
         raise ValueError(f"{where}: expected an agent and its best_response (or its score)")
+    for name in ("score", "points"):
+        if not np.isfinite(means := getattr(partner, name) or ()).all():
+            raise ValueError(f"{where}: {name}: expected finite numbers, got {list(means)}")
     return partner
 
 

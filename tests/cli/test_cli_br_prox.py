@@ -299,6 +299,7 @@ def test_pairs_that_cannot_do_the_task_are_left_out():
         ('{"partners": [{"agent": "bot:x"}]}', "expected an agent and its best_response"),
         ('{"partners": [{"name": "bot:x"}]}', "unknown field 'name'"),
         ('{"partners": [{"agent": "bot:x", "score": 3}]}', "partners[0].score"),
+        ('{"partners": [{"agent": "bot:x", "score": [NaN, 2]}]}', "score: expected finite numbers"),
         ('{"partners": [{"agent": "RUNS/s0", "score": [1]}]}', "at each of 2 seats"),
         ('{"format_version": 9, "partners": [{"agent": "x", "score": [1]}]}', "format_version 1"),
         ('{"partners": [{"agent": "bot:genius", "best_response": "RUNS/s0"}]}', "bot:convention"),
