@@ -68,11 +68,10 @@ def export(
         raise ValueError(f"{agent}: expected a trained policy without options to export")
     policy = rounded(policy)
     said = {"about": about, "data": data, "command": command}
-    card = to_json(
-        _card(agent, policy, said)
-        | {"selfplay": _selfplay(policy, games, seed)}
-        | ({"prediction": _prediction(policy, predict)} if predict else {})
-    )
+    # first, because it may be refused
+    prediction = {"prediction": _prediction(policy, predict)} if predict else {}
+    selfplay = {"selfplay": _selfplay(policy, games, seed)}
+    card = to_json(_card(agent, policy, said) | selfplay | prediction)
     with tempfile.TemporaryDirectory() as folder:
         path = out or Path(folder) / hub.FILE
         path.parent.mkdir(parents=True, exist_ok=True)
