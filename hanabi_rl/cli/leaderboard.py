@@ -94,6 +94,9 @@ def leaderboard(
         raise ValueError("--group: expected --val, recorded games to choose a seed by, got none")
     human = None if data is None else load_distinct_games([data])
     chosen_by = None if val is None else load_distinct_games([val])
+    for flag, recorded in (("--data", human), ("--val", chosen_by)):
+        if recorded is not None and recorded.rules != partners[0].rules:
+            raise ValueError(f"{flag}: expected games of {partners[0].rules}, got {recorded.rules}")
     rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
     entries: dict[str, LeaderboardEntry] = {}
     for row in rows:

@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from support.games import TINY, TINY_3P, random_games
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
+from hanabi_rl.data import files
 from hanabi_rl.data.files import load_games
 from hanabi_rl.measure.likeness import read_habits, spread_among
 from hanabi_rl.measure.prediction import predict
@@ -36,6 +38,14 @@ def test_likeness_to_a_file(policy_folder, small_file, tmp_path, capsys):
     assert with_itself["mean"] == own["value"]
     assert all(f"Table {number}" in err for number in (2, 3, 10)) and "(paper)" not in err
     assert picture.stat().st_size > 10_000
+
+
+def test_moves_of_another_game_are_not_predicted(monkeypatch, capsys):
+    found = {"a.json": random_games(TINY, 1), "b.json": random_games(TINY_3P, 1)}
+    monkeypatch.setattr(files, "load_distinct_games", lambda paths: found[str(paths[0])])
+    with pytest.raises(SystemExit):
+        main(["likeness", "bot:random", "--games", "a.json", "--predict", "b.json"])
+    assert "--predict b.json: expected games of Rules(" in capsys.readouterr().err
 
 
 def test_nobody_to_measure(small_file, capsys):
