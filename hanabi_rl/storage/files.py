@@ -6,7 +6,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,23 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replaces `path` by `data` atomically, as `write_text`."""
+    with replacing(path) as beside:
+        beside.write_bytes(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a place beside `path` to write a file to, which then takes the place of `path`,
+    atomically. After an error (a full disk) nothing of it is left."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        yield beside
+        fsync_path(beside)
+        beside.replace(path)
+    except Exception:
+        with suppress(OSError):
+            beside.unlink()
+        raise
     fsync_path(path.parent)
 
 

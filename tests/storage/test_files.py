@@ -5,7 +5,9 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.games import TINY, random_games
 
+from hanabi_rl.data.formats import ah2ac2
 from hanabi_rl.storage import files
 
 
@@ -29,6 +31,21 @@ def test_write_json_replaces_and_leaves_nothing_beside(tmp_path: Path) -> None:
         files.write_json(path, value)
         assert files.read_json(path) == value
     assert [entry.name for entry in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_beside(tmp_path: Path) -> None:
+    """As where the disk is full: what is left of it would keep it full."""
+    (tmp_path / "folder.safetensors").mkdir()
+    for write in (
+        lambda path: files.write_bytes(path, b"x"),
+        lambda path: ah2ac2.write(path, random_games(TINY, 1)),
+    ):
+        with pytest.raises(IsADirectoryError):
+            write(tmp_path / "folder.safetensors")
+        assert [entry.name for entry in tmp_path.iterdir()] == ["folder.safetensors"]
+    with pytest.raises(FileNotFoundError):
+        files.write_bytes(tmp_path / "none" / "a", b"x")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder.safetensors"]
 
 
 def test_read_json_names_the_file(tmp_path: Path) -> None:

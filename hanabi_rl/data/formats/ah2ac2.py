@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from safetensors.numpy import save_file
 
 from hanabi_rl.data.games import GameDataError, Games, OnBad, refuse
 from hanabi_rl.env.game import Rules
-from hanabi_rl.storage.files import fsync_path
+from hanabi_rl.storage.files import replacing
 from hanabi_rl.storage.tensors import read_tensors
 
 DIMENSIONS = {
@@ -103,13 +102,9 @@ def write(path: Path, games: Games) -> None:
     if games.players is not None:
         tensors["players"] = games.players
     metadata = None if rules.is_standard else {"rules": json.dumps(dataclasses.asdict(rules))}
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    save_file(
-        {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, beside, metadata
-    )
-    fsync_path(beside)
-    beside.replace(path)
-    fsync_path(path.parent)
+    rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    with replacing(path) as beside:
+        save_file(rows, beside, metadata)
 
 
 def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
