@@ -89,6 +89,8 @@ def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
     written = load_games(target)
     cut = int((written.num_actions < games.num_actions).sum())
     print(f"{target}: {len(games):,} games")
+    if games.players is not None and written.players is None:
+        print(f"Who sat where is not in it: {target.suffix} has no place for that")
     if cut:
         changed = int((written.scores != games.scores).sum())
         print(

@@ -81,7 +81,9 @@ def test_a_link_is_read_as_a_file_is(file, capsys, tmp_path):
 def test_convert(file, capsys, tmp_path):
     text = run(capsys, "data", "convert", file, tmp_path / "games.jsonl")
     assert "games.jsonl: 20 games" in text
-    run(capsys, "data", "convert", tmp_path / "games.jsonl", tmp_path / "again.safetensors")
+    assert "Who sat where is not in it: .jsonl has no place for that" in text
+    back = tmp_path / "games.jsonl", tmp_path / "again.safetensors"
+    assert "Who sat" not in run(capsys, "data", "convert", *back)
     games, again = load_games(file), load_games(tmp_path / "again.safetensors")
     np.testing.assert_array_equal(again.decks, games.decks)
     np.testing.assert_array_equal(again.actions, games.actions)
