@@ -88,8 +88,9 @@ def _safe(policy: Policy, chances: tuple[float, ...]) -> Policy:
 
 
 def _tempered(policy: Policy, temperature: float) -> Policy:
-    if not 0.0 < temperature < float("inf"):
-        raise ValueError(f"expected a number above 0, got {temperature}")
+    # beyond these a legal move's logit is no float32, or below that of an illegal one
+    if not 1e-6 <= temperature <= 1e6:
+        raise ValueError(f"expected a number from 0.000001 to 1,000,000, got {temperature}")
     from hanabi_rl.agents.tempered import Tempered
 
     return Tempered(policy, temperature=temperature)
