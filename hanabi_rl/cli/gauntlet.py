@@ -62,17 +62,17 @@ def gauntlet(
     distinct_identities(
         [load_policy(name, policies[0].rules) for name in people], people, "--people: "
     )
+    out = sys.stderr if json else sys.stdout
+    title = f"{games:,} games at each seat in series of {series}, greedy, seed {seed}"
+    print(title, file=out)
     results = []
     with Progress("gauntlet", total=len(agents), unit="agents") as progress:
         for name, label, policy in zip(agents, labels, policies, strict=True):
             others, met = strangers(policy, people), trained_with(name)
             results.append(run_gauntlet(label, policy, others, met, games // series, series, seed))
             progress.update(len(results))
-    out = sys.stderr if json else sys.stdout
-    title = f"{games:,} games at each seat in series of {series}, greedy, seed {seed}"
-    print(title, file=out)
-    for result in results:
-        print(f"\n{partner_table(result)}", file=out)
+            # at once: who stops the next one has it
+            print(f"\n{partner_table(results[-1])}", file=out, flush=True)
     if len(results) > 1:
         print(f"\n{gauntlet_table(results)}", file=out)
     if plot is not None:

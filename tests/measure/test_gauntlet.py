@@ -141,6 +141,21 @@ def test_the_command_plays_what_pairs_play(
     assert picture.stat().st_size > 5000
 
 
+def test_who_stops_the_command_has_the_agents_that_were_done(
+    result: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def played(name: str, *args: Any) -> Result:
+        if "iggi" in name:
+            return result
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gauntlet, "strangers", lambda policy, people: [])
+    monkeypatch.setattr(gauntlet, "run_gauntlet", played)
+    with pytest.raises(SystemExit):
+        main(["gauntlet", "bot:iggi", "bot:piers"])
+    assert partner_table(result) in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
