@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from hanabi_rl.data.formats.hanab_live import FOREIGN_OPTIONS, VARIANT
 
@@ -26,6 +26,7 @@ KNOWN_FLAGS = ("timed", "speedrun")
 """Options that are on or off and leave the game as it is."""
 
 Fields = Mapping[str, Any]
+T = TypeVar("T", list[Any], dict[str, Any])
 
 
 class FrameError(ValueError):
@@ -58,6 +59,15 @@ def whole(fields: Any, name: str) -> int:
     value = fields.get(name) if isinstance(fields, Mapping) else None
     if type(value) is not int:
         raise FrameError(f"expected a whole number under {name!r}")
+    return value
+
+
+def collection(fields: Fields, name: str, kind: type[T]) -> T:
+    """The list or object under `name`, an empty one where there is none. Raises FrameError for
+    something else."""
+    value = fields.get(name) or kind()
+    if not isinstance(value, kind):
+        raise FrameError(f"expected a {kind.__name__} under {name!r}")
     return value
 
 

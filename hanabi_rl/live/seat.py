@@ -19,7 +19,7 @@ from hanabi_rl.live import choice
 from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Think, Ticket, table_chat
 from hanabi_rl.live.made_up import OutOfStepError
 from hanabi_rl.live.missed import Untold
-from hanabi_rl.live.protocol import after, cannot_play, is_bot, whole
+from hanabi_rl.live.protocol import after, cannot_play, collection, is_bot, whole
 from hanabi_rl.live.seen import SeenGame
 from hanabi_rl.serve.partners import Answer
 
@@ -93,8 +93,8 @@ class Seat:
     def told_of(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         """`init`: what kind of game it is. We are present before we ask what has happened, so that
         nothing is lost between the two."""
-        self.names = [str(name) for name in fields.get("playerNames") or []]
-        self.options = options = fields.get("options") or {}
+        self.names = [str(name) for name in collection(fields, "playerNames", list)]
+        self.options = options = collection(fields, "options", dict)
         self._me = whole(fields, "ourPlayerIndex")
         start = options.get("startingPlayer") or 0
         refused = cannot_play(options, len(self.names), self._settings.players)

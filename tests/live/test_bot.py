@@ -715,3 +715,14 @@ def test_waits_grow_and_differ():
 
 def test_moves_lists_are_the_whole_transcript():
     assert [*HINT, *PLAY, *DISCARD, *OUR_HINT, *MISPLAY] == MOVES
+
+
+@pytest.mark.parametrize("field", ["playerNames", "options", "ourPlayerIndex"])
+@pytest.mark.parametrize("value", [7, True, 1.5, "x", [1], {"a": 1}])
+def test_a_game_that_is_told_of_in_another_way_is_left_alone_and_asked_for_again(field, value):
+    talk = Talk()
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    effects = talk.say("init", **(INIT | {field: value}))
+    assert all(isinstance(effect, Note | Send) for effect in effects)
+    if any("left alone" in effect.text for effect in effects if isinstance(effect, Note)):
+        assert talk.after(30) == [Send("getGameInfo1", {"tableID": TABLE})]
