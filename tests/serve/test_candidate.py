@@ -165,13 +165,6 @@ def resumed(served: Served, key: str) -> Environment:
     return play_next(served.address, key)
 
 
-def without_risk(rows: Rows) -> dict[str, int]:
-    """A hint, or a discard where no token is left: the game lasts."""
-    ((agent, row),) = rows.items()
-    legal = np.flatnonzero(row["legal_moves"])
-    return {agent: int(max(legal, key=lambda action: (not 5 <= action < 10, action)))}
-
-
 def test_a_killed_inference_process_costs_no_connection(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,14 +179,14 @@ def test_a_killed_inference_process_costs_no_connection(
 
     monkeypatch.setattr(served.inference, "compile", compile_again)
     monkeypatch.setattr("hanabi_rl.serve.inference.RETRY_S", 0.01)
-    environment = play_next(served.address, served.key("killed"))
-    starts = served.inference.starts
+    key, candidate = served.key("killed"), Candidate("bot:holmes")
+    environment, starts = play_next(served.address, key), served.inference.starts
     for turn in range(12):
         if turn == 5:
             assert served.inference.pid is not None
             os.kill(served.inference.pid, signal.SIGKILL)
-        environment.step(without_risk(environment.rows))
-    play_out(environment, without_risk)
+        environment.step(candidate(environment.rows))
+    play_out(environment, candidate)
     assert failed and served.inference.starts == starts + 1
 
 
