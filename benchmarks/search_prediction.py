@@ -12,6 +12,7 @@ be stopped and goes on where it was.
 import dataclasses
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import common
@@ -51,15 +52,21 @@ def think(agent: Searched, carry: History, seat: jax.Array) -> Decision:
     return agent.decide(jax.tree.map(lambda leaf: leaf[seat][None], carry))
 
 
+def turns_of(agent: Searched, games: Games, index: int) -> Iterator[tuple[int, History, int]]:
+    """(Number, carries of all seats, the mover's seat) of every turn of one game."""
+    rules, players = games.rules, games.rules.num_players
+    states = replay(rules, games.decks[index : index + 1], games.actions[index : index + 1]).state
+    carry = agent.init_carry(players)
+    for turn in range(int(games.num_actions[index])):
+        obs = observe(rules, jax.tree.map(lambda leaf: leaf[turn], states))[0]  # noqa: B023
+        carry = look_around(agent, carry, obs, turn == 0)
+        yield turn, carry, turn % players
+
+
 def search_game(agent: Searched, games: Games, index: int) -> dict[str, np.ndarray]:
     """The searches at every decision of one game that counts: leaves [decisions, ...]."""
-    rules, length = games.rules, int(games.num_actions[index])
-    states = replay(rules, games.decks[index : index + 1], games.actions[index : index + 1]).state
-    carry = agent.init_carry(rules.num_players)
     found, actions = [], []
-    for turn in range(length):
-        obs = observe(rules, jax.tree.map(lambda leaf: leaf[turn], states))[0]  # noqa: B023
-        carry, seat = look_around(agent, carry, obs, turn == 0), turn % rules.num_players
+    for turn, carry, seat in turns_of(agent, games, index):
         if games.human_seats is None or games.human_seats[index, seat]:
             thought = think(agent, carry, seat)._asdict()
             found.append({name: np.asarray(thought[name])[0] for name in KEPT})

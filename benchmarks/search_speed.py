@@ -19,7 +19,7 @@ common.pin_one_core()
 
 import jax
 import jax.numpy as jnp
-from search_prediction import look_around, think
+from search_prediction import think, turns_of
 from structured_update import product, products
 
 from hanabi_rl.agents.names import load_policy
@@ -27,8 +27,6 @@ from hanabi_rl.agents.search.history import History
 from hanabi_rl.agents.search.searched import Searched
 from hanabi_rl.agents.structured.features import features_of, remember
 from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import legal_for_mover, step
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -47,7 +45,11 @@ def measure(
     policy = load_policy(f"{agent}?search={search}")
     if not isinstance(policy, Searched):
         raise ValueError(f"expected an agent without other wrappers, got {agent}")
-    turns = turns_of(policy, games)
+    rules, plain = policy.rules, policy.policy
+    played = play_games((plain,) * rules.num_players, rules, evaluation_decks(rules, games, 0))
+    turns = [
+        (carry, seat) for game in range(games) for _, carry, seat in turns_of(policy, played, game)
+    ]
     before = common.core_seconds()
     jax.block_until_ready(think(policy, *turns[0]))
     record: common.Record = {"compile_s": round(common.core_seconds() - before, 1)}
@@ -68,21 +70,6 @@ def measure(
         record |= common.median_of(f"{part}_ms", values, 3)
     record["products_share"] = round(record["products_ms"] / record["round_ms"], 2)
     return record
-
-
-def turns_of(policy: Searched, count: int) -> list[tuple[History, int]]:
-    """(Carries of all seats, the mover's seat) at every turn of games of the plain agent."""
-    rules, plain = policy.rules, policy.policy
-    decks = evaluation_decks(rules, count, 0)
-    games, turns = play_games((plain,) * rules.num_players, rules, decks), []
-    for number in range(count):
-        states = replay(rules, games.decks[[number]], games.actions[[number]]).state
-        carry = policy.init_carry(rules.num_players)
-        for turn in range(int(games.num_actions[number])):
-            obs = observe(rules, jax.tree.map(lambda leaf: leaf[turn], states))[0]  # noqa: B023
-            carry = look_around(policy, carry, obs, turn == 0)
-            turns.append((carry, turn % rules.num_players))
-    return turns
 
 
 def parts(policy: Searched, carry: History, seat: int) -> dict[str, Callable[[], float]]:

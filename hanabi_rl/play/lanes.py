@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import flax.struct
@@ -67,8 +66,9 @@ class Lanes(flax.struct.PyTreeNode):
         carries, answers = [], []
         for group, own, lanes in zip(self.groups, carry, self.order, strict=True):
             theirs = [self._of_lanes(x, lanes) for x in rows]
-            ask = partial(_of_each, len(lanes), lambda policy, *x: policy.step(*x))
-            after, logits = ask(group, own, *theirs)
+            after, logits = _of_each(
+                len(lanes), lambda policy, *x: policy.step(*x), group, own, *theirs
+            )
             carries.append(after)
             answers.append(logits)
         by_lane = jnp.concatenate(answers)[np.argsort(np.concatenate(self.order))]
