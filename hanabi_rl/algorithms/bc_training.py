@@ -4,21 +4,18 @@ import dataclasses
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 
-from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, BCTraining, Examples
 from hanabi_rl.learning.cloning_games import game_examples
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.nn.kinds import Network
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
@@ -37,11 +34,12 @@ class BCConfig(BCTraining, RunConfig):
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
     """The training loop. A finished run is left as it is."""
-    first = () if config.start_from is None else (first_params(config, train.rules),)
+    start = config.start_from
+    first = None if start is None else first_params(start, config.network, train.rules)
     examples = examples_of(train, config)
     loader = BatchLoader(len(examples), config.batch_size, config.seed)
     learner = BC(config, train.rules, config.epochs * loader.batches_per_epoch)
-    state = jax.jit(learner.init)(jax.random.key(config.seed), *first)
+    state = jax.jit(learner.init)(jax.random.key(config.seed), first)
     with open_session(
         "bc",
         config,
@@ -66,33 +64,6 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
     parallel.on_first_host(
         lambda: plot_bc(read_metrics(lines), run_dir / "learning-curve.png", train.rules.max_score)
     )
-
-
-def first_params(config: BCConfig, rules: Rules) -> Any:
-    """The parameters of the agent that cloning begins with.
-
-    Raises:
-        ValueError: there is no such agent, it plays another game, or its network is another one
-            than the config's; dropout and critic, which belong to training, may differ.
-    """
-    wanted = _shape(config.network)
-
-    def load() -> NetworkPolicy:
-        policy = load_policy(config.start_from or "", rules)
-        if not isinstance(policy, NetworkPolicy) or _shape(policy.network) != wanted:
-            got = getattr(policy, "network", type(policy).__name__)
-            raise ValueError(
-                f"--start-from {config.start_from}: expected an agent with the network that is "
-                f"cloned, {config.network}, got {got}"
-            )
-        return policy
-
-    return parallel.on_first_host(load).params
-
-
-def _shape(network: Network) -> Network:
-    """What of a network its parameters and its play depend on."""
-    return dataclasses.replace(network, dropout=0.0, critic=())
 
 
 def examples_of(games: Games, config: BCConfig) -> Examples:

@@ -1,4 +1,5 @@
-"""Best responses: from nothing, PPO learns to play with given partners, which never change.
+"""Best responses: PPO learns, from nothing or from an agent, to play with given partners, which
+never change.
 
 With one partner it is that partner's approximate best response, the denominator of BR-Prox
 (ZSC-Eval, Wang et al. 2024, section 3.1). With checkpoints of several self-play runs, each kept at
@@ -24,6 +25,7 @@ from hanabi_rl.algorithms.lineups import (
     with_rematches,
 )
 from hanabi_rl.algorithms.loop import PPOAlgorithm, Training
+from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import Population, stack_policies
@@ -40,6 +42,8 @@ from hanabi_rl.storage.ranges import Share, Weight
 class BestResponseConfig(WithPartners, IPPOConfig):
     """train/best_response.py"""
 
+    start_from: str | None = None
+    """An agent with the same network, whose play the response begins as. None: from nothing."""
     partner_share: Share = 1.0
     """The chance that a partner holds a seat beside the learner's, all through training."""
     rematch: Share = 0.0
@@ -117,9 +121,11 @@ class BestResponse(PPOAlgorithm):
                 lanes=len(partners),
                 beta=config.priority,
             )
+        start = config.start_from
         return Training(
             ppo,
             f"{self.title} to " + ", ".join(config.partners),
+            begins_as=None if start is None else first_params(start, config.network, config.game),
             partners=together,
             evaluate=partner_metrics(partners),
             selected_by=WITH_ALL,

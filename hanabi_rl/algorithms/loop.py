@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import jax
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy, Policy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.clone import (
     WithClone,
@@ -118,6 +118,8 @@ class Training:
     """What the stage of training is called."""
     reference: NetworkPolicy | None = None
     """What the learner begins as and is regularised towards."""
+    begins_as: PyTree = None
+    """Without a reference: the parameters that the learner begins with; None: fresh ones."""
     partners: Policy | Population | None = None
     """Who holds the seats that the learner does not."""
     evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
@@ -181,9 +183,8 @@ class PPOAlgorithm(Algorithm):
             partners=at_precision(training.partners, config.precision),
             starts=starts,
         )
-        learner, actors = jax.jit(ppo.init)(
-            jax.random.key(config.seed), given, None if reference is None else reference.params
-        )
+        first = training.begins_as if reference is None else reference.params
+        learner, actors = jax.jit(ppo.init)(jax.random.key(config.seed), given, first)
         policy = NetworkPolicy(
             params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network
         )

@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import init_params
 from support.games import TINY, TINY_3P
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.best_response import ALGORITHM, BestResponseConfig, partner_rules
 from hanabi_rl.algorithms.lineups import Lineup
 from hanabi_rl.algorithms.registry import run
@@ -152,6 +154,36 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
         partner_rules(BestResponseConfig())
     with pytest.raises(ValueError, match="--partner-share: expected a number from 0 to 1, got 2"):
         BestResponseConfig(partner_share=2.0)
+
+
+@pytest.mark.slow
+def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
+    """With a rate of 0 it is still that agent at the end."""
+    first = NetworkPolicy(init_params(TINY, SMALL, jax.random.key(5)), TINY, SMALL)
+    save_policy(tmp_path / "agent", first, algorithm="ippo", steps=0, score=None)
+    short = {"num_envs": 8, "num_steps": 2, "total_steps": 16, "num_minibatches": 1, "epochs": 1}
+    config = BestResponseConfig(
+        **{**FIELDS, **short, "lr": 0.0},
+        partners=("bot:flawed",),
+        start_from=str(tmp_path / "agent"),
+        run_dir=str(tmp_path / "run"),
+    )
+    run("best_response", config)
+    kept = load_policy(tmp_path / "run")
+    assert isinstance(kept, NetworkPolicy)
+    jax.tree.map(np.testing.assert_array_equal, kept.params, first.params)
+
+
+def test_a_response_begins_with_an_agent_of_its_network() -> None:
+    named = {"partners": ("bot:simple",), "start_from": "agent:anyone-2p"}
+    network = StructuredConfig(level="learnt", profile=True, critic=(16,))
+    begins_as = ALGORITHM.training(BestResponseConfig(**named, network=network), None).begins_as
+    theirs = load_policy("agent:anyone-2p")
+    assert isinstance(theirs, NetworkPolicy)
+    jax.tree.map(np.testing.assert_array_equal, begins_as, theirs.params)
+    config = BestResponseConfig(**named)
+    with pytest.raises(ValueError, match=r"--start-from agent:anyone-2p: expected .* got Struct"):
+        ALGORITHM.training(config, None)
 
 
 def test_priority_is_refused_for_partners_of_several_kinds() -> None:

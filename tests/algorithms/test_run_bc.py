@@ -20,8 +20,9 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import run_bc, training_games
-from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of, first_params
+from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
+from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.learning.cloning import BC, BCTraining
@@ -225,18 +226,18 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
     first = NetworkPolicy(init_params(TINY, network, jax.random.key(5)), TINY, network)
     save_policy(tmp_path / "agent", first, algorithm="bc", steps=0, score=None)
     drops = dataclasses.replace(network, dropout=0.2, critic=(4,))
-    config = BCConfig(network=drops, start_from=str(tmp_path / "agent"))
-    learner = BC(config, TINY, 10)
-    state = jax.jit(learner.init)(jax.random.key(0), first_params(config, TINY))
+    learner = BC(BCConfig(network=drops), TINY, 10)
+    params = first_params(str(tmp_path / "agent"), drops, TINY)
+    state = jax.jit(learner.init)(jax.random.key(0), params)
     jax.tree.map(np.testing.assert_array_equal, learner.policy(state).params, first.params)
 
 
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ("bot:random", "expected an agent with the network that is cloned, .*, got RandomBot"),
+        ("bot:random", "expected an agent with the network that is trained, .*, got RandomBot"),
         ("agent:ippo-2p", "expected a policy for .*num_colors=2"),
-        ("{other}", r"cloned, NetworkConfig\(embedding=.*, got NetworkConfig\(embedding=\(8,\)"),
+        ("{other}", r"trained, NetworkConfig\(embedding=.*, got NetworkConfig\(embedding=\(8,\)"),
         ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(level='facts', profile=True"),
     ],
 )
