@@ -1,4 +1,4 @@
-"""What is possible with each partner of the gauntlet: a best response to each, trained from nothing
+"""What is possible with each partner of the gauntlet: a best response to each
 (`train/best_response.py`), and the figures that `hanabi-rl gauntlet` divides by.
 
     python benchmarks/best_with.py RUNS [--players 2] [--commands | --write yes]
@@ -7,10 +7,10 @@ A run that is finished is not trained again: run the same command again until al
 `--commands` the trainings are printed, a line each, to be run elsewhere (RUNS may be a variable of
 the shell there). `--write yes` puts the figures where the gauntlet reads them.
 
-The network is shown all there is (`reading` holds what `learnt` and `facts` show), without a
-profile, since the partner is always the same. Partners that are networks err less in training than
-they would if they drew their moves, as the gauntlet's partners are greedy. What comes of it is no
-bound: a longer training can only find more.
+Each begins as the agent that ships for strangers, so a few minutes of one core do, and no figure is
+below that agent's but by chance. Partners that are networks err less in training than they would if
+they drew their moves, as the gauntlet's partners are greedy. What comes of it is no bound: a longer
+training can only find more.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.gauntlet import BEST_WITH, FAMILIES, VERSION
 from hanabi_rl.storage.files import read_json, write_json
 
+BEGIN = {2: ("strangers", "agent:anyone-2p"), 3: ("strangers-3p", "agent:anyone-3p")}
+"""Players -> the preset with the network of the agent, and the agent that every response begins
+as."""
 BUDGET = {
-    "preset": "quick",
-    "network.level": "reading",
-    "num-envs": "1024",
+    "partner-share": "1",
+    "rematch": "0",
+    "lineup": "all-or-none",
+    "num-envs": "128",
     "num-steps": "64",
-    "total-steps": "10e6",
-    "num-minibatches": "16",
-    "epochs": "4",
-    "lr-schedule": "linear",
-    "eval-games": "1024",
+    "total-steps": "2e6",
+    "num-minibatches": "8",
+    "eval-every": "61",
     "report-games": "4096",
 }
-"""152 updates of 64 minibatches with about 500 of the learner's decisions each."""
+"""244 updates of 24 minibatches with about 500 of the learner's decisions each."""
 
 
 def main() -> None:
     """Trains what is missing, and says what came of all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs")
-    parser.add_argument("--players", type=int, default=2)
+    parser.add_argument("--players", type=int, default=2, choices=tuple(BEGIN))
     parser.add_argument("--commands", action="store_true")
     parser.add_argument("--write", choices=["yes"])
     args = parser.parse_args()
@@ -70,7 +72,7 @@ def main() -> None:
     if args.write:
         kept = read_json(BEST_WITH) if BEST_WITH.is_file() else {}
         others = kept.get("players", {}) if kept.get("gauntlet_version") == VERSION else {}
-        said = {"gauntlet_version": VERSION, "budget": BUDGET}
+        said = {"gauntlet_version": VERSION, "begin": dict(BEGIN), "budget": BUDGET}
         write_json(BEST_WITH, said | {"players": others | {str(args.players): best}})
 
 
@@ -78,8 +80,9 @@ def training(partner: str, players: int) -> list[str]:
     """The words of the training beside a partner, but for its folder."""
     greedy = f"{partner}?temperature=0.1" if partner.startswith("agent:") else partner
     budget = [word for name, value in BUDGET.items() for word in (f"--{name}", value)]
-    words = ["train/best_response.py", *budget, "--partners", greedy]
-    return [*words, "--num-players", str(players), "--no-tensorboard"]
+    preset, agent = BEGIN[players]
+    words = ["train/best_response.py", "--preset", preset, "--start-from", agent, *budget]
+    return [*words, "--partners", greedy, "--num-players", str(players), "--no-tensorboard"]
 
 
 def folder_name(partner: str) -> str:
