@@ -74,8 +74,7 @@ def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
             f"--network.profile trains), got {_kind(policy)}"
         )
     games = load_some_games(path)
-    if games.rules != policy.rules:
-        raise ValueError(f"{path}: expected games of {policy.rules}, got {games.rules}")
+    games.check_rules(policy.rules, f"{path}: ")
     return Knowing(policy, jnp.asarray(known_counts(games, seat)))
 
 

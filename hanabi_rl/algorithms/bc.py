@@ -51,8 +51,7 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         validation = load_distinct_games(config.val)
         if not _cloned_seats(validation).any():
             raise ValueError("--val: expected games with a human seat, got none to predict")
-        if validation.rules != games.rules:
-            raise ValueError(f"--val: expected games of {games.rules}, got {validation.rules}")
+        validation.check_rules(games.rules, "--val: ")
         if known := len({*games.contents()} & {*validation.contents()}):
             raise ValueError(f"--val: expected games that are not in --data, got {known} that are")
         return games, validation

@@ -109,8 +109,7 @@ def validation_games(config: WithClone, run_dir: Path) -> Games | None:
 
     if config.bc.val:
         games = load_distinct_games(config.bc.val)
-        if games.rules != config.game:
-            raise ValueError(f"--bc.val: expected games of {config.game}, got {games.rules}")
+        games.check_rules(config.game, "--bc.val: ")
         return games
     source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
     run_of = next(filter(is_clone, (source, source.parent)), None)

@@ -78,10 +78,7 @@ def recorded_starts(config: PPORunConfig) -> Starts | None:
         return None
     games = [load_some_games(name) for name in config.start_states]
     for name, given in zip(config.start_states, games, strict=True):
-        if given.rules != config.game:
-            raise ValueError(
-                f"--start-states {name}: expected games of {config.game}, got {given.rules}"
-            )
+        given.check_rules(config.game, f"--start-states {name}: ")
     whole = join_games(games)
     return starts_of(config.game, whole.decks, whole.actions, config.start_share, seed=config.seed)
 

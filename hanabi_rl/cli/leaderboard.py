@@ -95,8 +95,8 @@ def leaderboard(
     human = None if data is None else load_distinct_games([data])
     chosen_by = None if val is None else load_distinct_games([val])
     for flag, recorded in (("--data", human), ("--val", chosen_by)):
-        if recorded is not None and recorded.rules != partners[0].rules:
-            raise ValueError(f"{flag}: expected games of {partners[0].rules}, got {recorded.rules}")
+        if recorded is not None:
+            recorded.check_rules(partners[0].rules, f"{flag}: ")
     rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
     entries: dict[str, LeaderboardEntry] = {}
     for row in rows:

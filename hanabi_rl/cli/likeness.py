@@ -66,10 +66,7 @@ def likeness(
     check_place("--plot", plot, PICTURES)
     people = load_distinct_games([games])
     predicted = people if predict is None else load_distinct_games([predict])
-    if predicted.rules != people.rules:
-        raise ValueError(
-            f"--predict {predict}: expected games of {people.rules}, got {predicted.rules}"
-        )
+    predicted.check_rules(people.rules, f"--predict {predict}: ")
     names = list(dict.fromkeys([*agents, *([clone] if clone else [])]))
     policies = [load_policy(name, people.rules) for name in names]
     distinct_identities(policies, names)

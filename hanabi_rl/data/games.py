@@ -103,6 +103,12 @@ class Games:
             ends=None if ends is None else Ends(ends.points[index], ends.lives[index]),
         )
 
+    def check_rules(self, rules: Rules, where: str = "") -> None:
+        """Raises ValueError where these are games of other rules; `where` they come from is said
+        first (`--val: `, `FILE: `)."""
+        if self.rules != rules:
+            raise ValueError(f"{where}expected games of {rules}, got {self.rules}")
+
     @property
     def points(self) -> np.ndarray:
         """int32[N]: cards on the fireworks at the end, whether or not the lives were lost."""

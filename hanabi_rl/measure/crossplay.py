@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hanabi_rl.agents.policy import thinks
 from hanabi_rl.data.games import Games
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, group_identical, play_games
 from hanabi_rl.play.lanes import lanes_of
+from hanabi_rl.runs.progress import Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -97,7 +100,8 @@ def evaluate_beside(
     program.
 
     Of every `series` decks in a row the agent plays the k-th with the same partner k times before:
-    both keep what they know of each other (`play_games`), and sit k seats further.
+    both keep what they know of each other (`play_games`), and sit k seats further. Where somebody
+    searches a progress bar shows how many games are over.
 
     Returns:
         scores and points, int32[M, P, N]: M partners, N decks, the agent at seat i of the first
@@ -106,10 +110,13 @@ def evaluate_beside(
     rules, players, others = agent.rules, agent.rules.num_players, len(partners)
     decks = evaluation_decks(rules, num_games, seed, purpose)
     # series of one partner at once: as many games as other evaluations play, and no more than asked
-    at_once = max(1, min(num_games // series, _AT_ONCE // (players * others)))
+    slow = any(map(thinks, (agent, *partners)))
+    most = 1 if slow else _AT_ONCE // (players * others)
+    at_once = max(1, min(num_games // series, most))
     beside = lanes_of(partners, each=players * at_once)
-    parts = []
-    for first in range(0, num_games, at_once * series):
+
+    def part(first: int) -> np.ndarray:
+        """int32[2, M, P, n]: scores and points of the decks from `first` on."""
         # the same shapes for every part; what the last has too many is not counted
         game = np.arange(first, first + at_once * series) % num_games
         seat = np.repeat(np.arange(players), len(game))
@@ -125,7 +132,15 @@ def evaluate_beside(
             series=series,
         )
         both = np.stack([together.scores, together.points])
-        parts.append(both.reshape(2, others, players, len(game))[..., : num_games - first])
+        return both.reshape(2, others, players, len(game))[..., : num_games - first]
+
+    parts: list[np.ndarray] = []
+    bar = Progress("games", total=num_games, unit="decks") if slow else nullcontext()
+    with bar as progress:
+        for first in range(0, num_games, at_once * series):
+            parts.append(part(first))
+            if progress is not None:
+                progress.update(min(num_games, first + at_once * series))
     scores, points = np.concatenate(parts, axis=-1)
     return scores, points
 

@@ -149,8 +149,7 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
 
 def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Decisions:
     """What `policy` expected at every single decision; arguments and errors as in `predict`."""
-    if games.rules != policy.rules:
-        raise ValueError(f"expected games of {policy.rules}, got {games.rules}")
+    games.check_rules(policy.rules)
     num_games, num_turns = games.actions.shape
     players = games.rules.num_players
     seats = np.ones((num_games, players), bool) if games.human_seats is None else games.human_seats

@@ -102,6 +102,17 @@ def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
     )
 
 
+def test_who_searches_plays_one_series_with_everybody_after_the_other_and_says_how_far_it_is(
+    monkeypatch, capsys
+):
+    met = CountingPolicy(LENIENT_3P), [clock_policy(LENIENT_3P, 1)]
+    expected = evaluate_beside(*met, 6, seed=3, series=3)
+    assert not capsys.readouterr().err
+    monkeypatch.setattr("hanabi_rl.measure.crossplay.thinks", lambda policy: policy is met[0])
+    np.testing.assert_array_equal(evaluate_beside(*met, 6, seed=3, series=3), expected)
+    assert "games: 6/6 decks" in capsys.readouterr().err
+
+
 def test_a_single_agent_joins_copies_of_the_other_at_every_seat():
     single, others = network_policy(LENIENT_3P, 1), network_policy(LENIENT_3P, 2)
     result = evaluate_pair(single, others, GAMES, seed=3)
