@@ -43,7 +43,8 @@ class BestResponseConfig(WithPartners, IPPOConfig):
     """train/best_response.py"""
 
     start_from: str | None = None
-    """An agent with the same network, whose play the response begins as. None: from nothing."""
+    """An agent whose play the response begins as: with the same network, or a structured one of
+    the same widths that is shown less. None: from nothing."""
     partner_share: Share = 1.0
     """The chance that a partner holds a seat beside the learner's, all through training."""
     rematch: Share = 0.0

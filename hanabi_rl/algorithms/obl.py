@@ -15,7 +15,7 @@ import numpy as np
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured.acting import at_level
+from hanabi_rl.agents.structured.acting import widened
 from hanabi_rl.algorithms.ippo import FromScratch, IPPOConfig
 from hanabi_rl.algorithms.loop import Training
 from hanabi_rl.env.starts import Starts
@@ -134,7 +134,8 @@ def below_of(config: OBLConfig, path: Path) -> Below:
     if not path.exists():
         belief = learn_belief(config.belief, policy, level, config.seed, config.precision)
         write_tree(path, jax.tree.map(np.asarray, belief))
-    actor = at_level(config.game, policy.network, policy.params, level)
+    shown = dataclasses.replace(policy.network, level=level)
+    actor = widened(config.game, policy.network, policy.params, shown)
     return Below(actor=actor, belief=read_tree(path))
 
 

@@ -3,31 +3,41 @@
 import dataclasses
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy, PyTree
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree
+from hanabi_rl.agents.structured.acting import widened
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.nn.kinds import Network
+from hanabi_rl.nn.structured import StructuredConfig
 
 
 def first_params(name: str, network: Network, rules: Rules) -> PyTree:
-    """The parameters of the agent `name`, which has the network that is to be trained; dropout and
-    critic, which belong to training, may differ.
+    """The parameters with which the network that is to be trained plays as the agent `name` does.
+    A structured one may be shown more than the agent's; dropout and critic, which belong to
+    training, may differ.
 
     Raises:
         ValueError: there is no such agent, it plays another game, or its network is another one.
     """
 
-    def load() -> NetworkPolicy:
+    def load() -> PyTree:
         policy = load_policy(name, rules)
-        if not isinstance(policy, NetworkPolicy) or _shape(policy.network) != _shape(network):
-            got = getattr(policy, "network", type(policy).__name__)
-            raise ValueError(
-                f"--start-from {name}: expected an agent with the network that is trained, "
-                f"{_shape(network)}, got {got}"
-            )
-        return policy
+        try:
+            return _params_for(network, policy)
+        except ValueError as error:
+            raise ValueError(f"--start-from {name}: {error}") from error
 
-    return parallel.on_first_host(load).params
+    return parallel.on_first_host(load)
+
+
+def _params_for(network: Network, policy: Policy) -> PyTree:
+    if not isinstance(policy, NetworkPolicy):
+        raise ValueError(f"expected a trained network, got {type(policy).__name__}")
+    if isinstance(policy.network, StructuredConfig) and isinstance(network, StructuredConfig):
+        return widened(policy.rules, policy.network, policy.params, network)
+    if _shape(policy.network) != _shape(network):
+        raise ValueError(f"expected the network that is trained, {network}, got {policy.network}")
+    return policy.params
 
 
 def _shape(network: Network) -> Network:

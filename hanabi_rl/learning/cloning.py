@@ -47,7 +47,8 @@ class BCTraining:
     demo_games: Count = 1000
     """How many games of each of these."""
     start_from: str | None = None
-    """An agent with the same network, whose weights cloning begins with. None: random ones."""
+    """An agent whose weights cloning begins with: with the same network, or a structured one of
+    the same widths that is shown less. None: random ones."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
     series: Number = 5
     """With `network.profile`: how many games in a row a player is known before it is a stranger

@@ -1,4 +1,4 @@
-"""Facts of kinds of cards against plain Python, and parameters at a level that shows more."""
+"""Facts of kinds of cards against plain Python."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.compiled import init_params, legal_for_mover
 from support.hands import cards_of, unseen_cards
 from support.structured import SMALL, first_state, look_at_state, play_random_games
 
-from hanabi_rl.agents.structured.acting import at_level, logits
-from hanabi_rl.agents.structured.features import sizes
 from hanabi_rl.agents.structured.kinds import Kinds, kinds_of
 from hanabi_rl.agents.structured.memory import Memory, next_seat, records, unpack
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.state import State
 from hanabi_rl.learning.beliefs import belief_tilt
 from hanabi_rl.nn.belief import BeliefNetwork
-from hanabi_rl.nn.structured import StructuredConfig
 
 RANKS, KINDS, HAND = SMALL.num_ranks, SMALL.num_cards, SMALL.hand_size
 
@@ -102,26 +98,3 @@ def test_the_movers_tilt_is_of_the_mover(seen: Seen) -> None:
     )
     np.testing.assert_allclose(tilt, direct, rtol=1e-4, atol=1e-4)
     assert tilt.shape == (HAND, KINDS, 128) and np.std(tilt) > 0.1
-
-
-@pytest.mark.parametrize("card", [(), (6, 5)])
-def test_parameters_at_a_level_that_shows_more_answer_the_same(
-    seen: Seen, card: tuple[int, ...]
-) -> None:
-    network = StructuredConfig("facts", trunk=(16, 8), head=4, card=card)
-    params = init_params(SMALL, network, jax.random.key(2))
-    facts = sizes(SMALL, "facts")  # both levels have its columns first
-    narrow = jax.tree.map(
-        lambda full, some: np.asarray(full)[..., : some.shape[-1]], seen.view, facts
-    )
-    legal = legal_for_mover(SMALL, seen.state)
-    wide = at_level(SMALL, network, jax.device_get(params), "learnt")
-    answer = jax.jit(logits, static_argnums=0)
-    np.testing.assert_allclose(
-        answer(network, wide, seen.view, legal),
-        answer(network, params, narrow, legal),
-        rtol=1e-4,
-        atol=1e-5,
-    )
-    with pytest.raises(ValueError, match="expected at least learnt, .* got facts"):
-        at_level(SMALL, StructuredConfig("learnt", card=card), wide, "facts")

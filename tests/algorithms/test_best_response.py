@@ -182,7 +182,7 @@ def test_a_response_begins_with_an_agent_of_its_network() -> None:
     assert isinstance(theirs, NetworkPolicy)
     jax.tree.map(np.testing.assert_array_equal, begins_as, theirs.params)
     config = BestResponseConfig(**named)
-    with pytest.raises(ValueError, match=r"--start-from agent:anyone-2p: expected .* got Struct"):
+    with pytest.raises(ValueError, match="anyone-2p: expected the network that is trained"):
         ALGORITHM.training(config, None)
 
 

@@ -235,9 +235,12 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ("bot:random", "expected an agent with the network that is trained, .*, got RandomBot"),
+        ("bot:random", "--start-from bot:random: expected a trained network, got RandomBot"),
         ("agent:ippo-2p", "expected a policy for .*num_colors=2"),
-        ("{other}", r"trained, NetworkConfig\(embedding=.*, got NetworkConfig\(embedding=\(8,\)"),
+        (
+            "{other}",
+            r"trained, NetworkConfig\(embedding=.*, got NetworkConfig\(embedding=\(8,\)",
+        ),
         ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(level='facts', profile=True"),
     ],
 )

@@ -16,7 +16,7 @@ from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import Level, StructuredConfig
+from hanabi_rl.nn.structured import StructuredConfig
 
 PyTree = Any
 
@@ -85,30 +85,45 @@ def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTr
     return network.actor().init(key, blank, legal)["params"]
 
 
-def at_level(rules: Rules, network: StructuredConfig, params: PyTree, level: Level) -> PyTree:
-    """The actor's parameters for a network that is shown more and answers the same: what it is
-    shown beside `network.level` counts nothing yet.
+def widened(
+    rules: Rules, network: StructuredConfig, params: PyTree, to: StructuredConfig
+) -> PyTree:
+    """The actor's parameters for a network of the same widths that is shown more and answers the
+    same: what `to` is shown beside what `network` is counts nothing yet.
 
     Raises:
-        ValueError: that level shows less.
+        ValueError: `to` shows less, or has other widths.
     """
-    narrow, wide = (sizes(rules, shown, network.profile) for shown in (network.level, level))
+    narrow, wide = (sizes(rules, shown.level, shown.profile) for shown in (network, to))
     width = {name: getattr(wide, name).shape[-1] for name in ("own", "others", "hints")}
-    if width["own"] < narrow.own.shape[-1]:
+    shows_less = width["own"] < narrow.own.shape[-1] or (network.profile and not to.profile)
+    if shows_less or (network.trunk, network.head, network.card) != (to.trunk, to.head, to.card):
         raise ValueError(
-            f"network.level: expected at least {network.level}, which the parameters read, got "
-            f"{level}"
+            f"expected a network of the same widths that is shown at least as much as {network}, "
+            f"which the parameters are of, got {to}"
         )
+    game = sizes(rules, network.level).table.shape[-1]  # of the table, without a profile
+    more_of_game = sizes(rules, to.level).table.shape[-1] - game
+    of_profile = wide.table.shape[-1] - narrow.table.shape[-1] - more_of_game
 
     def padded(rows: jax.Array, name: str) -> jax.Array:
         """Rows of a kernel [..., F, width] that read one card or hint, with those it lacks."""
-        lacks = width[name] - rows.shape[-2]
-        return jnp.pad(rows, [*[(0, 0)] * (rows.ndim - 2), (0, lacks), (0, 0)])
+        return _with_zeros(rows, width[name] - rows.shape[-2])
 
-    def card_first(rows: jax.Array) -> jax.Array:
-        """The same where rows of other inputs come after a card's."""
-        shown, rest = jnp.split(rows, [narrow.own.shape[-1]], axis=-2)
-        return jnp.concatenate([padded(shown, "own"), rest], axis=-2)
+    def table(rows: jax.Array) -> jax.Array:
+        """The same of those that read the table, whose last are the profile's."""
+        shown, told = jnp.split(rows, [game])
+        return jnp.concatenate([_with_zeros(shown, more_of_game), _with_zeros(told, of_profile)])
+
+    def own(rows: jax.Array) -> jax.Array:
+        """The same of those that read an own card, and then how it was encoded."""
+        shown, encoded = jnp.split(rows, [narrow.own.shape[-1]], axis=-2)
+        return jnp.concatenate([padded(shown, "own"), encoded], axis=-2)
+
+    def card(rows: jax.Array) -> jax.Array:
+        """The same of those that read an own card, and then the table."""
+        shown, rest = jnp.split(rows, [narrow.own.shape[-1]])
+        return jnp.concatenate([padded(shown, "own"), table(rest)])
 
     def trunk(kernel: jax.Array) -> jax.Array:
         encoded = network.card[-1] if network.card else 0
@@ -116,18 +131,23 @@ def at_level(rules: Rules, network: StructuredConfig, params: PyTree, level: Lev
         of_table = narrow.table.shape[-1]
         of_cards = hand * (narrow.own.shape[-1] + encoded)
         ends = [of_table, of_table + of_cards, len(kernel) - 2 * network.head]
-        table, cards, theirs, hints = jnp.split(kernel, ends)
-        cards = card_first(cards.reshape(hand, -1, out)).reshape(-1, out)
+        game_rows, cards, theirs, hints = jnp.split(kernel, ends)
+        cards = own(cards.reshape(hand, -1, out)).reshape(-1, out)
         theirs = padded(theirs.reshape(others, hand, -1, out), "others").reshape(-1, out)
-        return jnp.concatenate([table, cards, theirs, hints])
+        return jnp.concatenate([table(game_rows), cards, theirs, hints])
 
     change = {
         "trunk_0": trunk,
-        "own": card_first,
-        "card_0": card_first,
+        "own": own,
+        "card_0": card,
         "hint": lambda rows: padded(rows, "hints"),
     }
     return {
         name: {**layer, "kernel": change[name](layer["kernel"])} if name in change else layer
         for name, layer in params.items()
     }
+
+
+def _with_zeros(rows: jax.Array, number: int) -> jax.Array:
+    """[..., F, width] -> [..., F + number, width]"""
+    return jnp.pad(rows, [*[(0, 0)] * (rows.ndim - 2), (0, number), (0, 0)])
