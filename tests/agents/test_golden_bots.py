@@ -71,11 +71,8 @@ def compare(players: int, bot: str, game_of: np.ndarray, seat: np.ndarray, games
     return own, own & (wishes != actions)
 
 
-# test_odwyer.py has the conventions of the others by hand
-@pytest.mark.parametrize(
-    "bot",
-    [pytest.param(x, marks=pytest.mark.slow if x != "simple" else ()) for x in ODWYER],
-)
+@pytest.mark.slow  # test_odwyer.py has their conventions by hand
+@pytest.mark.parametrize("bot", ODWYER)
 def test_two_players_with_every_partner(bot: str) -> None:
     games = read("bots-2p.npz")
     seats = np.stack([games["seat0"], games["seat1"]], axis=1)

@@ -244,6 +244,7 @@ def test_obl_computes_what_numpy_does(stored):
     assert_same_logits(policy, numpy_row(weights, "", NumPyForward.obl))
 
 
+@pytest.mark.slow  # jaxmarl's agents take seconds to import
 def test_obl_plays_as_jaxmarls_agent(stored):
     from flax.traverse_util import unflatten_dict
     from jaxmarl.environments.hanabi.pretrained import OBLAgentR2D2

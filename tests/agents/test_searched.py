@@ -215,6 +215,7 @@ def test_a_wrong_setting_is_named(options: str, message: str) -> None:
         load_policy(f"agent:convention-2p?{options}")
 
 
+@pytest.mark.slow  # whole games
 def test_it_plays_whole_games_beside_others(capsys: pytest.CaptureFixture[str]) -> None:
     """Through `play_games`, a few at a time, which says how far it is: who by habit never plays a
     card does so where it thinks."""

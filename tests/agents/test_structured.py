@@ -175,6 +175,7 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
         trace("reading")
 
 
+@pytest.mark.slow  # compiles what both make of hints
 def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
     """The sum of its components is the bot's own worth, which they repeat term by term, and its
     danger the bot's: else `reading` would say another thing than the convention."""

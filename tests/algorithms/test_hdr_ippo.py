@@ -63,6 +63,7 @@ def test_too_few_games_of_the_report_are_refused_before_anything_is_trained() ->
     assert HDRIPPOConfig(report_games=1000).report_games == 1000
 
 
+@pytest.mark.slow  # 60 updates
 def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(
     curves: dict[float, np.ndarray],
 ) -> None:
@@ -70,6 +71,7 @@ def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(
     assert curves[1.0][-5:].mean() <= 0.1 * curves[1.0][0]
 
 
+@pytest.mark.slow
 def test_a_higher_weight_ends_closer_to_the_clone(curves: dict[float, np.ndarray]) -> None:
     final = {weight: curve[-10:].mean() for weight, curve in curves.items()}
     assert final[0.05] > 3 * final[0.5] and final[0.5] > 1.3 * final[1.0]

@@ -52,11 +52,12 @@ FIELDS = {
 }
 
 
+@pytest.mark.slow  # what differs from HDR-IPPO's run is tested piece by piece
 @pytest.mark.parametrize(
     ("algorithm", "config"),
     [
         ("ippo", IPPOConfig),
-        pytest.param("other_play", OtherPlayConfig, marks=pytest.mark.slow),
+        ("other_play", OtherPlayConfig),
     ],
 )
 def test_a_run_from_scratch(algorithm: str, config: Any, tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_a_trained_policy_plays_only_its_own_number_of_players(policy_folder, ca
     assert "expected --players 2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("args", [["--help"], ["agents"]])
+@pytest.mark.parametrize("args", [["--help"], pytest.param(["agents"], marks=pytest.mark.slow)])
 def test_a_reader_that_has_left_is_no_error(args):
     reader, writer = os.pipe()
     os.close(reader)

@@ -225,6 +225,7 @@ def test_experts_are_those_who_play_well_with_themselves(runs, tmp_path, capsys)
         assert f"{found[0]['selfplay_return']:.2f}" in err and "self-play" in err
 
 
+@pytest.mark.slow  # five programs
 def test_three_players_are_one_agent_among_copies_of_a_partner(tmp_path, capsys):
     """Selected, responded to and met in the same line-up, at every seat of the agent."""
     policies = {f"p{seed}": network_policy(TINY_3P, seed) for seed in range(3)}

@@ -55,7 +55,11 @@ def held_by(state: State, seat: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("rules", "turns"), [(SMALL, [0, 3, 8, 14, 19, 22]), (STANDARD, [36, 44, 50])]
+    ("rules", "turns"),
+    [
+        (SMALL, [0, 3, 8, 14, 19, 22]),
+        pytest.param(STANDARD, [36, 44, 50], marks=pytest.mark.slow),
+    ],
 )
 def test_hands_are_counted_as_one_by_one(rules: Rules, turns: list[int]) -> None:
     state = positions(rules, 6, turns)
@@ -181,7 +185,7 @@ def test_the_deck_is_drawn_without_putting_back() -> None:
     assert (drawn[:, 4] == 0).all(), "past its end"
 
 
-@pytest.mark.parametrize("rules", [SMALL, STANDARD])
+@pytest.mark.parametrize("rules", [SMALL, pytest.param(STANDARD, marks=pytest.mark.slow)])
 def test_games_dealt_anew_are_games(rules: Rules) -> None:
     """All cards are there as often as the game has them, everything but one hand and the deck is as
     it was, and neither was read."""

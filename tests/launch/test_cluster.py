@@ -424,6 +424,7 @@ def test_without_submitit_the_extra_is_named_before_anything_runs(
     assert not (tmp_path / "sweep").exists()
 
 
+@pytest.mark.slow  # a process of its own
 def test_a_sweep_without_a_launcher_imports_no_submitit() -> None:
     run_python(
         "import sys\n"

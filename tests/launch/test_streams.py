@@ -169,6 +169,7 @@ def test_a_full_disk_is_one_line() -> None:
     assert b"No space left on device" in done.stderr
 
 
+@pytest.mark.slow  # three processes
 def test_closed_streams() -> None:
     done = run("hanabi-rl agents 2>&- | head -c 8; exit ${PIPESTATUS[0]}")
     assert done.stdout == b"bot:rand" and done.returncode in (0, 128 + signal.SIGPIPE)

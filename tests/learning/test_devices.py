@@ -12,6 +12,8 @@ from support.small_ppo import spread_run
 from hanabi_rl.learning import parallel
 from hanabi_rl.storage.checkpoint import Checkpointer
 
+pytestmark = pytest.mark.slow  # all is compiled a second time, for four devices
+
 ON_FOUR = """
 from pathlib import Path
 import jax, numpy as np

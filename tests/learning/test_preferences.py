@@ -158,6 +158,7 @@ def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair:
     assert float(found["partner_seats"]) == float(metrics.response["partner_seats"]) == 1.0
 
 
+@pytest.mark.slow  # learns
 def test_a_preferred_event_becomes_more_frequent_at_the_biased_seat(pair: Trained) -> None:
     """Hints of a rank, by someone who gets half a point for each of its own: were the response or
     everyone paid, it would give as many."""

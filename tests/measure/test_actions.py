@@ -136,6 +136,7 @@ def test_the_first_move_of_a_game_answers_nothing():
     assert not actions.coordination(record).defined
 
 
+@pytest.mark.slow  # 200 bootstraps
 def test_the_interval_holds_the_entropy_as_often_as_it_says():
     """Of 200 samples of a known distribution about 190 intervals hold its entropy."""
     rng, shares = np.random.default_rng(3), np.array([0.5, 0.25, 0.15, 0.1])

@@ -173,6 +173,7 @@ def test_the_table_stands_beside_the_papers_where_the_game_is_theirs():
         assert "AH2AC2" not in text and "HP1" not in text
 
 
+@pytest.mark.slow  # of the figures that random games show
 def test_the_recorded_human_games():
     """Values measured by an independent script: shared/reference/paper-tables.md. It counts both
     seats of the games with an AI."""

@@ -66,7 +66,7 @@ def test_five_candidates_by_hand():
         select(features, 0)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_draws_of_a_k_dpp_are_as_frequent_as_their_determinants(size):
     features = normalise(np.array(COUNTS))
     weights = brute_force(features, size)

@@ -133,6 +133,7 @@ BY_ROLE = {
 }
 
 
+@pytest.mark.slow  # of the events that random games show
 @pytest.mark.parametrize("name", TOTALS)
 def test_the_recorded_games(name):
     games = load_games(shared_data(f"{name}.safetensors"))

@@ -9,6 +9,8 @@ import pytest
 from support.links import Event, accepts, is_constructive, links_of
 from support.links import triggers as find_triggers
 
+pytestmark = pytest.mark.slow  # of the reference alone, which the tests of Hanabi's links use
+
 UP, DOWN, RIGHT, LEFT, STAY, INTERACT = range(6)
 EMPTY, PLATE, DISH = 1, 5, 9  # jaxmarl's codes of what a hand holds
 FETCH = [(move, STAY) for move in (LEFT, INTERACT, RIGHT, INTERACT)]  # an onion, to the counter
@@ -95,7 +97,6 @@ def read(kitchen, moves):
     return rewards, links, constructive, triggers
 
 
-@pytest.mark.slow
 def test_a_soup_is_four_hand_overs(kitchen):
     rewards, links, constructive, triggers = read(kitchen, SOUP)
     assert len(rewards) == 66 and sum(rewards) == rewards[-1] == 20

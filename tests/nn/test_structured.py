@@ -94,7 +94,7 @@ def test_layer_norm_and_its_gradients_are_those_of_flax() -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), got, expected)
 
 
-@pytest.mark.parametrize("card", [(4, 3), ()])
+@pytest.mark.parametrize("card", [(4, 3), pytest.param((), marks=pytest.mark.slow)])
 def test_rounded_factors_change_little_and_are_rounded(card: tuple[int, ...]) -> None:
     """The gradients of the network in mixed precision against its own in float32."""
     rng = np.random.default_rng(2)

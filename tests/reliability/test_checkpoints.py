@@ -209,7 +209,8 @@ def works(command: list[str]) -> bool:
 LIMITS = (700_000, 20_000, 1_000, 30, 0)
 
 
-@pytest.mark.parametrize("means", ["RLIMIT_FSIZE", pytest.param("tmpfs", marks=pytest.mark.slow)])
+@pytest.mark.slow  # a process of its own
+@pytest.mark.parametrize("means", ["RLIMIT_FSIZE", "tmpfs"])
 def test_a_full_disk_is_an_error_and_nothing_is_lost(
     means: str, tally: Callable, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ for config in (config, dataclasses.replace(config, run_dir=str(folder / "new"), 
 """
 
 
+@pytest.mark.slow  # a process of its own
 def test_a_read_only_folder(finished: Run, tally: Callable) -> None:
     """For a user who may not write there: by the mode of the folder, or for root by mounting it
     read-only."""

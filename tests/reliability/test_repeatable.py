@@ -87,6 +87,7 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(
     row.add(algo, None if again.result() == first.result() else "another result")
 
 
+@pytest.mark.slow  # a process of its own
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
 def test_a_policy_folder_is_all_that_a_policy_needs(
     algo: str,

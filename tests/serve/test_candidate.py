@@ -9,7 +9,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -165,6 +164,7 @@ def resumed(served: Served, key: str) -> Environment:
     return play_next(served.address, key)
 
 
+@pytest.mark.slow  # a process that compiles anew
 def test_a_killed_inference_process_costs_no_connection(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,12 +279,6 @@ def test_keys_open_what_they_are_for(served: Served) -> None:
         play_test(served.address, official, 2, [0])
     unknown = evaluation_info(served.address, "hk_eval_nothing")
     assert "unknown" in unknown["human_ai_eval_done"]  # not a boolean: the client raises
-
-
-def test_an_agent_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> None:
-    inference = Inference({2: ["bot:nobody"]})
-    with pytest.raises(StartError, match="nobody"):
-        inference.load()
 
 
 @pytest.mark.parametrize("count", [16, pytest.param(500, marks=pytest.mark.slow)])

@@ -134,6 +134,7 @@ def test_two_partners_make_a_game_of_three(capsys, monkeypatch, tmp_path):
     assert "> You" in out and "  Bob" in out and "  Cathy" in out
 
 
+@pytest.mark.slow  # a process of its own
 def test_the_command_through_a_pipe(tmp_path):
     """`hanabi-rl play --terminal` with a real partner, moves on stdin, as a process of its own."""
     command = [sys.executable, "-m", "hanabi_rl", "play", "bot:random", "--terminal", "--seed", "1"]
