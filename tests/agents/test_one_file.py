@@ -173,10 +173,10 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
 def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
     agents = {agent["name"]: agent for agent in known_agents()["agents"]}
     assert shipped() and sum(path.stat().st_size for path in SHIPPED.iterdir()) < 10e6
-    for name in shipped():
-        card, policy = agents[f"agent:{name}"], load_policy(f"agent:{name}")
-        assert policy.rules.num_players == card["players"] and card["command"] and card["data"]
-        assert card["selfplay"]["games"] >= 5000
+    for name, path in shipped().items():
+        card = agents[f"agent:{name}"]
+        assert read_rules(path).num_players == card["players"]
+        assert card["command"] and card["data"] and card["selfplay"]["games"] >= 5000
     main(["agents", f"agent:{name}", "--json"])
     assert json.loads(capsys.readouterr().out) == agents[f"agent:{name}"]
     main(["agents", f"agent:{name}"])
@@ -186,6 +186,12 @@ def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected one of" in capsys.readouterr().err
     with pytest.raises(ValueError, match="agent:nobody: expected agent: and one of"):
         load_policy("agent:nobody")
+
+
+@pytest.mark.slow  # measure/test_board.py loads those on the boards of the docs
+@pytest.mark.parametrize("name", sorted(shipped()))
+def test_a_shipped_agent_is_loaded(name: str) -> None:
+    assert load_policy(f"agent:{name}").rules == read_rules(shipped()[name])
 
 
 @pytest.mark.slow

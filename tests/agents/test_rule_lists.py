@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import compiled as game
@@ -41,7 +40,7 @@ def position() -> Facts:
     hands, rest = cards("R4 R4 Y4 Y4 G4") + cards("R3 R1 Y1 B3 R5"), full_deck(RULES)
     for card in hands:
         rest.remove(card)
-    state = game.deal(RULES, jnp.array([hands + rest], jnp.int32))
+    state = game.deal(RULES, np.array([hands + rest], np.int32))
     seen = read(RULES, np.asarray(observe(RULES, state))[0, 0])
     return jax.device_get(judge(RULES, np.full(5, RULES.all_cards, np.uint32), seen))
 
@@ -81,7 +80,7 @@ def test_plays(position: Facts) -> None:
     assert weights(rule.probable(0.41), uncertain) == {}
     assert weights(rule.probable(0.4, spare=True), knowing(position, lives=1)) == {}
     assert weights(rule.hail_mary, facts) == {}
-    last = facts._replace(seen=facts.seen._replace(deck=jnp.int32(0)))
+    last = facts._replace(seen=facts.seen._replace(deck=np.int32(0)))
     assert weights(rule.hail_mary, last) == {PLAY(1): 1}
 
 
@@ -119,10 +118,11 @@ def test_hints(position: Facts) -> None:
 
 
 def test_the_first_rule_that_fires_moves(position: Facts) -> None:
-    facts, legal = knowing(position, "B1", tokens=5), jnp.arange(21) < 3
-    found, place = first_to_fire(RULES, (rule.osawa, rule.safe, rule.useful), facts, legal)
+    facts, legal = knowing(position, "B1", tokens=5), np.arange(21) < 3
+    fire = jax.jit(first_to_fire, static_argnums=(0, 1))
+    found, place = fire(RULES, (rule.osawa, rule.safe, rule.useful), facts, legal)
     assert int(place) == 1 and np.flatnonzero(found).tolist() == [PLAY(0)]
-    found, place = first_to_fire(RULES, (rule.osawa,), facts, legal)
+    found, place = fire(RULES, (rule.osawa,), facts, legal)
     assert int(place) == 1 and np.flatnonzero(found).tolist() == [0, 1, 2]
 
 
@@ -131,11 +131,11 @@ def test_a_bot_answers_with_its_distribution_or_with_what_it_drew() -> None:
     hands, rest = cards("R4 R4 Y4 Y4 G4") + cards("R3 R1 Y1 B3 R5"), full_deck(RULES)
     for card in hands:
         rest.remove(card)
-    state = game.deal(RULES, jnp.array([hands + rest], jnp.int32))
+    state = game.deal(RULES, np.array([hands + rest], np.int32))
     rows = 400
-    obs = jnp.broadcast_to(observe(RULES, state)[0, 0], (rows, RULES.obs_size))
-    legal = jnp.broadcast_to(game.legal_actions(RULES, state)[0, 0], (rows, RULES.num_moves))
-    bot, reset = make_bot("internal", RULES), jnp.ones(rows, bool)
+    seen = observe(RULES, state), game.legal_actions(RULES, state)
+    obs, legal = (np.repeat(np.asarray(x)[0, :1], rows, axis=0) for x in seen)
+    bot, reset = make_bot("internal", RULES), np.ones(rows, bool)
     start = bot.init_carry(rows)
     step = jax.jit(bot.step)
     _, logits = step(start, obs, legal, reset)

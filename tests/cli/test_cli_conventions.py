@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.measure.conventions import convention_figures, read_conventions
+from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.files import to_json
 
 
@@ -18,6 +20,14 @@ def test_conventions_of_a_file(small_file, capsys):
     assert f"{row['adherence']:.1%}" in err and row["games"] == 12
 
 
+def test_conventions_of_an_agent(policy_folder, capsys):
+    main(["conventions", str(policy_folder), "--games", "16", "--seed", "3", "--json"])
+    (row,) = json.loads(capsys.readouterr().out)["rows"].values()
+    records = evaluate_selfplay(load_policy(policy_folder), 16, 3).records
+    assert row == to_json(convention_figures(read_conventions(records)))
+
+
+@pytest.mark.slow  # their programs
 def test_a_player_of_conventions_follows_them_and_chance_does_not(capsys):
     """Beside each other in one table."""
     main(["conventions", "bot:convention", "bot:random", "--games", "12", "--json"])

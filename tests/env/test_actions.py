@@ -24,6 +24,8 @@ over_games = pytest.mark.parametrize(
     "rules", GAMES, ids=lambda rules: f"{rules.num_players}p{rules.num_colors}c"
 )
 
+traced_decode, traced_encode = (jax.jit(of, static_argnums=0) for of in (decode, encode))
+
 
 def written_out(rules: Rules) -> list[Move]:
     """Every move, in the order of jaxmarl and the Hanabi Learning Environment."""
@@ -61,8 +63,8 @@ def test_arrays_of_moves(rules, arrays, dtype):
         "value": [max(move.value, 0) for move in moves],
     }
     if arrays == "traced":
-        found = jax.jit(lambda action: decode(rules, action))(ids)
-        back = jax.jit(lambda found: encode(rules, found))(found)
+        found = traced_decode(rules, ids)
+        back = traced_encode(rules, found)
     else:
         found = decode(rules, jnp.asarray(ids) if arrays == "jax" else ids)
         back = encode(rules, found)

@@ -4,6 +4,7 @@ learnt."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -38,8 +39,14 @@ CONFIG = BCTraining(
 )
 
 
+@functools.cache
+def taught() -> Games:
+    """The same for all tests: replaying them and looking at them are two programs."""
+    return taught_games(RULES, 70, seed=1)
+
+
 def test_every_move_of_the_cloned_seats_is_a_decision() -> None:
-    games = taught_games(RULES, 70, seed=1)
+    games = taught()
     decisions = decision_examples(games, NETWORK)
     moves = sorted(move for game in range(70) for move in games.moves(game).tolist())
     assert sorted(np.asarray(decisions.action).tolist()) == moves
@@ -160,7 +167,7 @@ def group_of(examples: DecisionExamples, size: int) -> Any:
 def test_a_row_drops_units_of_its_own_whatever_is_beside_it() -> None:
     """Of copies of one decision nothing but the dropped units differs."""
     network = dataclasses.replace(NETWORK, dropout=0.5)
-    examples = decision_examples(taught_games(RULES, 2), network)
+    examples = decision_examples(taught(), network)
     one = jax.tree.map(lambda x: np.asarray(x)[:1], examples)
     group = group_of(jax.tree.map(lambda x: np.repeat(x, 8, axis=0), one), 8)
     params, key = init_params(RULES, network, jax.random.key(1)), jax.random.key(2)
@@ -174,7 +181,7 @@ def test_a_row_drops_units_of_its_own_whatever_is_beside_it() -> None:
 
 def test_filling_is_no_decision_and_the_loss_is_the_mean_over_the_others() -> None:
     """Five decisions in minibatches of four: one, and three of filling."""
-    whole = decision_examples(taught_games(RULES, 4), NETWORK)
+    whole = decision_examples(taught(), NETWORK)
     examples = jax.tree.map(lambda x: np.asarray(x)[:5], whole)
     learner, loader = BC(CONFIG, RULES, 10), BatchLoader(5, 4, seed=0)
     state = jax.jit(learner.init)(jax.random.key(1))
