@@ -288,7 +288,7 @@ def test_shares_are_drawn_towards_nothing_where_there_is_little_to_go_by() -> No
     assert not others.any()
 
 
-def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read() -> None:
+def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read(games: Any) -> None:
     """The identity of a policy does not say that it has no profile, and of features with one it is
     shown all the rest."""
     network = StructuredConfig(trunk=(8,), head=8, card=(8,))
@@ -296,7 +296,7 @@ def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read() -> No
     told = policy.replace(network=dataclasses.replace(network, profile=True))
     assert (policy.reads, told.reads) == ("facts", "facts+profile")
     assert policy.identity() != told.identity()
-    state = jax.tree.map(lambda x: np.asarray(x)[5], replayed())
+    state = jax.tree.map(lambda x: np.asarray(x)[5], games[1])
 
     @jax.jit
     def shown(state: State) -> Any:
@@ -311,8 +311,3 @@ def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read() -> No
     answer = jax.jit(type(policy).step_inputs)
     answers = [answer(policy, (), view, legal, reset)[1] for view in (both, alone)]
     np.testing.assert_array_equal(*answers)
-
-
-def replayed() -> State:
-    recorded = random_games(RULES, GAMES, seed=3)
-    return replay(RULES, recorded.decks, recorded.actions[:, :8]).state

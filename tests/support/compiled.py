@@ -3,11 +3,13 @@ operations by itself, some 20 ms each, and a hundred of them make a slow test.""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
+import numpy as np
 
-from hanabi_rl.agents import policy as policies
+from hanabi_rl.agents.one_file import params_template
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env import decks, legal, rules, symmetry
 from hanabi_rl.env import observe as observing
@@ -36,6 +38,8 @@ __all__ = [
     "step",
 ]
 
+KEY = jax.eval_shape(lambda: jax.random.key(0))
+
 current_player = rules.current_player
 deal, step, finished, score = (
     jax.jit(of, static_argnums=0) for of in (rules.deal, rules.step, rules.finished, rules.score)
@@ -58,8 +62,33 @@ permute_actions, permute_decks, permute_legal, permute_state = (
 )
 random_color_permutations = jax.jit(symmetry.random_color_permutations, static_argnums=(1, 2))
 
-init_params = jax.jit(policies.init_params, static_argnums=(0, 1))  # rules, network, key
-init_network = jax.jit(networks.init_params, static_argnums=(0, 2, 3, 4))  # module, key, ...
+
+def init_params(rules: Rules, network: Any, key: jax.Array) -> Any:
+    """In the place of `policies.init_params`, where any parameters will do."""
+    return drawn(params_template(rules, network), key)
+
+
+def init_network(module: Any, key: jax.Array, config: Any, obs_size: int, num_actions: int) -> Any:
+    """In the place of `networks.init_params`, where any parameters will do."""
+    return drawn(_shapes(module, config, obs_size, num_actions), key)
+
+
+@functools.cache
+def _shapes(module: Any, *of_inputs: Any) -> Any:
+    return jax.eval_shape(lambda key: networks.init_params(module, key, *of_inputs), KEY)
+
+
+def drawn(template: Any, key: jax.Array) -> Any:
+    """Parameters of these shapes in NumPy: initialising a network is a program that takes as long
+    to compile as one of its steps."""
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+    def draw(path: Any, leaf: Any) -> np.ndarray:
+        if len(leaf.shape) < 2:
+            return np.full(leaf.shape, path[-1].key == "scale", leaf.dtype)
+        return (rng.normal(size=leaf.shape) / np.sqrt(leaf.shape[-2])).astype(leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(draw, template)
 
 
 @jax.jit

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 import flax.struct
 import jax
 import jax.numpy as jnp
+from support.compiled import init_params
 
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.env.game import Rules
-from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
+from hanabi_rl.nn.networks import NetworkConfig
 
 
 @flax.struct.dataclass
@@ -86,14 +87,8 @@ def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPol
 
 @functools.cache
 def _network_params(rules: Rules, seed: int) -> Any:
-    return _init_network(rules, jax.random.key(seed))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _init_network(rules: Rules, key: jax.Array) -> Any:
-    actor = Actor(NETWORK, rules.num_moves)
-    params = init_params(actor, key, NETWORK, rules.obs_size, rules.num_moves)
-    return jax.tree.map(lambda leaf: 3 * leaf, params)  # larger than initialised: moves vary
+    params = init_params(rules, NETWORK, jax.random.key(seed))
+    return jax.tree.map(lambda leaf: jnp.asarray(3 * leaf), params)  # so that moves vary
 
 
 @flax.struct.dataclass

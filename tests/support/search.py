@@ -12,10 +12,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-from support.compiled import deal, finished, init_params, legal_actions, score, step
+from support.compiled import deal, finished, legal_actions, score, step
 from support.hidden import random_game
 
-from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy import NetworkPolicy, init_params
 from hanabi_rl.agents.search.history import look
 from hanabi_rl.agents.search.searched import Searched
 from hanabi_rl.agents.search.settings import Settings
@@ -50,10 +50,13 @@ class Habit:
         return carry, jnp.broadcast_to(self.weights, legal.shape)
 
 
+_init_params = jax.jit(init_params, static_argnums=(0, 1))
+
+
 def reader(rules: Rules = TINY, level: Level = "learnt", seed: int = 0) -> NetworkPolicy:
     """An untrained structured policy that is sure of itself."""
     network = StructuredConfig(level=level, trunk=(16,), head=8, card=())
-    params = init_params(rules, network, jax.random.key(seed))
+    params = _init_params(rules, network, jax.random.key(seed))
     return NetworkPolicy(params=params, rules=rules, network=network).at_temperature(0.1)
 
 
