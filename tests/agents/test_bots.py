@@ -124,15 +124,13 @@ def test_another_games_observation_is_refused() -> None:
 def random_choices() -> np.ndarray:
     """Greedy choices int[2, 4000] with two lists of keys, where actions 1, 4, 5 and 9 are legal."""
     rows, bot = 4000, make_bot("random", SMALL)
-    legal = jnp.broadcast_to(
-        jnp.isin(jnp.arange(SMALL.num_moves), jnp.array([1, 4, 5, 9])), (rows, SMALL.num_moves)
-    )
-    obs = jnp.zeros((rows, SMALL.obs_size))
+    legal = np.tile(np.isin(np.arange(SMALL.num_moves), [1, 4, 5, 9]), (rows, 1))
+    obs = np.zeros((rows, SMALL.obs_size), np.float32)
     choices = []
     for seed in (0, 1):
         keys = jax.random.split(jax.random.key(seed), rows)
-        _, logits = bot.step(bot.init_carry(rows), obs, legal, jnp.ones(rows, bool), keys)
-        choices.append(np.asarray(jnp.argmax(logits, axis=-1)))
+        _, logits = game.ask(bot, bot.init_carry(rows), obs, legal, np.ones(rows, bool), keys)
+        choices.append(np.asarray(logits).argmax(axis=-1))
     return np.stack(choices)
 
 

@@ -134,6 +134,7 @@ def fired(decks: jax.Array, actions: jax.Array, seat: jax.Array) -> tuple:
     return jnp.moveaxis(allowed, 0, 2), jnp.moveaxis(place, 0, 2), own.T
 
 
+@pytest.mark.slow  # test_rule_lists.py has them by hand
 def test_rule_lists_fire_the_recorded_rules() -> None:
     games = read("rules-2p.npz")
     assert [str(name) for name in games["names"]] == [

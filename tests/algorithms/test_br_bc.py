@@ -231,6 +231,7 @@ def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
     )
 
 
+@pytest.mark.slow  # test_hdr_ippo.py has partners who share the seats
 def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) -> None:
     """Their scores, each from `evaluate_pair` by itself on a third of the decks, are averaged."""
     policies = [network_policy(TINY, seed) for seed in range(3)]

@@ -192,8 +192,8 @@ def test_a_calibrated_policy_is_kept_at_its_temperature(
         )
 
 
-# before the first evaluation, and after a checkpoint
-@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 4])
+@pytest.mark.slow  # algorithms/test_run_bc.py interrupts a run of cloning
+@pytest.mark.parametrize("stop", [1, 4])  # before the first evaluation, and after a checkpoint
 def test_an_interrupted_run_ends_like_one_that_was_not(
     stop: int,
     run: Any,

@@ -20,6 +20,10 @@ ALL_RULES = [
     TINY,
     Rules(5, 2, 2, hand_size=8, max_info_tokens=32, num_cards_of_rank=(20, 9)),
 ]
+PLAYED = [
+    pytest.param(rules, marks=pytest.mark.slow) if rules in ALL_RULES[1:3] else rules
+    for rules in ALL_RULES
+]
 
 
 def play(rules: Rules, seed: int, careful: bool) -> Table:
@@ -63,7 +67,7 @@ def replayed(rules: Rules, decks: np.ndarray, moves: np.ndarray):
     return jax.lax.scan(turn, core.deal(rules, decks), moves.T)[1]
 
 
-@pytest.fixture(scope="module", params=ALL_RULES, ids=lambda r: f"{r.num_players}p{r.num_colors}c")
+@pytest.fixture(scope="module", params=PLAYED, ids=lambda r: f"{r.num_players}p{r.num_colors}c")
 def played(request: pytest.FixtureRequest):
     """Rules, finished tables, and the core's states and legal masks before each of their moves."""
     rules = request.param

@@ -162,6 +162,7 @@ def run(shell: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["bash", "-c", command], capture_output=True, check=False)
 
 
+@pytest.mark.slow  # a process of its own
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_a_full_disk_is_one_line() -> None:
     done = run("hanabi-rl agents > /dev/full")

@@ -188,7 +188,7 @@ def expected_return(played: Played, belief: str, t: int, game: int, memory: Any)
     return sum(world.chance * total[row] for row, world in enumerate(given))
 
 
-@pytest.mark.parametrize("belief", ["grounded", "strange"])
+@pytest.mark.parametrize("belief", [pytest.param("grounded", marks=pytest.mark.slow), "strange"])
 def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
     played: Played, belief: str
 ) -> None:
@@ -259,9 +259,10 @@ def test_rounds_are_weighed_by_lambda() -> None:
     """As in Sutton and Barto 2018, eq. 12.3, written out."""
     estimates, trace = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32), 0.6
     weights = [1 - trace, (1 - trace) * trace, trace**2]
-    found = lambda_return(jnp.array(estimates), trace)
+    weigh = jax.jit(lambda estimates: lambda_return(estimates, trace))
+    found = weigh(estimates)
     np.testing.assert_allclose(found, weights @ estimates, rtol=1e-5)
-    np.testing.assert_array_equal(lambda_return(jnp.array(estimates[:1]), trace), estimates[0])
+    np.testing.assert_array_equal(weigh(estimates[:1]), estimates[0])
 
 
 def sure(params: Any) -> Any:

@@ -80,9 +80,12 @@ def test_gae_equals_its_definition(
 def test_the_published_slip_by_hand() -> None:
     """AH2AC2's HDR-IPPO trainer adds gamma where it should multiply by it, the game's last move
     included; only the trace is discounted."""
-    reward, value = jnp.array([1.0, 0.0, 2.0]), jnp.array([0.5, 0.25, 4.0])
-    done, gamma, trace = jnp.array([False, True, False]), 0.5, 0.5 * 0.8
-    advantage, target = gae(reward, value, done, jnp.float32(3.0), gamma, 0.8, published_difference)
+    reward, value = np.float32([1.0, 0.0, 2.0]), np.float32([0.5, 0.25, 4.0])
+    done, gamma, trace = np.array([False, True, False]), 0.5, 0.5 * 0.8
+    estimate = jax.jit(gae, static_argnums=6)
+    advantage, target = estimate(
+        reward, value, done, np.float32(3.0), gamma, 0.8, published_difference
+    )
     last = 2.0 + 0.5 + 3.0 - 4.0
     ended = 0.0 + 0.5 + 0.0 - 0.25
     first = 1.0 + 0.5 + 0.25 - 0.5
@@ -106,11 +109,12 @@ def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:
 
 
 def test_the_last_value_counts_only_where_the_game_goes_on(estimate: object) -> None:
-    reward, value = jnp.ones(STEPS), jnp.zeros(STEPS)
+    reward, value = np.ones(STEPS, np.float32), np.zeros(STEPS, np.float32)
     for done_last, used in ((True, False), (False, True)):
-        done = jnp.zeros(STEPS, bool).at[-1].set(done_last)
+        done = (np.arange(STEPS) == STEPS - 1) & done_last
         low, high = (
-            estimate(reward, value, done, jnp.float32(v), 0.9, 0.8)[0] for v in (0.0, 100.0)
+            np.asarray(estimate(reward, value, done, np.float32(v), 0.9, 0.8)[0])
+            for v in (0.0, 100.0)
         )
         np.testing.assert_allclose(
             high - low, used * 90.0 * 0.72 ** np.arange(STEPS)[::-1], rtol=1e-4, atol=1e-4
@@ -119,13 +123,14 @@ def test_the_last_value_counts_only_where_the_game_goes_on(estimate: object) -> 
 
 def test_the_training_return_by_hand() -> None:
     """One point, a lost life, a point, the last life after 2 points, then a new game's point."""
-    reward = jnp.array([1.0, 0.0, 1.0, -2.0, 1.0])
-    before, after = jnp.array([2, 2, 1, 1, 2]), jnp.array([2, 1, 1, 0, 2])
+    reward = np.float32([1.0, 0.0, 1.0, -2.0, 1.0])
+    before, after = np.array([2, 2, 1, 1, 2]), np.array([2, 1, 1, 0, 2])
+    shape = jax.jit(shaped_score, static_argnums=0)
 
     def trained_on(keep: bool, cost: float, share: float) -> list[float]:
         config = PPOConfig(keep_points=keep, life_cost=cost)  # the share is that of training
-        got = shaped_score(config, reward, before, after, jnp.float32(share))
-        return [float(x) for x in got]
+        got = shape(config, reward, before, after, np.float32(share))
+        return list(np.asarray(got))
 
     assert trained_on(False, 0.0, 0.0) == [1, 0, 1, -2, 1]
     assert trained_on(True, 0.0, 0.0) == [1, 0, 1, 0, 1]

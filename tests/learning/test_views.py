@@ -97,7 +97,7 @@ def play(make_view: Any = None) -> Played:
     )
 
 
-@pytest.fixture(scope="module", params=["all seats", "mover"])
+@pytest.fixture(scope="module", params=[pytest.param("all seats", marks=pytest.mark.slow), "mover"])
 def played(request: Any) -> Played:
     return play(Mover if request.param == "mover" else None)
 

@@ -91,9 +91,8 @@ def figures(games: Games, pool: Formulas) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize(
-    "agent", ["Random", *(pytest.param(bot, marks=pytest.mark.slow) for bot in BOTS[1:])]
-)
+@pytest.mark.slow  # the tests of each measure have small games by hand
+@pytest.mark.parametrize("agent", BOTS)
 def test_every_figure_of_every_pair(agent: str) -> None:
     pool = golden_pool()
     rows = [row for row in golden("metrics-2p.json") if row["agent"] == agent]

@@ -69,6 +69,7 @@ def test_cells_are_pairs_on_the_same_decks(agents, matrix):
     assert len({cell for row in matrix.cells for cell in row}) == 6
 
 
+@pytest.mark.slow  # two are the same with fewer
 def test_of_three_players_the_row_is_the_single_agent(played):
     policies = [network_policy(LENIENT_3P, seed) for seed in (1, 2)]
     matrix = play_matrix(make_agents(policies, ["a", "b"], ["bc", "bc"]), SETTING)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import deal
 from support.plain_hanabi import partner_verdict, replay
 
 from hanabi_rl.env.game import Rules
@@ -62,10 +63,10 @@ def test_the_observations_of_a_pair_that_takes_memory_are_equal_bit_for_bit(rule
     for test in PARTNER_TESTS:
         seen = []
         for pair in zip(*pairs_of(test, rules), strict=True):  # all first ones, all second ones
-            state = tests.game.deal(rules, jnp.array([one.deck for one in pair], jnp.uint8))
+            state = deal(rules, np.array([one.deck for one in pair], np.uint8))
             for moves in zip(*(one.prefix for one in pair), strict=True):
-                state = tests._advance(rules, state, jnp.array(moves))
-            seats = jnp.array([one.seat for one in pair])
+                state = tests._advance(rules, state, np.array(moves))
+            seats = np.array([one.seat for one in pair])
             seen.append(np.asarray(observe(rules, state.without_deck(), seats)))
         equal = (seen[0] == seen[1]).all(axis=1)
         assert equal.all() if test.category == "A+MR" else not equal.any()

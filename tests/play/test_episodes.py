@@ -290,7 +290,7 @@ def test_errors_say_what_was_expected(arguments, message):
         )
 
 
-@pytest.mark.parametrize("at_once", [2, GAMES])
+@pytest.mark.parametrize("at_once", [2, pytest.param(GAMES, marks=pytest.mark.slow)])
 def test_in_a_series_policies_keep_what_they_know_of_each_other(at_once):
     """One counts the games with its partner, wherever it sits; the other begins every game anew."""
     rules, length = LENIENT, 4

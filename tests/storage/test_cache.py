@@ -71,6 +71,7 @@ def test_processes_share_it_at_the_same_time_and_the_next_loads_what_they_compil
     assert again == one and int(hits) > 0
 
 
+@pytest.mark.slow  # processes of their own
 def test_jax_s_own_variables_are_heard(environment, tmp_path):
     other = tmp_path / "other"
     bound = {"JAX_COMPILATION_CACHE_MAX_SIZE": "5000000"}
