@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import log_softmax
-from support.compiled import init_network
+from support.compiled import init_network, learner_params
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -128,14 +128,14 @@ def played() -> Played:
         draw_episode=renamed_colors(RULES),
     )
 
+    params = jax.tree.map(lambda x: 3 * x, learner_params(ppo, jax.random.key(0)))
+
     @jax.jit
     def play(key: jax.Array) -> Any:
-        learner, actors = ppo.init(key)
-        params = jax.tree.map(lambda x: 3 * x, learner.params)
-        return params, ppo.collector.collect(params, actors, NOTHING, key, 30)[1]
+        actors = ppo.collector.begin(key, ppo.config.num_envs, NOTHING)
+        return ppo.collector.collect(params, actors, NOTHING, key, 30)[1]
 
-    params, rollout = play(jax.random.key(0))
-    return Played(ppo, params, jax.tree.map(np.asarray, rollout))
+    return Played(ppo, params, jax.tree.map(np.asarray, play(jax.random.key(0))))
 
 
 def test_names_hold_for_a_game_and_differ_between_seats(played: Played) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "finished",
     "init_network",
     "init_params",
+    "learner_params",
     "legal_actions",
     "legal_for_mover",
     "observe",
@@ -64,18 +65,23 @@ random_color_permutations = jax.jit(symmetry.random_color_permutations, static_a
 
 
 def init_params(rules: Rules, network: Any, key: jax.Array) -> Any:
-    """In the place of `policies.init_params`, where any parameters will do."""
+    """In the place of `agents.policy.init_params`, where any parameters will do."""
     return drawn(params_template(rules, network), key)
 
 
 def init_network(module: Any, key: jax.Array, config: Any, obs_size: int, num_actions: int) -> Any:
-    """In the place of `networks.init_params`, where any parameters will do."""
+    """In the place of `nn.networks.init_params`, where any parameters will do."""
     return drawn(_shapes(module, config, obs_size, num_actions), key)
 
 
 @functools.cache
 def _shapes(module: Any, *of_inputs: Any) -> Any:
     return jax.eval_shape(lambda key: networks.init_params(module, key, *of_inputs), KEY)
+
+
+def learner_params(ppo: Any, key: jax.Array) -> Any:
+    """In the place of `PPO.init_params`, where any parameters will do."""
+    return drawn(jax.eval_shape(ppo.init_params, KEY), key)
 
 
 def drawn(template: Any, key: jax.Array) -> Any:
