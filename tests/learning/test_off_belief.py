@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import learner_params
 from support.games import TINY
 from support.hands import cards_of, every_hand, tilted, unseen_cards
 
@@ -73,11 +74,10 @@ def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def played() -> Played:
     ppo = OffBeliefPPO(CONFIG, NETWORK, hands=2)
-    learner, before = jax.jit(ppo.init)(jax.random.key(0))
-    params = jax.tree.map(
-        lambda x: 1.5 * np.asarray(x), learner.params
-    )  # its choices and values differ
-    learner = learner.replace(params=params)
+    params = learner_params(ppo, jax.random.key(0))
+    params = jax.tree.map(lambda x: 1.5 * x, params)  # its choices and values differ
+    learner = LearnerState(params, opt_state=(), update=np.int32(0), key=jax.random.key(3))
+    before = jax.jit(lambda key: ppo.collector.begin(key, CONFIG.num_envs))(jax.random.key(0))
 
     @jax.jit
     def play(key: jax.Array) -> Rollout:

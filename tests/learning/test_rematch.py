@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import learner_params
 from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
@@ -30,10 +31,12 @@ def play(rematch: float) -> Rollout:
     ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, draw_episode=lineup)
     given = Given(partners=load_policy("bot:random", TINY_3P))
 
+    params = learner_params(ppo, jax.random.key(0))
+
     @jax.jit
     def go(key: jax.Array) -> Any:
-        learner, actors = ppo.init(key, given)
-        return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 96)[1]
+        actors = ppo.collector.begin(key, CONFIG.num_envs, given)
+        return ppo.collector.collect(params, actors, given, jax.random.key(1), 96)[1]
 
     return jax.tree.map(np.asarray, go(jax.random.key(0)))
 

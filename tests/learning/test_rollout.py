@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import init_network
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.env.hanabi import HanabiEnv
@@ -46,18 +47,16 @@ class Collected(NamedTuple):
 
 @pytest.fixture(scope="module")
 def collected() -> Collected:
-    @jax.jit
-    def start(key: jax.Array) -> tuple[Any, NetworkPolicy, ActorState]:
-        param_key, reference_key, env_key = jax.random.split(key, 3)
-        params = init_params(MODULE, param_key, NETWORK, RULES.obs_size, RULES.num_moves)
-        own = init_params(
-            Actor(NETWORK, RULES.num_moves), reference_key, NETWORK, RULES.obs_size, RULES.num_moves
+    # Strong weights, so that a wrong carry shows in every output.
+    params, own = (
+        jax.tree.map(
+            lambda x: 3 * x,
+            init_network(module, jax.random.key(seed), NETWORK, RULES.obs_size, RULES.num_moves),
         )
-        reference = NetworkPolicy(params=own, rules=RULES, network=NETWORK)
-        actors = COLLECTOR.begin(env_key, NUM_ENVS, Given(reference=reference))
-        # Strong weights, so that a wrong carry shows in every output.
-        params, reference = jax.tree.map(lambda x: 3 * x, (params, reference))
-        return params, reference, actors
+        for seed, module in enumerate((MODULE, Actor(NETWORK, RULES.num_moves)))
+    )
+    reference = NetworkPolicy(params=own, rules=RULES, network=NETWORK)
+    begin = jax.jit(lambda key: COLLECTOR.begin(key, NUM_ENVS, Given(reference=reference)))
 
     @jax.jit
     def collect_once(
@@ -65,7 +64,7 @@ def collected() -> Collected:
     ) -> Any:
         return COLLECTOR.collect(params, actors, Given(reference=reference), key, STEPS)
 
-    params, reference, first = start(jax.random.key(0))
+    first = begin(jax.random.key(0))
     second, rollout_1, last_1 = collect_once(params, reference, first, jax.random.key(1))
     third, rollout_2, last_2 = collect_once(params, reference, second, jax.random.key(2))
     return Collected(

@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.compiled import legal_actions, observe
+from support.compiled import init_params, legal_actions, observe
 
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured.acting import init_params
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.hdr_ippo import hdr_objective
 from hanabi_rl.algorithms.other_play import ALGORITHM as OTHER_PLAY
@@ -52,8 +51,7 @@ CONFIG = PPOConfig(
 
 @pytest.fixture(scope="module")
 def clone() -> NetworkPolicy:
-    params = jax.jit(init_params, static_argnums=(0, 1))(RULES, NETWORK, jax.random.key(5))
-    params = jax.tree.map(lambda x: 2 * np.asarray(x), params)
+    params = jax.tree.map(lambda x: 2 * x, init_params(RULES, NETWORK, jax.random.key(5)))
     return NetworkPolicy(params=params, rules=RULES, network=NETWORK)
 
 
