@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.compiled import learner_params
 from support.games import TINY
 from support.hands import cards_of, every_hand, tilted, unseen_cards
 
@@ -39,15 +38,12 @@ step, with_cards = (jax.jit(of, static_argnums=0) for of in (rules.step, belief.
 
 
 class Played(NamedTuple):
-    """A rollout, and its returns by many keys under two beliefs."""
+    """A rollout."""
 
     ppo: OffBeliefPPO
     learner: LearnerState  # after no update: the whole return is the shaped one
     before: ActorState
     rollout: Rollout
-    keys: jax.Array
-    beliefs: dict[str, Any]
-    targets: dict[str, np.ndarray]  # [KEYS, T, N]
 
     def experience(self, rollout: Rollout, key: jax.Array) -> Experience:
         """Of the rollout, or one that differs in what the mover cannot see; at level 1."""
@@ -74,27 +70,42 @@ def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def played() -> Played:
     ppo = OffBeliefPPO(CONFIG, NETWORK, hands=2)
-    params = learner_params(ppo, jax.random.key(0))
-    params = jax.tree.map(lambda x: 1.5 * x, params)  # its choices and values differ
-    learner = LearnerState(params, opt_state=(), update=np.int32(0), key=jax.random.key(3))
-    before = jax.jit(lambda key: ppo.collector.begin(key, CONFIG.num_envs))(jax.random.key(0))
+    learner, before = jax.jit(ppo.init)(jax.random.key(0))
+    params = jax.tree.map(
+        lambda x: 1.5 * np.asarray(x), learner.params
+    )  # its choices and values differ
+    learner = learner.replace(params=params)
 
     @jax.jit
     def play(key: jax.Array) -> Rollout:
         return ppo.collector.collect(params, before, NOTHING, key, STEPS, jnp.zeros(()))[1]
 
     rollout = jax.device_get(play(jax.random.key(1)))  # what is taken of it costs no program
+    return Played(ppo, learner, before, rollout)
+
+
+class Drawn(NamedTuple):
+    """The rollout's returns by many keys under two beliefs."""
+
+    keys: jax.Array
+    beliefs: dict[str, Any]
+    targets: dict[str, np.ndarray]  # [KEYS, T, N]
+
+
+@pytest.fixture(scope="module")
+def by_belief(played: Played) -> Drawn:
     keys = jax.random.split(jax.random.key(2), KEYS)
 
     @jax.jit
     def draw(belief: Any) -> jax.Array:
-        above = dataclasses.replace(ppo, below=Below(actor=None, belief=belief))
-        of_one = functools.partial(off_belief, above, learner, before, rollout)
+        above = dataclasses.replace(played.ppo, below=Below(actor=None, belief=belief))
+        given = played.learner, played.before, played.rollout
+        of_one = functools.partial(off_belief, above, *given)
         return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
 
-    found = beliefs(ppo)
+    found = beliefs(played.ppo)
     targets = {name: np.asarray(draw(belief)) for name, belief in found.items()}
-    return Played(ppo, learner, before, rollout, keys, found, targets)
+    return Drawn(keys, found, targets)
 
 
 class World(NamedTuple):
@@ -155,11 +166,11 @@ def look(ppo: OffBeliefPPO, params: Any, memory: Any, state: State, reset: jax.A
     return memory, jax.nn.softmax(logits), value
 
 
-def tilt_of(played: Played, belief: str, t: int, memory: Any) -> np.ndarray:
+def tilt_of(played: Played, by_belief: Drawn, belief: str, t: int, memory: Any) -> np.ndarray:
     """Of every hand at t, [H, K, N]."""
     state = jax.tree.map(lambda x: x[t], played.rollout.state)
     view = jax.tree.map(lambda x: x[t, :, 0], played.rollout.inputs)
-    tilt = tilts(played.beliefs[belief], view, memory, state)
+    tilt = tilts(by_belief.beliefs[belief], view, memory, state)
     assert np.std(tilt) > 0.5 if belief == "strange" else (tilt == 0).all()
     return np.asarray(tilt)
 
@@ -169,10 +180,12 @@ def tilts(params: Any, view: Any, memory: Any, state: State) -> jax.Array:
     return belief_tilt(TINY, "learnt", params, view, memory, state)
 
 
-def expected_return(played: Played, belief: str, t: int, game: int, memory: Any) -> float:
+def expected_return(
+    played: Played, by_belief: Drawn, belief: str, t: int, game: int, memory: Any
+) -> float:
     """Of the move at t, by everything that can follow it in one round."""
     state = jax.tree.map(lambda x: x[t], played.rollout.state)
-    given = worlds(state, game, tilt_of(played, belief, t, memory)[..., game])
+    given = worlds(state, game, tilt_of(played, by_belief, belief, t, memory)[..., game])
     many = dealt(state, game, given)
     move = np.full(ROWS, played.rollout.action[t, game, 0])
     kept = in_each_world(memory, game)
@@ -188,9 +201,10 @@ def expected_return(played: Played, belief: str, t: int, game: int, memory: Any)
     return sum(world.chance * total[row] for row, world in enumerate(given))
 
 
-@pytest.mark.parametrize("belief", [pytest.param("grounded", marks=pytest.mark.slow), "strange"])
+@pytest.mark.slow  # every world of every decision
+@pytest.mark.parametrize("belief", ["grounded", "strange"])
 def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
-    played: Played, belief: str
+    played: Played, by_belief: Drawn, belief: str
 ) -> None:
     rollout, compared = jax.device_get(played.rollout), []
     memory = in_rows(jax.device_get(played.before.memory))
@@ -199,10 +213,10 @@ def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
         after, _, _ = look(played.ppo, played.learner.params, memory, *seen)
         memory = jax.device_get(after)
         for game in (t % 8, (3 * t + 1) % 8):
-            drawn = played.targets[belief][:, t, game]
+            drawn = by_belief.targets[belief][:, t, game]
             error = drawn.std() / KEYS**0.5 + 1e-4
             of_games = jax.tree.map(lambda x: x[:8], memory)
-            expected = expected_return(played, belief, t, game, of_games)
+            expected = expected_return(played, by_belief, belief, t, game, of_games)
             compared.append((expected - drawn.mean()) / error)
     assert np.abs(compared).max() < 4, compared
     assert 0.5 < np.std(compared) < 1.6, compared  # they vary as means of so many draws do
@@ -222,7 +236,8 @@ def test_a_return_goes_on_in_the_game_that_was_drawn(played: Played) -> None:
         of_one = functools.partial(off_belief, ppo, learner, played.before, played.rollout)
         return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
 
-    targets, memory, compared = np.asarray(draw(played.keys)), played.before.memory, []
+    keys = jax.random.split(jax.random.key(2), KEYS)
+    targets, memory, compared = np.asarray(draw(keys)), played.before.memory, []
     for t in range(STEPS):
         state = jax.tree.map(lambda x, t=t: x[t], played.rollout.state)
         memory, _, _ = jax.device_get(look(ppo, params, memory, state, played.rollout.reset[t]))
@@ -275,12 +290,13 @@ def sure(params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(scaled, params)
 
 
-def test_level_1_is_the_grounded_belief(played: Played) -> None:
+@pytest.mark.slow
+def test_level_1_is_the_grounded_belief(played: Played, by_belief: Drawn) -> None:
     """Drawn by whole numbers there and by their logarithms here: nearly the same hands."""
-    one = played.experience(played.rollout, played.keys[0])
-    same = np.isclose(one.target[..., 0], played.targets["grounded"][0], atol=1e-4)
+    one = played.experience(played.rollout, by_belief.keys[0])
+    same = np.isclose(one.target[..., 0], by_belief.targets["grounded"][0], atol=1e-4)
     assert same.mean() > 0.95
-    assert (played.targets["strange"][0] != played.targets["grounded"][0]).mean() > 0.2
+    assert (by_belief.targets["strange"][0] != by_belief.targets["grounded"][0]).mean() > 0.2
 
 
 def test_what_the_mover_holds_in_truth_is_not_read(played: Played) -> None:
