@@ -118,13 +118,19 @@ def test_the_learner_starts_as_the_clone(small: Any) -> None:
     np.testing.assert_allclose(rollout.log_prob, taken, atol=1e-5)
 
 
-def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: Path) -> None:
+def with_partners(folder: Path) -> tuple[HDRIPPOConfig, Any, Any, list[Any]]:
+    """A configuration with two partners, the plan of its training from a clone, the clone, and
+    them."""
     clone, *others = (network_policy(TINY_3P, seed) for seed in range(3))
-    names = tuple(str(tmp_path / str(i)) for i in range(2))
+    names = tuple(str(folder / str(i)) for i in range(2))
     for name, policy in zip(names, others, strict=True):
         save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     config = HDRIPPOConfig(game=TINY_3P, eval_games=64, partners=names, partner_share=0.25)
-    plan = ALGORITHM.training(config, clone)
+    return config, ALGORITHM.training(config, clone), clone, others
+
+
+def test_partners_take_their_share_of_the_seats(tmp_path: Path) -> None:
+    _, plan, clone, others = with_partners(tmp_path)
     assert plan.reference is clone and isinstance(plan.partners, Population)
     mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.policies[0]) for i in range(2)]
     assert [policy.identity() for policy in mine] == [policy.identity() for policy in others]
@@ -135,6 +141,10 @@ def test_partners_take_their_share_of_the_seats_and_choose_the_policy(tmp_path: 
     assert learns.any(axis=1).all()  # the learner is in every game
     np.testing.assert_allclose(learns.mean(axis=0), 1 - 0.25 * 2 / 3, atol=0.01)
 
+
+@pytest.mark.slow  # compiles games of three; measure/test_scores.py has those beside several
+def test_partners_choose_the_policy(tmp_path: Path) -> None:
+    config, plan, _, others = with_partners(tmp_path)
     learner = network_policy(TINY_3P, 9)
     measured = plan.evaluate(learner, config)
     means = [

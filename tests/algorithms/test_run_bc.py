@@ -198,12 +198,10 @@ def test_validation_games_of_another_game_are_refused(training: BCTraining, tmp_
         )
 
 
+@pytest.mark.slow  # the next test has the first parameters alone
 @pytest.mark.parametrize(
     "network",
-    [
-        CLONE,
-        pytest.param(StructuredConfig(trunk=(8,), head=8, card=(8,)), marks=pytest.mark.slow),
-    ],
+    [CLONE, StructuredConfig(trunk=(8,), head=8, card=(8,))],
     ids=lambda network: network.kind,
 )
 def test_a_clone_begins_as_the_agent_asked_for(

@@ -77,9 +77,10 @@ def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rules", [TINY, TINY_3P])
-def test_a_level_begins_as_the_one_below(rules: Rules, tmp_path: Path) -> None:
-    """Where nothing is learnt it is that one, shown more; its belief is kept, and resumed with."""
+def test_a_level_begins_as_the_one_below(tmp_path: Path) -> None:
+    """Where nothing is learnt it is that one, shown more; its belief is kept, and resumed with. Of
+    three players: two play in the next test."""
+    rules = TINY_3P
     first, second = tmp_path / "level-1", tmp_path / "level-2"
     below = run("obl", config_of(rules, first))
     config = config_of(rules, second, previous=str(first), network=LEARNT, lr=1e-12, hands=2)

@@ -123,6 +123,7 @@ def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, monke
     assert "OBL" not in err and "published" not in err  # the papers' game is another one
 
 
+@pytest.mark.slow  # test_seeds_are_counted_once has the choice
 def test_of_several_seeds_the_one_that_predicts_best_plays(runs, tmp_path, capsys, monkeypatch):
     """AH2AC2 section 5.2: by cross-entropy on validation games; what is shown is of others."""
     files = {"val.json": taught_games(TINY, 8), "test.json": taught_games(TINY, 6, 1)}

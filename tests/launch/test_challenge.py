@@ -97,6 +97,7 @@ def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
     assert names(proxies=("bot:piers", "bot:iggi")) == ["bot:piers", "bot:iggi"]
 
 
+@pytest.mark.slow  # its games are those of measure/test_leaderboard.py
 def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
     """Not of decks times seatings: as many games as --decks says, in all."""
     challenge = dataclasses.replace(SHORT, decks=40)

@@ -58,6 +58,7 @@ def test_every_move_of_the_cloned_seats_is_a_decision() -> None:
     assert sorted(np.asarray(half.action).tolist()) == moves
 
 
+@pytest.mark.slow  # agents/test_profile.py has every seat's counts of recorded games
 def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
     """Of two games of the same three players, who sit one seat further in the second one: bit for
     bit what each player's policy, stepped on its observations in all turns, knows in its own."""
@@ -164,6 +165,7 @@ def group_of(examples: DecisionExamples, size: int) -> Any:
     return jax.tree.map(lambda x: x[0], examples.groups(batch))
 
 
+@pytest.mark.slow  # algorithms/test_bc.py has the dropout of the LSTM
 def test_a_row_drops_units_of_its_own_whatever_is_beside_it() -> None:
     """Of copies of one decision nothing but the dropped units differs."""
     network = dataclasses.replace(NETWORK, dropout=0.5)

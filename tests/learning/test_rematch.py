@@ -46,6 +46,7 @@ def rollout() -> Rollout:
     return play(1.0)
 
 
+@pytest.mark.slow  # test_episodes.py keeps it in play; line-ups are below
 def test_who_one_plays_with_is_known_from_game_to_game(rollout: Rollout) -> None:
     """Turns of each player in all games so far, counted in NumPy from who moved and who sat where;
     a game's last move is seen by nobody."""

@@ -92,6 +92,7 @@ def test_what_a_proxy_draws_in_a_game_depends_on_the_number_of_the_game_alone():
         assert (entry.points[game], entry.score[game]) == (alone.points[0], alone.scores[0])
 
 
+@pytest.mark.slow  # cli/test_cli_cross_play.py has such a candidate, of two players
 def test_a_candidate_that_is_a_proxy_plays_no_self_play():
     """AH2AC2 A.6 excepts it; by what a policy is, not by which object."""
     proxies = [network_policy(LENIENT_3P, seed) for seed in (1, 2)]

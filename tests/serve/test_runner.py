@@ -207,6 +207,7 @@ def test_the_answer_depends_on_the_moves_before(partners, played):
     np.testing.assert_array_equal(partners.think(games[:1])[0].probabilities, before)
 
 
+@pytest.mark.slow  # one team is played above
 def test_games_of_several_teams_are_played_together(line_up, played):
     """Two policies at three seats in every order, and each game as `play_games` plays it alone."""
     _, games = played
