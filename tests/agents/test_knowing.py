@@ -85,6 +85,7 @@ def test_which_agents_learn_of_their_partners(folder: Path) -> None:
     assert not learns(load_policy("bot:simple", TINY))
 
 
+@pytest.mark.slow  # test_profile.py has what is counted in play
 def test_what_it_counts_in_play_is_added_to_what_it_knows(folder: Path) -> None:
     """Seat 1 of another game, its beginning, another game with the same partner, and a stranger,
     who again is the player of the games."""

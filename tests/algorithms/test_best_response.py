@@ -128,6 +128,7 @@ def test_minibatches_leave_out_what_partners_decide(share: float, lineup: Lineup
     assert ppo.own_share < 0.65
 
 
+@pytest.mark.slow  # traces a rollout of the standard game
 def test_partners_may_be_shown_less_than_the_learner() -> None:
     """What `facts` remembers is empty; all the same it is one row a seat of every environment."""
     network = StructuredConfig(level="learnt", trunk=(16,), head=8, card=(8,), critic=(16,))

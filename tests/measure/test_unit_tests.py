@@ -32,6 +32,7 @@ from hanabi_rl.play.demos import demo_games
 
 drawn = functools.cache(instances)  # seconds of plain Python, and several tests play the same
 RULES, RULES_3P = Rules(), Rules(num_players=3)
+ONE_SIZE = [RULES, pytest.param(RULES_3P, marks=pytest.mark.slow)]  # careful play is of both
 # shared/reference/robustness.md, 4.3: a player at random, 500 instances, of S1 to S10
 CHANCE = (0.12, 0.18, 0.26, 0.11, 0.62, 0.14, 0.86, 0.07, 0.19, 0.38)
 BUILT = [test for test in STATE_TESTS if test.build is not None]
@@ -55,7 +56,7 @@ def test_who_plays_carefully_passes_what_takes_no_memory(rules):
     assert all(result.share == 1.0 for result in by_memory)
 
 
-@pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
+@pytest.mark.parametrize("rules", ONE_SIZE, ids=["2p", "3p"])
 def test_verdicts_of_states_are_those_of_a_plain_game(rules):
     """... of players at random, who do what is wrong as well as what is right."""
     verdicts = set()
@@ -74,7 +75,7 @@ def test_verdicts_of_states_are_those_of_a_plain_game(rules):
     assert len(verdicts) == 2 * len(BUILT)
 
 
-@pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
+@pytest.mark.parametrize("rules", ONE_SIZE, ids=["2p", "3p"])
 def test_the_agent_has_as_many_turns_as_the_test_says(rules):
     for result in play_all(careful, made(rules, 4), rules):
         for instance in result.attempts:
