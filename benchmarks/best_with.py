@@ -67,7 +67,8 @@ def main() -> None:
             command = [*training(partner, args.players), "--run-dir", str(run), *resume]
             subprocess.run([sys.executable, *command], check=True)
         (found,) = read_json(run / "summary.json")["with_partners"].values()
-        best[partner] = {"mean": round(found["mean"], 3), "ci95": found["ci95"]}
+        mean, *bounds = (round(figure, 3) for figure in (found["mean"], *found["ci95"]))
+        best[partner] = {"mean": mean, "ci95": bounds}
         print(f"{partner:<24} {found['mean']:6.2f}", flush=True)
     if args.write:
         kept = read_json(BEST_WITH) if BEST_WITH.is_file() else {}
