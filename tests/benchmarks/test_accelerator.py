@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.processes import compiled_quickly
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "accelerator.sh"
@@ -42,7 +43,7 @@ echo '{{"ours_per_s": 30.0, "float32_per_s": 15.0, "plain_per_s": 10.0}}'
 def call(*flags: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", str(SCRIPT), *flags],
-        env={**os.environ, "PYTHON": python},
+        env={**os.environ, "PYTHON": python, "XLA_FLAGS": compiled_quickly()},
         capture_output=True,
         text=True,
     )

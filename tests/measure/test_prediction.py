@@ -68,6 +68,7 @@ def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records)
             table.apply(action)
 
 
+@pytest.mark.slow  # the random bot above has a cost in closed form, too
 def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
     """A right guess 1 - eps + eps / A of the probability, a wrong one eps / A: of A legal
     actions."""

@@ -391,7 +391,7 @@ def test_words_of_a_refusal_say_when_to_come_back() -> None:
 def test_a_command_that_is_killed_goes_on_and_scores_as_the_leaderboard() -> None:
     """Two and three players, processes of their own, on the same decks: game by game."""
     script = ROOT / "benchmarks" / "serve_submit.py"
-    command = [sys.executable, str(script), "--games", "24", "--kills", "2", "--json"]
+    command = [sys.executable, str(script), "--games", "24", "--kills", "1", "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
     record = json.loads(said)

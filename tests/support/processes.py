@@ -15,6 +15,11 @@ def xla_flags(devices: int) -> str:
     return f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
 
 
+def compiled_quickly() -> str:
+    """XLA_FLAGS of a process that compiles for longer than it runs, whatever is run in this one."""
+    return os.environ["XLA_FLAGS"].replace("optimization_level=1", "optimization_level=0")
+
+
 def run_python(
     code: str, *, devices: int = 1, timeout_s: float = 600, within: Sequence[str] = ()
 ) -> str:
