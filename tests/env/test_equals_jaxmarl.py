@@ -188,8 +188,8 @@ def test_the_standard_game(players):
 
 
 @pytest.mark.slow  # random play of the standard game loses its lives, too, and good play ends it
-@pytest.mark.parametrize("players", [2, 3])
-def test_a_small_game_of_bombs_and_last_rounds(players):
+def test_a_small_game_of_bombs_and_last_rounds():
+    players = 3
     rules = Rules(
         num_players=players,
         num_colors=3,

@@ -111,13 +111,12 @@ def assert_same(ours: Any, theirs: Any) -> None:
     jax.tree_util.tree_map_with_path(compare, ours, theirs)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("players", [2, 3])
-def test_whole_games_equal_jaxmarl_through_auto_reset(players: int) -> None:
-    """Every second game is random, the others careful: those reach the last round and high
-    scores."""
+@pytest.mark.slow  # the core's games with other numbers of players: test_equals_jaxmarl.py
+def test_whole_games_equal_jaxmarl_through_auto_reset() -> None:
+    """Of three players. Every second game is random, the others careful: those reach the last round
+    and high scores."""
+    players, games, turns = 3, 16, 200
     ours, theirs = hanabi_rl.make_jaxmarl(players), jaxmarls_own(players)
-    games, turns = 16, 200
     careful = jnp.arange(games) % 2 == 0
 
     def turn(states: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], tuple[Seen, Seen]]:
