@@ -282,7 +282,7 @@ def test_keys_open_what_they_are_for(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("players", "count"), [(2, 16), *(pytest.param(n, 150, marks=pytest.mark.slow) for n in (2, 3))]
+    ("players", "count"), [(2, 16), *(pytest.param(n, 500, marks=pytest.mark.slow) for n in (2, 3))]
 )
 def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte(
     players: int, count: int

@@ -251,8 +251,8 @@ def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOut:
     ("players", "count"),
     [
         (2, 15),
-        pytest.param(2, 120, marks=pytest.mark.slow),
-        pytest.param(3, 120, marks=pytest.mark.slow),
+        pytest.param(2, 300, marks=pytest.mark.slow),
+        pytest.param(3, 300, marks=pytest.mark.slow),
     ],
 )
 def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to_the_byte(
