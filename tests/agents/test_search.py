@@ -61,6 +61,7 @@ def exact_belief(game: Game, seat: int, settings: Settings) -> dict[tuple[int, .
     }
 
 
+@pytest.mark.slow  # three programs; the best of several models is found by these weights
 def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
     """Against whole games replayed with every hand that the seat might hold; cards that it played
     and drew since are among them, and moves too old to be read."""

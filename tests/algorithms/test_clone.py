@@ -79,7 +79,7 @@ def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clon
     games, asked = taught_games(TINY, 4), []
 
     def jit(function: Any) -> Any:
-        def init(key: jax.Array) -> Any:
+        def init(key: jax.Array, params: None) -> Any:
             asked.append(np.asarray(jax.random.key_data(key)).tolist())
             return SimpleNamespace(params={})
 

@@ -80,6 +80,7 @@ def left_behind(folder: Path) -> bytes:
     return b"".join(str(file).encode() + file.read_bytes() for file in files)
 
 
+@pytest.mark.slow  # a game at the speed of people, over sockets
 def test_two_bots_and_people_over_sockets_with_lost_connections(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     site = Site(3, Faults(chatter=0.1, late=0.1, refuse=0.05))

@@ -44,6 +44,7 @@ def finished(clone: Run, tmp_path: Path) -> Run:
     return Run("bc", tmp_path / "run", *clone.flags)
 
 
+@pytest.mark.slow  # two processes; one is refused in one process below
 def test_two_runs_in_one_folder(
     clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:

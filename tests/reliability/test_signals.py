@@ -33,6 +33,7 @@ def harm_of_kill(run: Run, before: int) -> str | None:
     return f"{lost} updates are lost" if lost > SAVE_EVERY[run.algo] else None
 
 
+@pytest.mark.slow  # processes; algorithms/test_run_bc.py interrupts one and goes on in this one
 @pytest.mark.parametrize("algo", ALGOS)
 def test_killed_runs_end_like_undisturbed_ones(
     algo: str,

@@ -250,7 +250,11 @@ UPGRADE = (
 )
 
 
-@pytest.mark.parametrize("headers", [b"", UPGRADE], ids=["http", "websocket"])
+@pytest.mark.parametrize(
+    "headers",
+    [b"", pytest.param(UPGRADE, marks=pytest.mark.slow)],
+    ids=["http", "websocket"],
+)
 def test_who_does_not_read_is_disconnected_and_who_does_is_not(headers: bytes) -> None:
     guard = Guard(NetworkLimits(unread_s=2.0))
     with serve_app(talkative, guard) as address, contextlib.ExitStack() as opened:

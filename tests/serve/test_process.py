@@ -115,7 +115,11 @@ def test_what_is_no_move_is_asked_again_with_why() -> None:
         ("import sys; sys.exit(3)", "got its end, with exit status 3"),
         ("import time; time.sleep(60)", "got no answer within 0.5 s"),
         (ECHO + "    print('hm')", "got 10 answers that are no move, the last of them: expected"),
-        (ECHO + "    sys.stdout.write('x' * 2**21)", "got an answer of more than 1,048,576 bytes"),
+        pytest.param(
+            ECHO + "    sys.stdout.write('x' * 2**21)",
+            "got an answer of more than 1,048,576 bytes",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_process_that_fails_says_how(text: str, reason: str) -> None:

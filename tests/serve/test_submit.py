@@ -138,6 +138,7 @@ def test_what_an_agent_is_shown_is_the_environments_to_the_bit(served: Served) -
                 assert row["obs"].astype(np.float32).tobytes() == shown.tobytes()
 
 
+@pytest.mark.slow  # waits; test_every_game_is_played_once_on_as_many_connections_as_may_be
 def test_a_lost_connection_costs_no_game_and_plays_none_twice(served: Served) -> None:
     """Every game is broken off once, at another move."""
     key, broken = served.key(5), set[int]()
