@@ -25,10 +25,11 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
     nothing to save (in a training loop `GracefulStop` takes signals). Yields `args` without
     --debug, which shows an error's traceback instead."""
     before = signal.signal(signal.SIGTERM, _end)
-    with safe_streams() as output, _signals_sent_again():
+    with safe_streams() as output:
         try:
             try:
-                yield [arg for arg in args if arg != DEBUG]
+                with _signals_sent_again():
+                    yield [arg for arg in args if arg != DEBUG]
             finally:
                 output.finish()  # that the reader has left is noticed here, not at Python's end
         except BrokenPipeError:
@@ -69,8 +70,14 @@ def _leave(code: int) -> NoReturn:
 def _signals_sent_again() -> Iterator[None]:
     """What ends the process is raised wherever it happens to be, and Python ignores what a callback
     of its garbage collector or a finalizer raises (jax has such a callback, and collects while it
-    compiles): that signal comes again, until it is raised where it is heeded."""
+    compiles): that signal comes again, until it is raised where it is heeded; once, however many
+    were ignored, or the others would interrupt what the first one ends with."""
     before = sys.unraisablehook
+    waiting: list[threading.Timer] = []
+
+    def send(number: int) -> None:
+        waiting.clear()  # before it is raised, and perhaps ignored again
+        os.kill(os.getpid(), number)
 
     def ignored(told: "sys.UnraisableHookArgs") -> None:
         raised = told.exc_value
@@ -81,8 +88,11 @@ def _signals_sent_again() -> Iterator[None]:
         else:
             before(told)
             return
-        again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+        if waiting:
+            return
+        again = threading.Timer(AGAIN_S, send, (number,))
         again.daemon = True
+        waiting.append(again)
         again.start()
 
     sys.unraisablehook = ignored
@@ -90,6 +100,8 @@ def _signals_sent_again() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+        for again in waiting:
+            again.cancel()
 
 
 def _in_a_line(error: Exception) -> str | None:

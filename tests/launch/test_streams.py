@@ -212,7 +212,7 @@ def test_a_signal_that_comes_where_python_ignores_it_ends_the_process_all_the_sa
     name: str, code: int, how: str
 ) -> None:
     """As one did that came in jax's callback of the garbage collector, while a study compiled."""
-    times = 3 if "gc" in how else 1
+    times = 30 if "gc" in how else 1  # several wait to be sent again, had each its turn
     program = IGNORED.format(name=name, how=how, times=times)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     said = b"test: stopped without saving" if code == 130 else b""
