@@ -73,8 +73,10 @@ def main() -> None:
     if args.write:
         kept = read_json(BEST_WITH) if BEST_WITH.is_file() else {}
         others = kept.get("players", {}) if kept.get("gauntlet_version") == VERSION else {}
-        said = {"gauntlet_version": VERSION, "begin": dict(BEGIN), "budget": BUDGET}
-        write_json(BEST_WITH, said | {"players": others | {str(args.players): best}})
+        figures = others | {str(args.players): best}
+        begin = {players: BEGIN[int(players)] for players in figures}
+        said = {"gauntlet_version": VERSION, "begin": begin, "budget": BUDGET}
+        write_json(BEST_WITH, said | {"players": figures})
 
 
 def training(partner: str, players: int) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -135,12 +134,10 @@ def evaluate_beside(
         return both.reshape(2, others, players, len(game))[..., : num_games - first]
 
     parts: list[np.ndarray] = []
-    bar = Progress("games", total=num_games, unit="decks") if slow else nullcontext()
-    with bar as progress:
+    with Progress("games", total=num_games, unit="decks", shown=slow) as progress:
         for first in range(0, num_games, at_once * series):
             parts.append(part(first))
-            if progress is not None:
-                progress.update(min(num_games, first + at_once * series))
+            progress.update(min(num_games, first + at_once * series))
     scores, points = np.concatenate(parts, axis=-1)
     return scores, points
 

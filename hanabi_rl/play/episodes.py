@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -93,7 +92,7 @@ def play_games(
     key = jax.random.key(seed)
     own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
-    with Progress("games", total=total, unit="games") if slow else nullcontext() as progress:
+    with Progress("games", total=total, unit="games", shown=slow) as progress:
         for first in range(0, total, size):
             # the same shapes for every chunk; no more than `count` are played
             index = np.arange(first, first + size) % total
@@ -114,8 +113,7 @@ def play_games(
                 series=series,
             )
             chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
-            if progress is not None:
-                progress.update(first + count)
+            progress.update(first + count)
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return Games(
         rules=rules,

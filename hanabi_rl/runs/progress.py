@@ -24,6 +24,7 @@ class Progress:
         initial: the position it starts from (a resumed run).
         interval_s: least seconds between two plain lines.
         stream: where to write; stderr by default.
+        shown: False writes nothing: what is done before anybody would look.
     """
 
     def __init__(
@@ -35,15 +36,17 @@ class Progress:
         initial: int = 0,
         interval_s: float = 15.0,
         stream: TextIO | None = None,
+        shown: bool = True,
     ) -> None:
         self._title, self._total, self._unit, self._interval_s = title, total, unit, interval_s
         self._stream = stream or sys.stderr
+        self._shown = shown
         self._position = initial
         self._since = (time.monotonic(), initial)  # what the rate is measured from
         self._updated = False
         self._line_at = self._since[0]
         self._bar: tqdm | None = None
-        if self._stream.isatty():
+        if shown and self._stream.isatty():
             self._bar = tqdm(
                 total=total,
                 initial=initial,
@@ -57,6 +60,8 @@ class Progress:
 
     def update(self, position: int, **shown: float | str) -> None:
         """Moves to `position` (not by it) and shows the given values beside it."""
+        if not self._shown:
+            return
         position = int(position)
         text = ", ".join(f"{name} {_brief(value)}" for name, value in shown.items())
         if self._bar is not None:

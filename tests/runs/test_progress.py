@@ -41,6 +41,18 @@ def test_progress_on_a_terminal_is_a_bar() -> None:
     assert "PPO: 100%" in stream.getvalue() and "score 21.5" in stream.getvalue()
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_that_is_not_shown_writes_nothing(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    with Progress("games", total=4, unit="games", interval_s=0.0, stream=stream, shown=False) as p:
+        p.update(2)
+        p.update(4)
+    assert stream.getvalue() == ""
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
