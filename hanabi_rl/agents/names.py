@@ -76,6 +76,14 @@ def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
     return Renamed(policy, jnp.array(colors, jnp.int32))
 
 
+def _noisy(policy: Policy, noise: float) -> Policy:
+    if not 0.0 <= noise <= 1.0:
+        raise ValueError(f"expected a share from 0 to 1, got {noise}")
+    from hanabi_rl.agents.noisy import Noisy
+
+    return Noisy(policy, epsilon=noise)
+
+
 def _safe(policy: Policy, chances: tuple[float, ...]) -> Policy:
     if len(chances) != 2 or not all(0.0 <= chance <= 1.0 for chance in chances):
         raise ValueError(
@@ -132,6 +140,12 @@ OPTIONS: dict[str, Option] = {
         _knowing,
         "knows=games.safetensors: it knows its partner from these games, those of the human seats "
         "or, where none is marked, of every seat; knows=games.safetensors,1 of seat 1",
+    ),
+    "noise": Option(
+        float,
+        _noisy,
+        "noise=0.1: where it draws its moves, any legal one on a tenth of its turns; greedy play "
+        "stays what it is",
     ),
     "safe": Option(
         tuple[float, ...],

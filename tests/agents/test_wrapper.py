@@ -4,9 +4,13 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import compiled as game
 
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.knowing import Knowing
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.agents.safe import Safe
@@ -14,6 +18,7 @@ from hanabi_rl.agents.search.searched import Searched
 from hanabi_rl.agents.search.settings import Settings
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import full_deck
 
 
 def test_no_two_wrappers_are_one_structure_to_jit() -> None:
@@ -51,3 +56,29 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
         )
     ]
     assert len({each.identity() for each in wrapped}) == len(wrapped) == 32
+
+
+def test_noise_is_any_legal_move_on_its_share_of_the_turns() -> None:
+    """Of first moves; what is most likely stays it."""
+    rules = Rules()
+    rng = np.random.default_rng(0)
+    decks = np.stack([rng.permutation(full_deck(rules)) for _ in range(8)])
+    state = game.deal(rules, jnp.asarray(decks, jnp.int32))
+    obs, legal = game.observe(rules, state)[:, 0], game.legal_actions(rules, state)[:, 0]
+
+    def chances(name: str) -> np.ndarray:
+        policy = load_policy(name, rules)
+        _, logits = policy.step(policy.init_carry(8), obs, legal, np.ones(8, bool))
+        return np.asarray(jax.nn.softmax(logits), np.float64)
+
+    plain, noisy = chances("bot:piers"), chances("bot:piers?noise=0.25")
+    at_random = np.asarray(legal) / np.asarray(legal).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(noisy, 0.75 * plain + 0.25 * at_random, atol=1e-6)
+    assert noisy[np.asarray(legal)].min() > 0.01 and noisy[~np.asarray(legal)].max() == 0.0
+    np.testing.assert_array_equal(noisy.argmax(axis=1), plain.argmax(axis=1))
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1.1", "nan"])
+def test_noise_is_a_share(value: str) -> None:
+    with pytest.raises(ValueError, match=r"noise: expected a share from 0 to 1, got"):
+        load_policy(f"bot:piers?noise={value}")
