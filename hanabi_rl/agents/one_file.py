@@ -36,15 +36,28 @@ SHIPPED = Path(__file__).parent / "shipped"
 FORMAT_VERSION = 2  # of a description; 1 had one `step`, in three units
 
 
-def rounded(policy: NetworkPolicy) -> NetworkPolicy:
+HALF_BITS = 11
+"""The significant binary digits of a float16."""
+
+
+def rounded(policy: NetworkPolicy, bits: int = HALF_BITS) -> NetworkPolicy:
     """`policy` as it will be read from a file in half precision: its parameters rounded to float16,
-    as float32.
+    and of that to `bits` significant binary digits, as float32. A file of fewer is as long, but
+    packs smaller.
 
     Raises:
         ValueError: naming a parameter that is no finite number in half precision.
     """
+
+    def to_half(x: Any) -> np.ndarray:
+        half = np.asarray(x).astype(np.float16)
+        # one float16 is the next in its integer too: rounding that, ties to even, rounds the number
+        unit = 1 << (HALF_BITS - bits)
+        whole = np.rint(half.view(np.uint16).astype(np.float64) / unit) * unit
+        return whole.astype(np.uint16).view(np.float16).astype(np.float32)
+
     with np.errstate(over="ignore"):  # told apart below
-        params = jax.tree.map(lambda x: x.astype(np.float16).astype(np.float32), policy.params)
+        params = jax.tree.map(to_half, policy.params)
     for name, leaf in trees.leaf_paths(params).items():
         if not np.isfinite(leaf).all():
             raise ValueError(f"expected parameters that half precision can hold, not {name}")

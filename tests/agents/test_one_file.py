@@ -48,6 +48,18 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert read_card(path) == {} and read_rules(path) == TINY
 
 
+@pytest.mark.parametrize("bits", [4, 9, 11])
+def test_parameters_of_fewer_digits(bits: int) -> None:
+    """Against each number's own power of two; half a digit is the most that is lost."""
+    policy = network_policy(TINY, 4)
+    for exact, kept in zip(
+        jax.tree.leaves(policy.params), jax.tree.leaves(rounded(policy, bits).params), strict=True
+    ):
+        half = np.asarray(exact, np.float16).astype(np.float64)
+        step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(half), 2.0**-14))) + 1 - bits)
+        np.testing.assert_array_equal(kept, np.round(half / step) * step)
+
+
 def test_half_precision(tmp_path: Path) -> None:
     policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
     write_file(path, policy, {"about": "a test"}, half=True)
