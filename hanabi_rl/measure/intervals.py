@@ -8,7 +8,8 @@ Student's t, which for a mean is the classical one; of one game it has no bounds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,17 @@ def student_interval(
 
     reach = float(stdtrit(freedom, _upper_tail(level))) * std_error
     return Interval(estimate, estimate - reach, estimate + reach, std_error)
+
+
+def exact_share(successes: int, count: int, level: float = 0.95) -> Interval:
+    """The exact interval of a share of `count` >= 1 independent ones (Clopper and Pearson 1934),
+    whose bounds are quantiles of beta distributions; it has no standard error."""
+    from scipy.special import betaincinv
+
+    upper, failures = _upper_tail(level), count - successes
+    low = float(betaincinv(successes, failures + 1, 1 - upper)) if successes else 0.0
+    high = float(betaincinv(successes + 1, failures, upper)) if failures else 1.0
+    return Interval(successes / count, low, high, np.nan)
 
 
 def jackknife_interval(
@@ -129,8 +141,7 @@ def bootstrap_ratios(
         raise ValueError("expected ratios of the same games, got different numbers of games")
     many = [ratio for ratio in games if (ratio[1] > 0).sum() >= FEW]
     resampled: list[list[np.ndarray]] = [[] for _ in many]
-    for rng, size in _blocks(num_resamples, seed) if many else ():
-        times_drawn = _draw(rng, size, len(many[0][0]))
+    for times_drawn in _resamples(len(many[0][0]), num_resamples, seed) if many else ():
         for (numerators, denominators), found in zip(many, resampled, strict=True):
             drawn = times_drawn @ denominators
             found.append((times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0])
@@ -171,6 +182,21 @@ def _checked_ratio(
     if not denominators.sum() > 0:
         raise ValueError("expected denominators with a positive sum, got no decision in any game")
     return numerators, denominators
+
+
+def _resamples(count: int, num_resamples: int, seed: int) -> Iterable[np.ndarray]:
+    """float64[at most _RESAMPLES_AT_ONCE, count]: how often each of `count` games is in each
+    resample, in parts."""
+    # Kept where they are some megabytes: one report has many figures of as many games.
+    if count * num_resamples <= 2**22:
+        return (part.astype(np.float64) for part in _kept_resamples(count, num_resamples, seed))
+    return (_draw(rng, size, count) for rng, size in _blocks(num_resamples, seed))
+
+
+@functools.lru_cache(maxsize=8)
+def _kept_resamples(count: int, num_resamples: int, seed: int) -> list[np.ndarray]:
+    blocks = _blocks(num_resamples, seed)
+    return [_draw(rng, size, count).astype(np.uint16) for rng, size in blocks]
 
 
 def _draw(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
@@ -254,10 +280,10 @@ def bootstrap_decks(
         left_out = statistic(_leave_one_out(values)) if decks > 1 else np.empty(0)
         return jackknife_interval(estimate, [left_out] if len(left_out) == decks else [], level)
 
-    def resample(rng: np.random.Generator, size: int) -> np.ndarray:
-        return statistic(_draw(rng, size, decks) @ values / decks)
-
-    return _percentile_interval(estimate, resample, level, num_resamples, seed)
+    resampled = [
+        statistic(drawn @ values / decks) for drawn in _resamples(decks, num_resamples, seed)
+    ]
+    return _interval(estimate, np.concatenate(resampled), level)
 
 
 def bootstrap_runs(

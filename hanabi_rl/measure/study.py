@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest
 
-from hanabi_rl.measure.intervals import Interval, bootstrap_ratios
+from hanabi_rl.measure.intervals import Interval, bootstrap_ratios, exact_share
 
 ENOUGH = 6
 """People for a figure or a test. Of five who all say the same the sign test's p is 2 / 2^5 = 0.06;
@@ -44,7 +43,7 @@ class Block:
     @property
     def score(self) -> float | None:
         """Mean score of the finished games."""
-        return float(np.mean(self.scores)) if self.scores else None
+        return sum(self.scores) / len(self.scores) if self.scores else None
 
 
 class Figure(NamedTuple):
@@ -111,7 +110,7 @@ def _as_share(figure: Figure) -> Figure:
         return figure
     share, low, high, error = figure.interval
     if share in (0, 1):
-        low, high = binomtest(round(share * figure.people), figure.people).proportion_ci()
+        low, high = exact_share(round(share * figure.people), figure.people).bounds
     return figure._replace(interval=Interval(share, max(low, 0.0), min(high, 1.0), error))
 
 

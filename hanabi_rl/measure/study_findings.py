@@ -14,12 +14,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
+from scipy.special import stdtr
 
 from hanabi_rl.measure.intervals import (
     FEW,
     Interval,
     bootstrap_decks,
+    exact_share,
+    group_sums,
     jackknife_interval,
+    mean_interval,
 )
 from hanabi_rl.measure.study import ENOUGH, Block
 
@@ -126,11 +130,14 @@ def _paired(
     differences = whole[:, 0] - whole[:, 1]
     if len(whole) < ENOUGH or np.ptp(differences) < 1e-9:
         return finding
-    test = stats.ttest_rel(whole[:, 0], whole[:, 1])
-    low, high = test.confidence_interval()
-    error = float(stats.sem(differences))
-    interval = Interval(float(differences.mean()), float(low), float(high), error)
-    return dataclasses.replace(finding, estimate=interval, p=float(test.pvalue))
+    interval = mean_interval(differences)
+    return dataclasses.replace(finding, estimate=interval, p=_student_p(interval, len(whole) - 1))
+
+
+def _student_p(interval: Interval, freedom: int) -> float:
+    """The two-sided p of the t test that belongs to an interval of Student's t: whether it is of
+    0."""
+    return float(2 * stdtr(freedom, -abs(interval.mean) / interval.std_error))
 
 
 def _preference(about: tuple[str, str], places: Sequence[tuple[int | None, int | None]]) -> Finding:
@@ -139,10 +146,9 @@ def _preference(about: tuple[str, str], places: Sequence[tuple[int | None, int |
     finding = Finding("preference", about, len(apart), ENOUGH)
     if len(apart) < ENOUGH:
         return finding
-    test = stats.binomtest(sum(apart), len(apart))
-    low, high = test.proportion_ci()
-    interval = Interval(float(test.statistic), float(low), float(high), float("nan"))
-    return dataclasses.replace(finding, estimate=interval, p=float(test.pvalue))
+    p = stats.binomtest(sum(apart), len(apart)).pvalue
+    interval = exact_share(sum(apart), len(apart))
+    return dataclasses.replace(finding, estimate=interval, p=float(p))
 
 
 def rating_curves(blocks: Sequence[Block]) -> Curves | None:
@@ -178,13 +184,19 @@ def rating_curves(blocks: Sequence[Block]) -> Curves | None:
 def _leave_out(people: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) -> np.ndarray | None:
     """float[people, degree + 1]: the fit without each person in turn, the highest power first; None
     where one of them has too few scores for it."""
-    found = []
-    for person in np.unique(people):
-        rest = people != person
-        if len(np.unique(x[rest])) <= degree:
-            return None
-        found.append(np.polyfit(x[rest], y[rest], degree))
-    return np.array(found)
+    values, which = np.unique(x, return_inverse=True)
+    gives = group_sums(np.eye(len(values))[which], people) > 0  # bool[people, values]
+    only_they = gives & (gives.sum(axis=0) == 1)
+    if (len(values) - only_they.sum(axis=1) <= degree).any():
+        return None
+    # Least squares in an orthonormal basis of the powers of all scores: without a person the normal
+    # equations lack the person's part of the unit matrix.
+    basis, of_powers = np.linalg.qr(np.vander(x, degree + 1))
+    theirs = group_sums(basis[:, :, None] * basis[:, None, :], people)
+    given = basis * y[:, None]
+    rest = given.sum(axis=0) - group_sums(given, people)
+    fits = np.linalg.solve(np.eye(degree + 1) - theirs, rest[..., None])
+    return np.linalg.solve(of_powers, fits)[..., 0]
 
 
 def _coefficient(
@@ -201,8 +213,7 @@ def _coefficient(
     if people < enough or estimate is None or without is None:
         return finding
     interval = jackknife_interval(float(estimate), [without[:, 0]])
-    p = 2 * stats.t.sf(abs(interval.mean) / interval.std_error, people - 1)
-    return dataclasses.replace(finding, estimate=interval, p=float(p))
+    return dataclasses.replace(finding, estimate=interval, p=_student_p(interval, people - 1))
 
 
 def _vertex(abc: tuple[float, float, float] | None, without: np.ndarray | None) -> Interval | None:

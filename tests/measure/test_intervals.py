@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from hanabi_rl.measure.intervals import (
     FEW,
@@ -10,6 +11,7 @@ from hanabi_rl.measure.intervals import (
     bootstrap_median,
     bootstrap_ratio,
     bootstrap_ratios,
+    exact_share,
     mean_interval,
 )
 
@@ -157,3 +159,14 @@ def test_games_that_belong_together_are_resampled_together():
 def test_errors_say_what_was_expected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("successes", "count"), [(0, 7), (1, 6), (11, 20), (99, 100), (5, 5)])
+def test_an_exact_interval_of_a_share_has_the_tails_of_its_binomials(successes, count):
+    share, low, high, _ = exact_share(successes, count)
+    assert share == successes / count
+    if successes:
+        assert stats.binom.sf(successes - 1, count, low) == pytest.approx(0.025)
+    if successes < count:
+        assert stats.binom.cdf(successes, count, high) == pytest.approx(0.025)
+    assert (low == 0) == (successes == 0) and (high == 1) == (successes == count)

@@ -160,6 +160,32 @@ def test_a_line_is_fitted_with_people_left_out_whole():
     assert curves.line.n == 8 and curves.parabola.p is None  # 12 people for a parabola
 
 
+def test_a_parabola_is_fitted_without_each_person_in_turn():
+    """Against NumPy's fit of what is left; people give one to three points."""
+    blocks = [b for b in curved(13, noise=2, count=14) if b.agent == "a" or b.person % 3]
+    blocks += [dataclasses.replace(b, scores=(7,)) for b in blocks[:5]]
+    curves = rating_curves(blocks)
+    who = np.array([each.person for each in blocks])
+    without = np.array(
+        [np.polyfit(curves.scores[who != p], curves.ratings[who != p], 2) for p in range(14)]
+    )
+    error = np.sqrt(13 * without[:, 0].var())
+    assert curves.parabola.estimate.std_error == pytest.approx(error)
+    tops = -without[:, 1] / (2 * without[:, 0])
+    assert curves.vertex.std_error == pytest.approx(np.sqrt(13 * tops.var()))
+
+
+def test_no_curve_is_told_where_it_hangs_on_one_person():
+    blocks = [
+        Block(person, agent, scores=(score,), rating=1.0 + person % 5)
+        for person in range(14)
+        for agent, score in zip("ab", (10, 20 if person == 3 else 12), strict=True)
+    ]  # without the fourth there are two scores: a line, but no parabola
+    curves = rating_curves(blocks)
+    assert curves.line.p is not None
+    assert curves.parabola.p is None and curves.parabola.n == 14
+
+
 def score_of(block):
     return block.score
 
