@@ -41,7 +41,7 @@ if [[ -n $small ]]; then
     steps_size='--num-envs 32 --repeats 1' cloned='--games 16 --batch-size 8 --repeats 1' demos=128
     few='--num-envs 64 --num-steps 16 --eval-games 1000 --report-games 1000'
     learner="--preset quick --num-players 3 --total-steps 4000 $few"
-    paper="--preset quick --bc.data $games --bc.epochs 1 --bc.selfplay-games 256 --total-steps 4000 $few"
+    paper="--preset quick-lstm --bc.data $games --bc.epochs 1 --bc.selfplay-games 1000 --total-steps 4000 $few"
     longer='--total-steps 8000' scale=8 # nothing is interrupted, and a busy machine may take its time
 fi
 
