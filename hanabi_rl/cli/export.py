@@ -48,7 +48,7 @@ def export(
         games: of greedy self-play, for the card.
         seed: of their decks: none that the training selected or reported on, if it was another
             seed's.
-        bits: significant binary digits of each parameter, of the eleven of half precision: fewer pack
+        bits: significant binary digits of each parameter, of half precision's eleven: fewer pack
             smaller in a wheel or an archive.
         push: the Hub's repository to publish it in; made where there is none. Log in first, with
             `hf auth login`.
