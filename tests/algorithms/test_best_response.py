@@ -177,7 +177,7 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
 
 def test_a_response_begins_with_an_agent_of_its_network() -> None:
     named = {"partners": ("bot:simple",), "start_from": "agent:anyone-2p"}
-    network = StructuredConfig(level="learnt", profile=True, critic=(16,))
+    network = StructuredConfig(level="reading", profile=True, critic=(16,))
     begins_as = ALGORITHM.training(BestResponseConfig(**named, network=network), None).begins_as
     theirs = load_policy("agent:anyone-2p")
     assert isinstance(theirs, NetworkPolicy)
