@@ -76,7 +76,8 @@ def test_bots_are_loaded_by_name_and_told_apart() -> None:
     [
         (
             "bot:convention?smothing=0.1",
-            "expected one of smoothing, colors, knows, noise, safe, search, temperature, got 'smothing'",
+            "expected one of smoothing, colors, knows, noise, safe, search, temperature, "
+            "got 'smothing'",
         ),
         ("bot:convention?smoothing=much", "smoothing: expected float, got 'much'"),
         ("bot:convention?smoothing=1.5", "smoothing: expected a share between 0 and 1, got 1.5"),
