@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -15,19 +14,20 @@ class Noisy(LogitsWrapper):
     """`policy`, but with probability `epsilon` any legal action, all alike; its answer is the whole
     distribution. Sampled play alone shows it: the most likely action stays what it is."""
 
-    epsilon: float = flax.struct.field(pytree_node=False, default=0.5)
+    epsilon: float | jax.Array = 0.5
+    """A leaf, so that agents of one kind that err by different amounts are one program."""
 
     def identity(self) -> str:
         """See `Policy.identity`."""
         of = self.policy.identity()
-        return digest({"wrapper": "noisy", "of": of, "epsilon": self.epsilon})
+        return digest({"wrapper": "noisy", "of": of, "epsilon": float(self.epsilon)})
 
     def changed(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
         """See `LogitsWrapper`."""
         return mixed(logits, legal, self.epsilon)
 
 
-def mixed(logits: jax.Array, legal: jax.Array, epsilon: float) -> jax.Array:
+def mixed(logits: jax.Array, legal: jax.Array, epsilon: float | jax.Array) -> jax.Array:
     """Logits float32 [..., A] of `(1 - epsilon) softmax(logits) + epsilon / |legal|`, illegal
     actions at -1e10."""
     at_random = legal / jnp.sum(legal, axis=-1, keepdims=True)

@@ -20,7 +20,7 @@ from hanabi_rl.algorithms.lineups import (
     WITH_ALL,
     WithPartners,
     draw_lineup,
-    load_partner,
+    load_population,
     partner_metrics,
     with_rematches,
 )
@@ -96,7 +96,7 @@ class BestResponse(PPOAlgorithm):
 
     def training(self, config: BestResponseConfig, clone: None) -> Training:
         """See `PPOAlgorithm`."""
-        partners = [load_partner(name, config.game) for name in spread_names(config.partners)]
+        partners = load_population(spread_names(config.partners), config.game)
         lineups = with_rematches(
             draw_lineup(
                 config.game.num_players,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.loop import PPORunConfig, selfplay_metrics
@@ -41,6 +42,15 @@ def load_partner(name: str, rules: Rules) -> Policy:
     if isinstance(policy, Tempered) and isinstance(policy.policy, NetworkPolicy):
         return policy.policy.at_temperature(policy.temperature)
     return policy
+
+
+def load_population(names: Sequence[str], rules: Rules) -> list[Policy]:
+    """Partners of this game, of any kind. Where one errs (`?noise=0.1`) the others are written as
+    erring on no turn: those of one kind are then one program, however much each errs."""
+    partners = [load_partner(name, rules) for name in names]
+    if not any(isinstance(partner, Noisy) for partner in partners):
+        return partners
+    return [p if isinstance(p, Noisy) else Noisy(p, epsilon=0.0) for p in partners]
 
 
 def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:

@@ -16,8 +16,9 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.best_response import ALGORITHM, BestResponseConfig, partner_rules
-from hanabi_rl.algorithms.lineups import Lineup
+from hanabi_rl.algorithms.lineups import Lineup, load_population
 from hanabi_rl.algorithms.registry import run
+from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.learning.rollout import Given
 from hanabi_rl.measure.crossplay import evaluate_pair
@@ -144,6 +145,27 @@ def test_partners_may_be_shown_less_than_the_learner() -> None:
     key = jax.random.key(1)
     kept, _, _ = jax.eval_shape(collect, learner.params, actors, given, key)
     assert jax.tree.map(jnp.shape, kept) == jax.tree.map(jnp.shape, actors)
+
+
+def test_partners_of_one_kind_are_one_program_however_much_each_errs() -> None:
+    """Who errs on no turn answers as it does without; nobody is wrapped where nobody errs."""
+    plain = load_population(["bot:flawed", "bot:piers"], TINY)
+    assert [type(policy).__name__ for policy in plain] == ["Flawed", "Piers"]
+    erring = ["bot:flawed", "bot:piers", "bot:flawed?noise=0.25"]
+    partners = load_population(erring, TINY)
+    group, alone = stack_policies(partners).policies
+    assert stack_policies(partners).sizes == (2, 1)
+    np.testing.assert_allclose(group.epsilon, [0.0, 0.25])
+    np.testing.assert_allclose(alone.epsilon, [0.0])
+
+    seat = (jnp.ones((1, TINY.obs_size)), jnp.ones((1, TINY.num_moves), bool), jnp.array([True]))
+    carry = jax.vmap(lambda one: one.init_carry(1))(group)
+    _, logits = jax.vmap(lambda one, own: one.step(own, *seat))(group, carry)
+    for name, answer in zip(erring[::2], logits, strict=True):
+        policy = load_policy(name, TINY)
+        _, expected = policy.step(policy.init_carry(1), *seat)
+        got, wanted = (jax.nn.softmax(x) for x in (answer, expected))
+        np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
 def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path: Path) -> None:
