@@ -84,6 +84,14 @@ def _noisy(policy: Policy, noise: float) -> Policy:
     return Noisy(policy, epsilon=noise)
 
 
+def _gullible(policy: Policy, plays: int) -> Policy:
+    from hanabi_rl.agents.gullible import ANY, CAN_BE, Gullible
+
+    if plays not in (CAN_BE, ANY):
+        raise ValueError(f"expected {CAN_BE} or {ANY}, got {plays}")
+    return Gullible(policy, plays=plays)
+
+
 def _safe(policy: Policy, chances: tuple[float, ...]) -> Policy:
     if len(chances) != 2 or not all(0.0 <= chance <= 1.0 for chance in chances):
         raise ValueError(
@@ -134,6 +142,12 @@ def _knowing(policy: Policy, setting: tuple[str, ...]) -> Policy:
 OPTIONS: dict[str, Option] = {
     "colors": Option(
         tuple[int, ...], _renamed, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
+    ),
+    "gullible": Option(
+        int,
+        _gullible,
+        "gullible=2: it plays its oldest hinted card, whatever it is, and else does what it does; "
+        "gullible=1: the oldest that can be playable",
     ),
     "knows": Option(
         tuple[str, ...],

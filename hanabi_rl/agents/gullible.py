@@ -1,0 +1,56 @@
+"""An agent that plays what it is hinted, whatever else it does: how a partner reads hints then no
+longer follows from how it gives them, and who learns beside it has to find out."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots import scene
+from hanabi_rl.agents.bots.inference import first_true
+from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.policy import PyTree
+from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+
+CAN_BE, ANY = 1, 2
+"""Which hinted cards are played: those that can be playable, or all."""
+
+
+class Gullible(Wrapper):
+    """`policy`, but while it holds such a card that a hint touched it plays the oldest one, with
+    its last life too; what it does else, hints above all, is the policy's."""
+
+    plays: int | jax.Array = ANY
+
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        of = self.policy.identity()
+        return digest({"wrapper": "gullible", "of": of, "plays": int(self.plays)})
+
+    def step(
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
+    ) -> tuple[PyTree, jax.Array]:
+        """See `Policy.step`."""
+        carry, logits = self.policy.step(carry, obs, legal, reset, key)
+        slot = jax.vmap(lambda seen: hinted_card(self.rules, seen, self.plays))(obs)
+        hand = self.rules.hand_size
+        play = jnp.zeros(legal.shape, bool).at[:, hand : 2 * hand].set(slot) & legal
+        plays = jnp.any(play, axis=-1, keepdims=True)
+        return carry, jnp.where(plays & ~play, ILLEGAL_LOGIT, jnp.where(play, 0.0, logits))
+
+
+def hinted_card(rules: Rules, obs: jax.Array, plays: jax.Array | int) -> jax.Array:
+    """Of an observation float32[O]: the observer's oldest card that a hint touched, of those that
+    are played; bool[H], all false where there is none."""
+    seen = view(rules, obs)
+    playable = scene.playable_cards(rules, scene.board_now(seen))
+    can_be = (seen.knowledge[0] & playable) != 0
+    return first_true(seen.hinted[0] & (can_be | (plays >= ANY)))
