@@ -83,12 +83,14 @@ def test_bots_are_loaded_by_name_and_told_apart() -> None:
         ("bot:convention?smoothing=1.5", "smoothing: expected a share between 0 and 1, got 1.5"),
         (
             "bot:random?smoothing=0.5",
-            "expected one of colors, gullible, knows, noise, safe, search, temperature, got 'smoothing'",
+            "expected one of colors, gullible, knows, noise, safe, search, temperature, "
+            "got 'smoothing'",
         ),
         ("bot:convention?colors=0,1,2", "colors: expected the colours 0 to 1 in another order"),
         (
             "/nowhere?colour=0",
-            "expected one of colors, gullible, knows, noise, safe, search, temperature, got 'colour'",
+            "expected one of colors, gullible, knows, noise, safe, search, temperature, "
+            "got 'colour'",
         ),
     ],
 )
