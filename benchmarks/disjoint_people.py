@@ -69,7 +69,10 @@ def train(name: str, third: int, games: Path, folder: Path, steps: int, seed: in
     if family.like is not None:
         clone = dataclasses.replace(clone, network=preset_config("bc", family.like).network)
     given: dict[str, Any] = {"seed": seed, "report_games": 2048}
-    clone = dataclasses.replace(clone, **given, data=(str(games),), run_dir=str(place / "bc"))
+    # from nothing: what the presets begin with has learnt from games of the other thirds
+    clone = dataclasses.replace(
+        clone, **given, data=(str(games),), run_dir=str(place / "bc"), start_from=None
+    )
     run_once("bc", clone)
     hdr = preset_config("hdr_ippo", family.hdr)
     given |= {"bc_policy": str(place / "bc"), "total_steps": steps, "run_dir": str(place / "hdr")}

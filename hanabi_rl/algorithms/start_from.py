@@ -21,11 +21,12 @@ def first_params(name: str, network: Network, rules: Rules) -> PyTree:
     """
 
     def load() -> PyTree:
-        policy = load_policy(name, rules)
         try:
-            return _params_for(network, policy)
+            return _params_for(network, load_policy(name, rules))
         except ValueError as error:
-            raise ValueError(f"--start-from {name}: {error}") from error
+            raise ValueError(
+                f"--start-from {name}: {error} (--start-from None begins with random parameters)"
+            ) from error
 
     return parallel.on_first_host(load)
 

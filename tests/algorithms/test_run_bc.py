@@ -25,6 +25,7 @@ from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
+from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.learning.cloning import BC, BCTraining
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
@@ -257,6 +258,21 @@ def test_cloning_cannot_begin_with_another_network(
     with pytest.raises(ValueError, match=message):
         run_bc(bc_config(run_dir=str(tmp_path / "run"), start_from=start))
     assert not (tmp_path / "run").exists()
+
+
+def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
+    """Or with nothing, as they say where it cannot be."""
+    rules, prior = Rules(num_players=3), "agent:prior-3p"
+    for preset in ("3p-human", "3p-human-learnt"):
+        config: Any = preset_config("bc", preset)
+        assert config.start_from == prior
+        first_params(prior, config.network, rules)
+    facts = dataclasses.replace(config.network, level="facts")
+    said = "--start-from agent:prior-3p: .*expected {}.*--start-from None begins with random"
+    with pytest.raises(ValueError, match=said.format(".*level='learnt'.*got .*level='facts'")):
+        first_params(prior, facts, rules)
+    with pytest.raises(ValueError, match=said.format("a policy for .*num_players=2")):
+        first_params(prior, config.network, Rules())
 
 
 def test_without_data_the_games_of_everybody_named_are_cloned(
