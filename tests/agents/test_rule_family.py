@@ -70,7 +70,6 @@ MEMBERS: dict[str, dict[str, Any]] = {
     "rash": {"rash": 1},
     "rasher": {"rash": 2},
     "exact": {"exact": True},
-    "warning": {"saves": True},
     "at random": {"epsilon": 0.2},
 }
 
@@ -116,7 +115,7 @@ def test_who_plays_whatever_is_hinted() -> None:
     told = dict.fromkeys(MEMBERS, DISCARD + 0) | {"chop": DISCARD + 3, "rasher": PLAY + 4}
     assert chosen(hands, [RANK + 4]) == told
     lost_two = [PLAY + 0, PLAY + 0, COLOR + 0]  # R4 and R3; either draws an R1
-    expected = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0, "warning": RANK + 3}
+    expected = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0}
     assert chosen(hands, lost_two) == expected | {"rash": PLAY + 0, "rasher": PLAY + 0}
 
 
@@ -127,19 +126,6 @@ def test_who_hints_what_is_playable_alone() -> None:
     assert chosen("R4 R4 Y4 Y4 G4 R1 R1 Y3 Y5 B4", []) == told
     after = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [RANK + 0, PLAY + 1])
     assert after["default"] == COLOR + 1 and after["exact"] == DISCARD + 0
-
-
-def test_who_saves_last_copies() -> None:
-    """A 5 that no hint touched and that is the oldest such card is named before anything else: not
-    the 5 behind an older card, but once that one was hinted; nor a 5 of the hand told to be one."""
-    hinting = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0}
-    assert chosen("R4 R4 Y4 Y4 G4 R5 R1 Y3 B3 G4", []) == hinting | {"warning": RANK + 4}
-    behind = "R1 R4 Y4 Y4 G4 R3 R5 R1 B3 G4"
-    assert chosen(behind, [])["warning"] == RANK + 0
-    # told of its own 1, seat 0 would play it
-    after = chosen(behind, [RANK + 2, RANK + 0])
-    assert after == dict.fromkeys(MEMBERS, PLAY + 0) | {"hinting": RANK + 0, "warning": RANK + 4}
-    assert chosen(behind, [RANK + 2, RANK + 3, RANK + 4, RANK + 3])["warning"] == RANK + 0
 
 
 @jax.jit
@@ -217,7 +203,6 @@ def test_members_by_seed() -> None:
         "rash": 0,
         "exact": False,
         "gambles": False,
-        "saves": False,
     }
     for wrong in ("seed=-2", "epsilon=0.3", "hint_tokens=9", "lookahead=3"):
         with pytest.raises(ValueError, match=rf"rules: {wrong.split('=')[0]}: expected"):

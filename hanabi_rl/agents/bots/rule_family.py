@@ -49,7 +49,6 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "rash": (0, 1, 2),
     "exact": (False, True),
     "gambles": (False, True),
-    "saves": (False, True),
 }
 """What a member may be told to do beside what its seed draws."""
 
@@ -81,9 +80,6 @@ class RulePartner(RuleBot):
     gambles: bool = False
     """Plays its newest card rather than discard once the deck has one card left or none, with its
     last life too."""
-    saves: bool = False
-    """Before all else names the rank of the next player's oldest card without a hint, where that is
-    the last copy of a card to be played; of what is hinted to itself it reads no such thing."""
     focus_newest: bool = False
     """Of several cards to play takes the newest, else the oldest."""
     chop_newest: bool = False
@@ -117,7 +113,6 @@ class RulePartner(RuleBot):
         hinted = hinted_play(self.focus_newest, self.rash)
         hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first)
         return (
-            only_if(self.saves, last_copy),
             only_if(self.plays_first, play),
             only_if(self.plays_first & self.trusts, trusted),
             only_if(self.plays_first, hinted),
@@ -188,16 +183,6 @@ def hinted_play(newest: jax.Array | bool, rash: jax.Array | int) -> Rule:
 def newest_at_the_end(rules: Rules, facts: Facts) -> jax.Array:
     """Play the newest card with one card in the deck or none."""
     return moves(rules, play=last_true(facts.plausible != 0), when=facts.seen.deck <= 1)
-
-
-def last_copy(rules: Rules, facts: Facts) -> jax.Array:
-    """Name the rank of the next player's oldest card without a hint, if it is the last copy of a
-    card to be played."""
-    unhinted = (facts.seen.hands[1:] != 0) & ~facts.seen.hinted[1:]
-    next_one = (jnp.arange(rules.num_players - 1) == 0)[:, None]
-    last = scene.last_copies(rules, scene.board_now(facts.seen))
-    saved = first_true(unhinted) & next_one & theirs(facts, last)
-    return tell(rules, facts, jnp.zeros_like(saved), saved, rank_first=True)
 
 
 def playable_alone(tokens: jax.Array | int) -> Rule:
