@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots import scene
 from hanabi_rl.agents.bots.inference import first_true
 from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots.rule_family import believed
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import PyTree
 from hanabi_rl.agents.wrapper import Wrapper
@@ -16,7 +17,8 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 CAN_BE, ANY = 1, 2
-"""Which hinted cards are played: those that can be playable, or all."""
+"""Which hinted cards are played, as a rash member of `bot:rules` does: those that can be playable,
+or all."""
 
 
 class Gullible(Wrapper):
@@ -52,5 +54,4 @@ def hinted_card(rules: Rules, obs: jax.Array, plays: jax.Array | int) -> jax.Arr
     are played; bool[H], all false where there is none."""
     seen = view(rules, obs)
     playable = scene.playable_cards(rules, scene.board_now(seen))
-    can_be = (seen.knowledge[0] & playable) != 0
-    return first_true(seen.hinted[0] & (can_be | (plays >= ANY)))
+    return first_true(believed(seen, seen.knowledge[0], playable, plays))

@@ -17,6 +17,7 @@ import numpy as np
 
 from hanabi_rl.agents.bots import scene
 from hanabi_rl.agents.bots.inference import first_true, last_true
+from hanabi_rl.agents.bots.obs_view import ObsView
 from hanabi_rl.agents.bots.rule_lists import RuleBot
 from hanabi_rl.agents.bots.rules import (
     Facts,
@@ -173,11 +174,24 @@ def hinted_play(newest: jax.Array | bool, rash: jax.Array | int) -> Rule:
     """Play a card that a hint touched, whenever: `RulePartner.rash`."""
 
     def rule(rules: Rules, facts: Facts) -> jax.Array:
-        can_be = (facts.plausible & facts.playable) != 0
-        least = jnp.where(can_be, 1, 2)
-        return moves(rules, play=_end(facts.seen.hinted[0] & (rash >= least), newest))
+        hinted = believed(facts.seen, facts.plausible, facts.playable, rash)
+        return moves(rules, play=_end(hinted, newest))
 
     return rule
+
+
+def believed(
+    seen: ObsView, possible: jax.Array, playable: jax.Array, rash: jax.Array | int
+) -> jax.Array:
+    """Which own cards that a hint touched are played, bool[H]: none, those that can be playable, or
+    all, as `RulePartner.rash` says.
+
+    Args:
+        possible: uint32[H], what each own card can be.
+        playable: uint32[], what can be played now.
+    """
+    can_be = (possible & playable) != 0
+    return seen.hinted[0] & (rash >= jnp.where(can_be, 1, 2))
 
 
 def newest_at_the_end(rules: Rules, facts: Facts) -> jax.Array:
