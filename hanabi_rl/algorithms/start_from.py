@@ -25,7 +25,7 @@ def first_params(name: str, network: Network, rules: Rules) -> PyTree:
             return _params_for(network, load_policy(name, rules))
         except ValueError as error:
             raise ValueError(
-                f"--start-from {name}: {error} (--start-from None begins with random parameters)"
+                f"start-from {name}: {error} (start-from None begins with random parameters)"
             ) from error
 
     return parallel.on_first_host(load)

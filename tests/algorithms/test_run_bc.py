@@ -234,7 +234,7 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ("bot:random", "--start-from bot:random: expected a trained network, got RandomBot"),
+        ("bot:random", "start-from bot:random: expected a trained network, got RandomBot"),
         ("agent:ippo-2p", "expected a policy for .*num_colors=2"),
         (
             "{other}",
@@ -268,7 +268,7 @@ def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
         assert config.start_from == prior
         first_params(prior, config.network, rules)
     facts = dataclasses.replace(config.network, level="facts")
-    said = "--start-from agent:prior-3p: .*expected {}.*--start-from None begins with random"
+    said = "start-from agent:prior-3p: .*expected {}.*start-from None begins with random"
     with pytest.raises(ValueError, match=said.format(".*level='learnt'.*got .*level='facts'")):
         first_params(prior, facts, rules)
     with pytest.raises(ValueError, match=said.format("a policy for .*num_players=2")):
