@@ -108,8 +108,9 @@ def with_rematches(draw: DrawEpisode, chance: float) -> DrawEpisode:
         return draw
 
     def drawn(key: jax.Array, timesteps: jax.Array) -> Episode:
-        again_key, shift_key = jax.random.split(jax.random.fold_in(key, 1))
-        episode = draw(key, timesteps)
+        # no fold_in beside the split that `draw` makes of its key: fold_in(key, 1) is split(key)[1]
+        draw_key, again_key, shift_key = jax.random.split(key, 3)
+        episode = draw(draw_key, timesteps)
         assert episode.learns is not None, "a line-up says who holds which seat"
         return episode.replace(
             again=jax.random.bernoulli(again_key, chance),

@@ -15,7 +15,7 @@ from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.structured.profile import COUNTS
-from hanabi_rl.algorithms.lineups import draw_lineup, with_rematches
+from hanabi_rl.algorithms.lineups import Lineup, draw_lineup, with_rematches
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Episode, Given, Rollout, moved_on
@@ -69,6 +69,18 @@ def test_who_one_plays_with_is_known_from_game_to_game(rollout: Rollout) -> None
             turns[mover] += 1
     assert moved > 3
     assert (rollout.episode.learns.sum(axis=-1) == 1).all()
+
+
+@pytest.mark.parametrize("lineup", ["independent", "some-or-none", "all-or-none"])
+def test_who_is_new_at_the_table_is_a_partner_as_often_as_asked(lineup: Lineup) -> None:
+    """Whatever the chance that nobody is: both are drawn from one key."""
+    share = 0.9 if lineup != "independent" else 1 - 0.1**0.5  # of two other seats at least one
+    draw = with_rematches(draw_lineup(3, lambda _: jnp.float32(share), lineup), 0.8)
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    episodes = jax.jit(jax.vmap(lambda key: draw(key, 0.0)))(keys)
+    again, partner = np.asarray(episodes.again), ~np.asarray(episodes.learns).all(axis=-1)
+    for which in (again, ~again):
+        assert partner[which].mean() == pytest.approx(0.9, abs=0.02)
 
 
 def test_rematches_are_drawn_as_often_as_asked() -> None:
