@@ -46,7 +46,7 @@ class Agents(Protocol):
     async def ended(self, ended: Ended) -> None:
         """A game is over: keep what may be kept."""
 
-    def forget(self, player: str) -> None:
+    async def forget(self, forget: Forget) -> None:
         """Delete what is kept of a player."""
 
 
@@ -181,12 +181,10 @@ class Connection:
                 task = asyncio.create_task(self._fetch(effect.number))
                 self._fetching.add(task)
                 task.add_done_callback(self._fetching.discard)
-            elif isinstance(effect, Ended):
-                task = asyncio.create_task(self._end(effect))
+            elif isinstance(effect, Ended | Forget):
+                task = asyncio.create_task(self._keep(effect))
                 self._keeping.add(task)
                 task.add_done_callback(self._keeping.discard)
-            elif isinstance(effect, Forget):
-                self._agents.forget(effect.player)
             elif isinstance(effect, Note):
                 log.info("%s", effect.text)
 
@@ -208,8 +206,12 @@ class Connection:
             status, body = 0, str(error).encode()
         self._do(self._bot.fetched(number, status, body, self._clock()))
 
-    async def _end(self, ended: Ended) -> None:
+    async def _keep(self, effect: Ended | Forget) -> None:
         try:
-            await self._agents.ended(ended)
+            if isinstance(effect, Ended):
+                await self._agents.ended(effect)
+            else:
+                await self._agents.forget(effect)
         except Exception:
-            log.exception("a game could not be kept")
+            kept = "a game kept" if isinstance(effect, Ended) else "what was asked forgotten"
+            log.exception("could not have %s", kept)

@@ -17,7 +17,7 @@ import numpy as np
 
 from hanabi_rl.agents.policy import Policy, next_game
 from hanabi_rl.live.acquaintances import Acquaintances
-from hanabi_rl.live.effects import Ended, Think
+from hanabi_rl.live.effects import Ended, Forget, Think
 from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.partners import Answer
 from hanabi_rl.serve.runner import Runner
@@ -42,7 +42,7 @@ class Thinking:
             players: Runner([policy], policy.rules, slots, run=run)
             for players, policy in policies.items()
         }
-        self._asked = Together[Think | Ended, Answer | None](self._think_together)
+        self._asked = Together[Think | Ended | Forget, Answer | None](self._think_together)
 
     async def think(self, asked: Think) -> Answer:
         """See `connection.Agents`."""
@@ -57,19 +57,20 @@ class Thinking:
         if ended.seen is not None and self._acquaintances is not None:
             await self._asked.ask(ended)
 
-    def forget(self, player: str) -> None:
+    async def forget(self, forget: Forget) -> None:
         """See `connection.Agents`."""
         if self._acquaintances is not None:
-            self._acquaintances.forget(player)
+            await self._asked.ask(forget)
 
     async def _think_together(
-        self, asked: list[Think | Ended]
+        self, asked: list[Think | Ended | Forget]
     ) -> Sequence[Answer | Exception | None]:
         return await asyncio.to_thread(self._each, asked)
 
-    def _each(self, asked: Sequence[Think | Ended]) -> list[Answer | Exception | None]:
+    def _each(self, asked: Sequence[Think | Ended | Forget]) -> list[Answer | Exception | None]:
         """What is wrong with one is told to it alone; those of one number of players go together,
-        and what was played before a game ended is thought of before it is learnt from."""
+        and what was played before a game ended is thought of before it is learnt from. What is
+        learnt and forgotten keeps its order."""
         found: list[Answer | Exception | None] = [None] * len(asked)
         for players, runner in self._runners.items():
             here = [
@@ -82,12 +83,21 @@ class Thinking:
             ):
                 found[i] = answer
         for i, one in enumerate(asked):
-            if isinstance(one, Ended):
-                try:
+            try:
+                if isinstance(one, Ended):
                     self._learn(one)
-                except Exception as error:
-                    found[i] = error
+                elif isinstance(one, Forget):
+                    self._forget(one)
+            except Exception as error:
+                found[i] = error
         return found
+
+    def _forget(self, forget: Forget) -> None:
+        """Also in games that go on: they are played again without what is deleted."""
+        if self._acquaintances is not None:
+            self._acquaintances.forget(forget.player)
+        for runner in self._runners.values():
+            runner.forget()
 
     def _answers(self, runner: Runner, asked: Sequence[Any]) -> list[Answer | Exception]:
         if not asked:

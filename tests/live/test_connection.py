@@ -45,8 +45,8 @@ class Scripted:
             if self.folder is not None:
                 self.folder.finish(ended.game)
 
-    def forget(self, player):
-        self.forgotten.append(player)
+    async def forget(self, forget):
+        self.forgotten.append(forget.player)
 
 
 def connection(address, name, agents, settings=None, password=None):
