@@ -124,15 +124,9 @@ def compare(
 
 
 def read_habits(record: Record) -> Habits:
-    """`HABITS` of recorded games; games that were left before their end have no score."""
-    decks, finished = record.games.deck_numbers, ~record.games.unfinished
-    habits = {}
-    for measure in HABITS:
-        ratio = measure.of(record)
-        if measure.group == "scores":
-            ratio = Ratio(ratio.numerator * finished, ratio.denominator * finished)
-        habits[measure.name] = ratio.summed(decks)
-    return habits
+    """`HABITS` of recorded games."""
+    decks = record.games.deck_numbers
+    return {measure.name: measure.of(record).summed(decks) for measure in HABITS}
 
 
 def spread_among(people: Habits, splits: int = SPLITS, seed: int = 0) -> Spread:

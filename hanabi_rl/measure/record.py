@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Record:
-    """Finished games, and what measures read of them: read once, when a measure first asks.
+    """Games, and what measures read of them: read once, when a measure first asks.
 
     `policy` is whose guesses the prediction measures judge; the games may be anyone's.
     """

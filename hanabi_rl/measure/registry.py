@@ -429,8 +429,9 @@ def behaviour_figures(record: Record) -> dict[str, Any]:
 
 
 def objective_figures(record: Record) -> dict[str, Any]:
-    """JSON-ready: what was counted, points and score, the objective metrics and their other
-    readings, and the spreads of points over games and of CI over its pools of formulas.
+    """JSON-ready: what was counted, points and score (of the games that were not left before their
+    end), the objective metrics and their other readings, and the spreads of points over games and
+    of CI over its pools of formulas.
 
     Raises ValueError where no seat that is measured had a turn.
     """
@@ -438,11 +439,13 @@ def objective_figures(record: Record) -> dict[str, Any]:
     if not turns:
         raise ValueError("expected games with a turn of the seats that are measured, got none")
     shown = [MEASURES["points"], MEASURES["score"]]
+    finished = record.games.points[~record.games.unfinished]
     return {
         "games": len(record.games),
+        "unfinished": int(record.games.unfinished.sum()),
         "turns": turns,
         "pairs": int(actions.responses(record.games).counted.sum()),
-        "points_sd": float(record.games.points.std()),
+        "points_sd": float(finished.std()) if len(finished) else None,
         "context_independence_pool_sd": concepts.pool_spread(record),
         **measure_figures(
             record, [*shown, *measures_of("objective"), *measures_of("objective detail")]

@@ -98,26 +98,28 @@ class SelfPlayResult:
 
 def score(record: Record) -> Ratio:
     """Points a game, 0 where every life was lost."""
-    return _a_game(record.games.scores)
+    return _a_game(record, record.games.scores)
 
 
 def points(record: Record) -> Ratio:
     """Cards on the fireworks a game, whether or not the lives were lost."""
-    return _a_game(record.games.points)
+    return _a_game(record, record.games.points)
 
 
 def zero_share(record: Record) -> Ratio:
     """Games of score 0."""
-    return _a_game(record.games.scores == 0)
+    return _a_game(record, record.games.scores == 0)
 
 
 def perfect_share(record: Record) -> Ratio:
     """Games of the highest score."""
-    return _a_game(record.games.scores == record.games.rules.max_score)
+    return _a_game(record, record.games.scores == record.games.rules.max_score)
 
 
-def _a_game(values: np.ndarray) -> Ratio:
-    return Ratio(values.astype(np.float64), np.ones(len(values)))
+def _a_game(record: Record, values: np.ndarray) -> Ratio:
+    """`values` [N] of the games that were not left before their end, which have no score."""
+    finished = ~record.games.unfinished
+    return Ratio(np.where(finished, values, 0).astype(np.float64), finished.astype(np.float64))
 
 
 def evaluate_selfplay(

@@ -119,7 +119,8 @@ def _figure_lines(rows: Sequence[tuple[str, Figures]]) -> list[str]:
             _cell(name, figures[name], _half(figures[f"{name}_ci95"]), name in small)
             for name in SHORT
         ]
-        counts = f" {figures['points_sd']:>9.2f} {figures['games']:>7,} {figures['pairs']:>9,}"
+        spread = _cell("points", figures["points_sd"], None)
+        counts = f" {spread:>9} {figures['games']:>7,} {figures['pairs']:>9,}"
         lines.append(_line(label, width, cells).ljust(len(_head(width))) + counts)
     return lines
 

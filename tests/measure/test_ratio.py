@@ -64,6 +64,17 @@ def test_figures_of_games_take_those_of_one_deck_as_one():
     assert figures["score_ci95"] == pytest.approx(expected.bounds)
 
 
+def test_a_game_that_was_left_has_no_score():
+    games = scored([25, 0, 3, 0, 18], [25, 7, 3, 0, 18])
+    left = dataclasses.replace(games, unfinished=np.array([False, False, True, True, False]))
+    figures = measure_figures(Record(left), measures_of("scores"))
+    expected = {"score": 43 / 3, "points": 50 / 3, "zero_share": 1 / 3, "perfect_share": 1 / 3}
+    for name, value in expected.items():
+        assert figures[name] == pytest.approx(value), name
+    none = dataclasses.replace(games, unfinished=np.ones(5, bool))
+    assert measure_figures(Record(none), measures_of("scores"))["score"] is None
+
+
 def test_over_counts_where_it_is_told():
     values = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, np.nan]])
     ratio = Ratio.over(values, np.array([[True, False, True], [False, True, False]]))
