@@ -174,6 +174,16 @@ def test_a_profile_counts_what_a_table_counts(games: Any) -> None:
     assert (total > 0).all(), [n for n, t in zip(NAMES, total, strict=True) if t == 0]
 
 
+def test_a_move_before_the_first_look_at_a_game_counts_for_nobody(games: Any) -> None:
+    """Where a game begins at a recorded position, whoever moved last there is not at the table."""
+    _, states, exists = games
+    turn = int(exists.all(axis=1).sum()) - 2
+    from_there = of_movers(jax.tree.map(lambda x: jnp.roll(x, -turn, axis=0), states))
+    counts = np.asarray(from_there.profile.counts)
+    assert turn > 0 and not counts[0].any()
+    np.testing.assert_array_equal(counts[1, ..., NAMES.index("turn")].sum(axis=-1), 1)
+
+
 def test_every_seat_counts_what_the_movers_pass_on(games: Any) -> None:
     _, states, exists = games
     passed_on = jax.tree.map(np.asarray, of_movers(states))

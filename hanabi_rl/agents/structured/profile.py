@@ -119,12 +119,13 @@ def init_profile(rules: Rules, batch: tuple[int, ...]) -> Profile:
 
 
 def remember(rules: Rules, profile: Profile, sight: Sight, counts: Counts) -> Profile:
-    """The profile [N, ...] after the last move, from that before it."""
+    """The profile [N, ...] after the last move, from that before it. A move before the first look
+    at a game (it began at a recorded position) counts for nobody."""
     bits = jnp.transpose(profile.cards, (3, 1, 2, 0))
     tallies = jnp.transpose(profile.counts, (2, 1, 0))  # [K, P, N]
     known = jnp.transpose(profile.known, (1, 2, 0))
     playable, critical = profile.before[:, 0], profile.before[:, 1]
-    last = sight.seen.last
+    last, looked = sight.seen.last, jnp.any(known != 0, axis=(0, 1))
     own = _moves(rules, bits, known, sight, playable, critical)
     meant, giver = _meanings(rules, bits, sight)
     more = [
@@ -136,7 +137,7 @@ def remember(rules: Rules, profile: Profile, sight: Sight, counts: Counts) -> Pr
         cards=jnp.transpose(after, (3, 1, 2, 0)),
         known=jnp.transpose(sight.seen.knowledge, (2, 0, 1)),
         before=jnp.stack([counts.playable, counts.critical], axis=1),
-        counts=jnp.transpose(tallies + jnp.stack(more), (2, 1, 0)),
+        counts=jnp.transpose(tallies + jnp.where(looked, jnp.stack(more), False), (2, 1, 0)),
     )
 
 
