@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.env.observe import observe, observe_seat
 from hanabi_rl.env.rules import Rules, State, legal_actions, legal_for_seat
-from hanabi_rl.env.symmetry import permute_state
+from hanabi_rl.env.symmetry import invert_permutations, permute_state
 
 
 def encode_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:
@@ -53,12 +53,15 @@ def encode_seat(
     return observe_seat(rules, state, seat), legal_for_seat(rules, state, seat)
 
 
-def own_hand(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
+def own_hand(
+    rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
+) -> jax.Array:
     """What a privileged critic may see: the true cards in each seat's own hand.
 
     Args:
         state: games [...].
         seat: int32 [..., R].
+        colors: uint8 [..., R, C], the seat's own names of the colours; None: as they are.
 
     Returns:
         float32 [..., R, H * num_cards], one-hot a slot, zeros in an empty one.
@@ -66,4 +69,8 @@ def own_hand(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
     place = seat[..., None]
     hands = jnp.take_along_axis(state.hands, place, axis=-2)  # [..., R, H] sets of one card
     cards = (hands[..., None] >> jnp.arange(rules.num_cards, dtype=jnp.uint32)) & 1
+    if colors is not None:
+        by_color = cards.reshape(*hands.shape, rules.num_colors, rules.num_ranks)
+        named = invert_permutations(colors)[..., None, :, None]
+        cards = jnp.take_along_axis(by_color, named, axis=-2)
     return cards.reshape(*seat.shape, -1).astype(jnp.float32)

@@ -15,9 +15,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.policy import NetworkPolicy, Policy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, next_game
 from hanabi_rl.agents.wrapper import Wrapper
-from hanabi_rl.learning.views import Mover, Seen, View, rows, seats
+from hanabi_rl.learning.views import Mover, Seen, View, rows, seats, seats_moved
 from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
@@ -137,6 +137,46 @@ def consult(
         answers.append(logits)
         first += size
     return tuple(carries), rows(jnp.concatenate(answers, axis=1))
+
+
+def next_games(
+    view: View,
+    policy: Policy | Population | None,
+    carry: PyTree,
+    met: jax.Array,
+    shift: jax.Array,
+) -> PyTree:
+    """The carry of `consult`, [N, ...], where another game with the same players follows: what each
+    policy keeps of them (`agents/policy.py`, `next_game`), with the seat that it now has. That game
+    begins without `reset`.
+
+    Args:
+        met: bool [N], where one does; elsewhere the carry stays.
+        shift: int32 [N]; whoever sat at seat s sits at (s + shift) % P from now on.
+    """
+    if policy is None:
+        return None
+    if not isinstance(policy, Population):
+        return _next_of_one(view, policy, carry, met, shift)
+    lanes = _to_lanes((met, shift), policy.count)
+    go_on = jax.vmap(partial(_next_of_one, view), (0, 1, 1, 1), 1)
+    after, first = [], 0
+    for group, size, own in zip(policy.policies, policy.sizes, carry, strict=True):
+        theirs = jax.tree.map(lambda x, a=first, b=first + size: x[:, a:b], lanes)
+        after.append(rows(go_on(group, _to_lanes(own, size), *theirs)))
+        first += size
+    return tuple(after)
+
+
+def _next_of_one(
+    view: View, policy: Policy, carry: PyTree, met: jax.Array, shift: jax.Array
+) -> PyTree:
+    """For who reads the rows' inputs the view remembers."""
+    if _reads_inputs(policy, view):
+        return carry
+    moved = seats_moved(carry, jnp.where(met, shift, 0))
+    after = next_game(policy, rows(moved), jnp.repeat(met, view.rules.num_players))
+    return seats(after, met.shape[0])
 
 
 def _carry_of_one(policy: Policy, view: View, num_envs: int) -> PyTree:

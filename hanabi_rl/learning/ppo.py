@@ -190,7 +190,7 @@ class PPO:
             reads = [seen.inputs, seen.legal, jnp.ones((1, view.rows), bool)]
             if self.privileged is not None:
                 seat = jnp.broadcast_to(view.seats(game), (1, view.rows))
-                reads.append(self.privileged(rules, game, seat))
+                reads.append(self.privileged(rules, game, seat, None))
             return reads
 
         shapes = jax.eval_shape(looked, key)  # parameters depend on shapes alone
@@ -289,14 +289,15 @@ class PPO:
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
     ) -> Experience:
         """Advantages and targets: every row receives the team's reward, float32 [T, N]."""
-        of_one = functools.partial(gae, difference=DIFFERENCES[self.config.difference])
+        difference = DIFFERENCES[self.config.difference]
+        of_one = functools.partial(gae, difference=difference)
         estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
         estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # rows
         gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
         if self.view.splits_time and (learns := rollout.episode.learns) is not None:
             own = self.view.of_rows(learns, rollout.state)
             value = semi_mdp_values(
-                reward[..., None], value, done[..., None], last_value, own, gamma
+                reward[..., None], value, done[..., None], last_value, own, gamma, difference
             )
         advantage, target = estimate(reward, value, done, last_value, gamma, self.config.gae_lambda)
         return Experience(rollout=rollout, advantage=advantage, target=target, carry=carry)
@@ -389,7 +390,8 @@ class PPO:
         seat = view.seat_at(at, state)
         if self.privileged is not None:
             one = jnp.broadcast_to(seat, state.turn.shape)[..., None]
-            reads.append(self.privileged(rules, state, one)[..., 0, :])
+            named = None if colors is None else colors[..., None, :]
+            reads.append(self.privileged(rules, state, one, named)[..., 0, :])
         carry = jax.tree.map(lambda x: x[at[1:]], experience.carry)
         batch = self.batch(experience, current_player(state) == seat, env, item)
 

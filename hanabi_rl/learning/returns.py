@@ -83,6 +83,7 @@ def semi_mdp_values(
     last_value: jax.Array,
     own: jax.Array,
     gamma: float,
+    difference: Difference = temporal_difference,
 ) -> jax.Array:
     """The critic's estimates float32 [T, ...], and on turns that another plays what follows from
     the next own turn: the rewards up to it and its estimate, discounted.
@@ -94,14 +95,16 @@ def semi_mdp_values(
     rollout stays the critic's, whoever moves then.)
 
     Args:
-        reward, value, done, last_value, gamma: as in `gae`, of many rows: [T, ...], and [...] of
-            the last.
+        reward, value, done, last_value, gamma, difference: as in `gae`, of many rows: [T, ...], and
+            [...] of the last.
         own: bool [T, ...], the learner plays at t.
     """
 
     def step(following: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         reward_t, value_t, done_t, own_t = x
-        estimate = jnp.where(own_t, value_t, reward_t + gamma * jnp.where(done_t, 0.0, following))
+        nothing = jnp.zeros_like(value_t)
+        after = difference(reward_t, jnp.where(done_t, nothing, following), nothing, gamma)
+        estimate = jnp.where(own_t, value_t, after)
         return estimate, estimate
 
     return jax.lax.scan(step, last_value, (reward, value, done, own), reverse=True)[1]

@@ -23,9 +23,9 @@ from hanabi_rl.env.starts import Starts
 from hanabi_rl.env.state import select_games
 from hanabi_rl.env.streams import gumbel, random_words
 from hanabi_rl.env.symmetry import invert_permutations, permute_actions
-from hanabi_rl.learning.partners import Population, consult, init_carry
+from hanabi_rl.learning.partners import Population, consult, init_carry, next_games
 from hanabi_rl.learning.preferences import Preference
-from hanabi_rl.learning.views import Seen, View, rows, seats
+from hanabi_rl.learning.views import Seen, View, rows, seats, seats_moved
 
 PyTree = Any
 
@@ -53,8 +53,9 @@ def self_play(key: jax.Array, timesteps: jax.Array) -> Episode:
     return Episode()
 
 
-Privileged = Callable[[Rules, State, jax.Array], jax.Array]
-"""(rules, games [...], seats int32 [..., R]) -> float32 [..., R, X], from the whole state."""
+Privileged = Callable[[Rules, State, jax.Array, jax.Array | None], jax.Array]
+"""(rules, games [...], seats int32 [..., R], their colours uint8 [..., R, C] or None) -> float32
+[..., R, X], from the whole state."""
 
 
 class Given(flax.struct.PyTreeNode):
@@ -182,7 +183,7 @@ class Collector:
                 view, given.reference, actors.reference_carry, seen
             )
             partner_carry, partner_logits = consult(
-                view, given.partners, actors.partner_carry, seen
+                view, given.partners, actors.partner_carry, seen.replace(reset=strange)
             )
             played = logits
             if episode.learns is not None:
@@ -208,9 +209,14 @@ class Collector:
             drawn = jax.vmap(lambda k: self.draw_episode(jax.random.fold_in(k, t), timesteps))(
                 episode_keys
             )
-            rematch, memory, drawn = with_rematches(
-                view, memory, game, episode, drawn, transition.done
-            )
+            rematch = None if drawn.again is None else transition.done & drawn.again
+            if rematch is not None:
+                shift = drawn.shift
+                assert shift is not None, "a rematch says who sits where"
+                known = view.next_game(memory, game, env_state.game, shift)
+                memory = select_games(rematch, known, memory)
+                partner_carry = next_games(view, given.partners, partner_carry, rematch, shift)
+                drawn = select_games(rematch, moved_on(episode, shift), drawn)
             after = actors.replace(
                 env=env_state,
                 memory=memory,
@@ -238,37 +244,18 @@ class Collector:
         reads = [rows(seen.inputs), rows(seen.legal), jnp.repeat(seen.reset, view.rows)]
         if self.privileged is not None:
             seat = jnp.broadcast_to(view.seats(seen.state), (num_envs, view.rows))
-            reads.append(rows(self.privileged(self.env.rules, seen.state, seat)))
+            colors = None if seen.colors is None else view.of_rows(seen.colors, seen.state)
+            reads.append(rows(self.privileged(self.env.rules, seen.state, seat, colors)))
         carry, logits, value = self.apply(
             params, rows(carry), *jax.tree.map(lambda x: x[None], reads)
         )
         return seats((carry, logits[0], value[0]), num_envs)
 
 
-def with_rematches(
-    view: View, memory: PyTree, game: State, episode: Episode, drawn: Episode, done: jax.Array
-) -> tuple[jax.Array | None, PyTree, Episode]:
-    """Which of the games that are `done` bool [N] another follows with the same players, None where
-    none ever does; the view's memory before it, and what holds in it."""
-    if drawn.again is None:
-        return None, memory, drawn
-    assert drawn.shift is not None, "a rematch says who sits where"
-    rematch = done & drawn.again
-    memory = select_games(rematch, view.next_game(memory, game, drawn.shift), memory)
-    return rematch, memory, select_games(rematch, moved_on(episode, drawn.shift), drawn)
-
-
 def moved_on(episode: Episode, shift: jax.Array) -> Episode:
     """What holds in N games when everybody sits int32[N] `shift` seats further."""
-
-    def seats_moved(x: jax.Array, shift: jax.Array) -> jax.Array:
-        players = x.shape[0]
-        return x[(jnp.arange(players) - shift) % players]
-
-    def moved(x: jax.Array | None) -> jax.Array | None:
-        return None if x is None else jax.vmap(seats_moved)(x, shift)
-
-    return episode.replace(learns=moved(episode.learns), colors=moved(episode.colors))
+    learns, colors = seats_moved((episode.learns, episode.colors), shift)
+    return episode.replace(learns=learns, colors=colors)
 
 
 def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:

@@ -77,9 +77,11 @@ class StructuredView:
         return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
 
 
-def own_truth_of_mover(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
+def own_truth_of_mover(
+    rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
+) -> jax.Array:
     """What a privileged critic may see: what the mover of each game holds in truth, without naming
-    a colour.
+    a colour (whatever `colors` are).
 
     Args:
         state: games [...].
@@ -88,6 +90,7 @@ def own_truth_of_mover(rules: Rules, state: State, seat: jax.Array) -> jax.Array
     Returns:
         float32 [..., 1, H * (4 + R)].
     """
+    del colors
     lead = state.turn.shape
     size = math.prod(lead)  # a state without its deck has leaves of no size
     flat = jax.tree.map(lambda x: x.reshape(size, *x.shape[len(lead) :]), state)

@@ -68,15 +68,16 @@ class View:
         obs, legal = encode_all(self.rules, state, colors)
         return memory, Seen(state=state, reset=reset, colors=colors, inputs=obs, legal=legal)
 
-    def next_game(self, memory: PyTree, state: State, shift: jax.Array) -> PyTree:
+    def next_game(self, memory: PyTree, state: State, following: State, shift: jax.Array) -> PyTree:
         """What is remembered at the start of another game with the same players, after `look` at
         the last of this one: nothing.
 
         Args:
             memory, state: as `look` left the one and was given the other.
+            following: where the other game begins.
             shift: int32 [N]; whoever sat at seat s sits at (s + shift) % P from now on.
         """
-        del state, shift
+        del state, following, shift
         return memory
 
     def seats(self, state: State) -> jax.Array:
@@ -178,11 +179,12 @@ class Mover(View):
         legal = self._legal(state, own)[:, None]
         return memory, Seen(state=state, reset=reset, colors=colors, inputs=inputs, legal=legal)
 
-    def next_game(self, memory: PyTree, state: State, shift: jax.Array) -> PyTree:
+    def next_game(self, memory: PyTree, state: State, following: State, shift: jax.Array) -> PyTree:
         """See `View`: the memory is in the frame of whoever was to come after the mover, and goes
-        to whoever sits at seat 0 from now on."""
-        after_mover = current_player(state) + 1
-        return self.next_memory(self.rules, memory, (-shift - after_mover) % self.rules.num_players)
+        to whoever moves first from now on (at seat 0, but where a recorded position begins)."""
+        after_mover, first = current_player(state) + 1, current_player(following)
+        further = (first - shift - after_mover) % self.rules.num_players
+        return self.next_memory(self.rules, memory, further)
 
     def seats(self, state: State) -> jax.Array:
         """See `View`."""
@@ -229,6 +231,19 @@ class Mover(View):
 def rows(tree: PyTree) -> PyTree:
     """[N, R, ...] -> [N * R, ...]; a leaf may be empty (what `facts` remembers)."""
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
+
+
+def seats_moved(tree: PyTree, shift: jax.Array) -> PyTree:
+    """Something of every seat, leaves [N, P, ...], when everybody sits int32 [N] `shift` seats
+    further; without a gather."""
+
+    def moved(leaf: jax.Array) -> jax.Array:
+        players = leaf.shape[1]
+        place = (shift % players).reshape(-1, *(1,) * (leaf.ndim - 1))
+        turns = [jnp.roll(leaf, k, axis=1) for k in range(players)]
+        return jnp.select([place == k for k in range(players)], turns, leaf)
+
+    return jax.tree.map(moved, tree)
 
 
 def seats(tree: PyTree, num_envs: int) -> PyTree:

@@ -14,12 +14,17 @@ from support.compiled import learner_params
 from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.safe import Safe
 from hanabi_rl.agents.structured.profile import COUNTS
 from hanabi_rl.algorithms.lineups import Lineup, draw_lineup, with_rematches
+from hanabi_rl.env.starts import starts_of
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Episode, Given, Rollout, moved_on
 from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 NETWORK = StructuredConfig(trunk=(8,), head=4, card=(), critic=(8,), profile=True)
 CONFIG = PPOConfig(game=TINY_3P, num_envs=8, num_steps=96, num_minibatches=1, precision="float32")
@@ -69,6 +74,41 @@ def test_who_one_plays_with_is_known_from_game_to_game(rollout: Rollout) -> None
             turns[mover] += 1
     assert moved > 3
     assert (rollout.episode.learns.sum(axis=-1) == 1).all()
+
+
+@pytest.mark.slow
+def test_a_partner_knows_by_itself_what_the_view_knows() -> None:
+    """One that does not read what the view reads keeps counts of its own, a seat each: they are the
+    view's, whoever begins (of recorded positions anybody) and wherever it sits by then."""
+    lineup = with_rematches(draw_lineup(3, lambda _: jnp.float32(0.6)), 1.0)
+    ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, draw_episode=lineup)
+    params = learner_params(ppo, jax.random.key(0))
+    itself = NetworkPolicy(params["actor"], TINY_3P, NETWORK)
+    bot = load_policy("bot:random", TINY_3P)
+    games = play_games((bot,) * 3, TINY_3P, evaluation_decks(TINY_3P, 20, 0), 0)
+    given = Given(
+        partners=Safe(itself, last_life=0.0, before=0.0),
+        starts=starts_of(TINY_3P, games.decks, games.actions, 0.7),
+    )
+
+    @jax.jit
+    def go(key: jax.Array) -> Any:
+        actors = ppo.collector.begin(key, CONFIG.num_envs, given)
+        after, rollout, _ = ppo.collector.collect(params, actors, given, jax.random.key(1), 96)
+        return after, rollout
+
+    actors, rollout = jax.tree.map(np.asarray, go(jax.random.key(0)))
+    begin = rollout.reset
+    assert begin.sum() > 30 and set(rollout.state.player[begin].tolist()) == {0, 1, 2}
+    seats_of_rows = (np.arange(3)[:, None] + np.arange(3)) % 3  # [seat, row]
+    for env in range(CONFIG.num_envs):
+        first = int(actors.env.game.player[env])
+        by_seat = np.zeros_like(actors.memory.profile.counts[env])
+        by_seat[seats_of_rows[first]] = actors.memory.profile.counts[env]
+        assert by_seat.sum() > 50
+        for seat in range(3):
+            own = actors.partner_carry.profile.counts[env, seat]
+            np.testing.assert_array_equal(own, by_seat[seats_of_rows[seat]], f"{env} {seat}")
 
 
 @pytest.mark.parametrize("lineup", ["independent", "some-or-none", "all-or-none"])

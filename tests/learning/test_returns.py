@@ -11,7 +11,7 @@ import pytest
 from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.returns import gae, published_difference
+from hanabi_rl.learning.returns import DIFFERENCES, gae, published_difference, semi_mdp_values
 from hanabi_rl.learning.rewards import shaped_score, true_share
 
 # Games end in the middle, next to each other, at the first and at the last timestep; one sequence
@@ -91,6 +91,20 @@ def test_the_published_slip_by_hand() -> None:
     first = 1.0 + 0.5 + 0.25 - 0.5
     np.testing.assert_allclose(advantage, [first + trace * ended, ended, last], rtol=1e-6)
     np.testing.assert_allclose(target, advantage + value, rtol=1e-6)
+
+
+def test_nothing_is_learnt_of_a_turn_that_another_plays() -> None:
+    """By either difference: estimates follow from the next own turn so that it has none."""
+    rng = np.random.default_rng(0)
+    reward, value = rng.normal(size=(2, 12, 1)).astype(np.float32)
+    done, own = np.arange(12)[:, None] % 6 == 5, rng.random((12, 1)) < 0.5
+    last = np.float32([1.5])
+    for difference in DIFFERENCES.values():
+        filled = semi_mdp_values(reward, value, done, last, own, 0.9, difference)
+        following = np.append(filled[1:], last[None], axis=0) * ~done
+        delta = np.asarray(difference(reward, following, filled, 0.9))
+        np.testing.assert_allclose(delta[~own], 0.0, atol=1e-6)
+        np.testing.assert_array_equal(np.asarray(filled)[own], value[own])
 
 
 def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:

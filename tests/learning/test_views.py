@@ -14,6 +14,7 @@ from support.compiled import current_player, legal_actions, observe
 from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
+from hanabi_rl.env.symmetry import permute_state
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand
@@ -289,6 +290,18 @@ def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
         assert float(metrics["first_max_log_ratio"]) < 1e-4
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, parallel.fetch(state[0].params))
     assert min(jax.tree.leaves(moved)) > 0
+
+
+def test_a_privileged_critic_sees_the_hand_under_the_seats_names_of_the_colours() -> None:
+    """As the game with its colours renamed has it."""
+    game = PPO(CONFIG, NETWORK).env.reset(jax.random.key(0), 6).game
+    seat = current_player(game)[:, None]
+    colors = jax.vmap(lambda key: jax.random.permutation(key, RULES.num_colors))(
+        jax.random.split(jax.random.key(1), 6)
+    ).astype(np.uint8)
+    named = own_hand(RULES, game, seat, colors[:, None])
+    np.testing.assert_array_equal(named, own_hand(RULES, permute_state(RULES, game, colors), seat))
+    assert (np.asarray(named) != np.asarray(own_hand(RULES, game, seat))).any()
 
 
 @pytest.mark.slow
