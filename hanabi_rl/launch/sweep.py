@@ -56,7 +56,8 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         ValueError: as runs and launchers do.
     """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
-    base = with_game(base, algorithm.game(base), "its data, clone or partners")
+    first = with_values(base, points[0].values)  # the grid may name whom runs play with
+    base = with_game(base, algorithm.game(first), "its data, clone or partners")
     base = dataclasses.replace(base, seeds=(), run_dir=None)
     if (shared := algorithm.shared(base, folder)) is not None:
         if sweep.launcher is None:

@@ -71,6 +71,26 @@ def test_a_grid_of_any_fields() -> None:
     )
 
 
+def test_a_grid_may_name_whom_runs_play_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PlannedError(Exception): ...
+
+    planned: list[Any] = []
+
+    def run_all(algorithm: str, configs: Any, jobs: int = 1) -> Any:
+        planned.extend(configs)
+        raise PlannedError(algorithm)
+
+    monkeypatch.setattr(sweeping, "run_all", run_all)
+    grid = 'partners=[["agent:clone-3p"],["agent:human-3p"]]'
+    chosen = ("--algorithm", "best_response", "--run-dir", str(tmp_path), "--seeds", "0")
+    with pytest.raises(PlannedError, match="best_response"):
+        sweeping.run_sweep(*parse(*chosen, "--grid", grid))
+    assert [config.partners for config in planned] == [("agent:clone-3p",), ("agent:human-3p",)]
+    assert {config.game.num_players for config in planned} == {3}
+
+
 def test_the_papers_grid_of_clones() -> None:
     sweep, base, points = parse("--sweep", "bc-grid")
     assert (
