@@ -79,7 +79,7 @@ def export(
         path = out or Path(folder) / hub.FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, policy, card, half=True)
-        print(f"Written: {path.name} ({path.stat().st_size:,} bytes)", file=sys.stderr)
+        print(f"Written: {out or path.name} ({path.stat().st_size:,} bytes)", file=sys.stderr)
         if push is not None:
             address = hub.push(push, path, card, licence=license, private=private)
             print(f"Published as {hub.PREFIX}{push}: {address}", file=sys.stderr)

@@ -173,7 +173,7 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     met = {"config": {"partners": ["bot:simple", "bot:iggi"]}}
     (folder.parent / "config.json").write_text(json.dumps(met))
     main(["export", str(folder), str(path), "--about", "A test.", "--games", "64"])
-    assert "Written" in capsys.readouterr().err
+    assert f"Written: {path} (" in capsys.readouterr().err
     card, summary = read_card(path), evaluate_selfplay(read_file(path), 64, 1).summary
     assert card["selfplay"]["mean"] == pytest.approx(summary.mean.mean, abs=5e-4)
     assert (card["steps"], card["algorithm"], card["tier"]) == (7, "bc", "lstm")
