@@ -71,6 +71,19 @@ class OBLConfig(IPPOConfig):
                 )
 
 
+def check_level(config: OBLConfig) -> None:
+    """Raises ValueError for what only a level above another can be told, where none is below: a
+    preset such as `above` would train level 1 without a word. Not when a config is made: a preset
+    is read before `--previous` is."""
+    if config.previous is None and config.belief != BeliefTraining():
+        preset = "" if config.preset is None else f"the preset {config.preset} or "
+        raise ValueError(
+            "--previous: expected the level below (a run of train/obl.py, or another structured "
+            f"agent), got none, but {preset}--belief.* sets `belief`, which only a level above "
+            "another learns; level 1: --preset quick"
+        )
+
+
 def level_below(config: OBLConfig) -> NetworkPolicy:
     """The policy that `previous` names.
 
@@ -99,7 +112,11 @@ class OBL(FromScratch):
     title = "OBL"
 
     def run(self, config: OBLConfig) -> dict[str, Any]:
-        """See `PPOAlgorithm`; the game is that of the level below."""
+        """See `PPOAlgorithm`; the game is that of the level below.
+
+        Raises ValueError as `check_level` and `level_below`, too.
+        """
+        check_level(config)
         if config.previous is not None:
             game = parallel.on_first_host(lambda: level_below(config).rules)
             config = with_game(config, game, "the level below")

@@ -15,9 +15,10 @@ from support.games import TINY, TINY_3P
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.obl import BELIEF, OBLConfig, level_below
+from hanabi_rl.algorithms.obl import BELIEF, OBLConfig, check_level, level_below
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.env.game import Rules
+from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.learning.beliefs import BeliefTraining
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.storage.trees import read_tree
@@ -44,8 +45,9 @@ def config_of(rules: Rules, folder: Path, updates: int = 2, **given: Any) -> OBL
         "report_policy": "final",
         "tensorboard": False,
         "network": NETWORK,
-        "belief": BeliefTraining(steps=512 * updates, num_envs=32, num_steps=16),
     }
+    if "previous" in given:
+        fields["belief"] = BeliefTraining(steps=512 * updates, num_envs=32, num_steps=16)
     return OBLConfig(**(fields | {"game": rules, "run_dir": str(folder)} | given))
 
 
@@ -76,6 +78,23 @@ def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("preset", ["above", "above-gpu"])
+def test_a_level_above_nothing_is_refused(preset: str, tmp_path: Path) -> None:
+    """It would be level 1, trained as one above it."""
+    given = dataclasses.replace(preset_config("obl", preset), run_dir=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match=f"--previous: .* got none, .* preset {preset} or --belie"):
+        run("obl", given)
+    with pytest.raises(ValueError, match="got none, but --belief"):
+        check_level(OBLConfig(belief=BeliefTraining(steps=1)))
+    assert not (tmp_path / "run").exists()
+    check_level(dataclasses.replace(given, previous="a run"))
+
+
+@pytest.mark.parametrize("preset", ["quick", "gpu"])
+def test_level_1_has_presets_of_its_own(preset: str) -> None:
+    check_level(preset_config("obl", preset))
+
+
 @pytest.mark.slow
 def test_a_level_begins_as_the_one_below(tmp_path: Path) -> None:
     """Where nothing is learnt it is that one, shown more; its belief is kept, and resumed with. Of
@@ -99,12 +118,11 @@ def test_a_level_begins_as_the_one_below(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_reading_the_level_below_is_worth_points(tmp_path: Path) -> None:
     """Level 1 is far above nothing, and level 2 above level 1: what a hint was given for counts."""
-    found, previous = [], None
+    found, below = [], dict[str, str]()
     for level in range(2):
         folder = tmp_path / str(level)
-        config = config_of(TINY, folder, 120, previous=previous, network=LEARNT)
-        found.append(run("obl", config))
-        previous = str(folder)
+        found.append(run("obl", config_of(TINY, folder, 120, network=LEARNT, **below)))
+        below = {"previous": str(folder)}
     low, high = found
     assert low["selfplay_mean"] > 3.0, found
     assert high["selfplay_ci95"][0] > low["selfplay_ci95"][1], found
