@@ -26,6 +26,8 @@ from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
 
 VALIDATION_SHARE = 0.1
+LEAST_GAMES = 5
+"""Of fewer, no whole game is a tenth to validate on."""
 KEPT = {BEST_POLICY: "best self-play", MOST_ACCURATE: "best accuracy", LEAST_LOSS: "least loss"}
 
 
@@ -39,7 +41,8 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         GameDataError: a file's games are not what they should be, or one to validate on is there
             twice.
         ValueError: files of different games, or without a human seat though they name them, games
-            both to clone and to validate on, no such bot, or one whose rules the network is shown.
+            both to clone and to validate on, fewer than `LEAST_GAMES` and none to validate on, no
+            such bot, or one whose rules the network is shown.
     """
     if config.data:
         games = join_games([load_some_games(path) for path in config.data])
@@ -55,6 +58,11 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         if known := len({*games.contents()} & {*validation.contents()}):
             raise ValueError(f"--val: expected games that are not in --data, got {known} that are")
         return games, validation
+    if len(games) < LEAST_GAMES:
+        flag = "--data" if config.data else "--demo-games"
+        raise ValueError(
+            f"{flag}: expected at least {LEAST_GAMES} games, or --val with others, got {len(games)}"
+        )
     train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
     return train, validation
 

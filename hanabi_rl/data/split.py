@@ -14,13 +14,20 @@ def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Gam
     """The games in random parts of these shares; games of one deck stay together, order is kept in
     each part.
 
-    Raises ValueError where the fractions are not positive or do not add to 1, or a part would be
-    empty.
+    Raises ValueError where the fractions are not positive or do not add to 1, or one of them is
+    of so few games that its part would be empty.
     """
     if not fractions or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
         raise ValueError(f"expected positive fractions that add to 1, got {tuple(fractions)}")
     bounds = np.round(np.cumsum(fractions) * len(games)).astype(int)
-    return split_games_by_size(games, np.diff(bounds, prepend=0).tolist(), seed)
+    sizes = np.diff(bounds, prepend=0).tolist()
+    for fraction, size in zip(fractions, sizes, strict=True):
+        if not size:
+            raise ValueError(
+                f"expected at least one game in every part, got none for the fraction "
+                f"{fraction:g} of {len(games)} games"
+            )
+    return split_games_by_size(games, sizes, seed)
 
 
 def split_games_by_size(games: Games, sizes: Sequence[int], seed: int) -> list[Games]:

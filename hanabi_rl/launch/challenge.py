@@ -17,7 +17,7 @@ from typing import Any, get_args
 from hanabi_rl.agents.identity import distinct_identities
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.algorithms.bc import check_level
+from hanabi_rl.algorithms.bc import LEAST_GAMES, check_level
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
@@ -69,9 +69,11 @@ class Challenge:
     family."""
 
     def __post_init__(self) -> None:
-        for name in ("games", "held_out", "total_steps", "decks"):
-            if (given := getattr(self, name)) < 1:
-                raise ValueError(f"--{name.replace('_', '-')}: expected at least 1, got {given}")
+        least = {"games": LEAST_GAMES, "held_out": 1, "total_steps": 1, "decks": 1}
+        for name, number in least.items():
+            if (given := getattr(self, name)) < number:
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag}: expected at least {number}, got {given}")
         if not 0.0 <= self.kl_weight <= 1.0:
             raise ValueError(f"--kl-weight: expected a weight in [0, 1], got {self.kl_weight}")
         if self.level not in get_args(Level):

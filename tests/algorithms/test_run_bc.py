@@ -19,7 +19,7 @@ from support.runs import RUN_FILES, read_lines, read_state
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.bc import run_bc, training_games
+from hanabi_rl.algorithms.bc import LEAST_GAMES, run_bc, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.start_from import first_params
@@ -160,6 +160,20 @@ def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> N
     assert {bytes(deck) for deck in train.decks}.isdisjoint(
         bytes(deck) for deck in validation.decks
     )
+
+
+def test_too_few_games_to_hold_some_out_are_refused(training: BCTraining, tmp_path: Path) -> None:
+    games, path = load_games(training.data[0]), str(tmp_path / "few.safetensors")
+    config = BCTraining(data=(path,))
+    save_games(path, games.select(range(LEAST_GAMES)))
+    assert [len(part) for part in training_games(config, games.rules, seed=0)] == [4, 1]
+    save_games(path, games.select(range(LEAST_GAMES - 1)))
+    for flag, given in (("--data", config), ("--demo-games", BCTraining(demo_games=4))):
+        message = f"{flag}: expected at least 5 games, or --val with others, got 4"
+        with pytest.raises(ValueError, match=message):
+            training_games(given, games.rules, seed=0)
+    with_val = dataclasses.replace(config, val=training.val)
+    assert len(training_games(with_val, games.rules, seed=0)[0]) == 4
 
 
 def test_validation_games_are_there_once_and_not_cloned(training: BCTraining) -> None:

@@ -60,6 +60,8 @@ def test_what_cannot_be_split(games):
     for fractions in [(), (0.5, 0.6), (1.5, -0.5)]:
         with pytest.raises(ValueError, match="positive fractions that add to 1"):
             split_games(games, fractions, seed=0)
+    with pytest.raises(ValueError, match=r"got none for the fraction 0\.1 of 4 games"):
+        split_games(games.select([0, 3, 6, 9]), (0.9, 0.1), seed=0)
     for sizes in [(), (0, 3), (30, 11)]:
         with pytest.raises(ValueError, match="positive sizes that add to at most 40"):
             split_games_by_size(games, sizes, seed=0)

@@ -246,7 +246,8 @@ def test_the_clone_plays_with_the_partner_itself(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"games": 0}, "--games: expected at least 1, got 0"),
+        ({"games": 4}, "--games: expected at least 5, got 4"),  # the clone validates on some
+        ({"decks": 0}, "--decks: expected at least 1, got 0"),
         ({"kl_weight": 1.5}, "--kl-weight: expected a weight in .0, 1., got 1.5"),
         ({"level": "all"}, "--level: expected one of facts, learnt, reading, got 'all'"),
         ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
