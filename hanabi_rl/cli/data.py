@@ -120,7 +120,9 @@ def split(
     """
     from hanabi_rl.data.files import save_games
     from hanabi_rl.data.split import split_games, split_games_by_size
+    from hanabi_rl.storage.files import check_place
 
+    check_place("--out", out)
     if bool(fractions) == bool(sizes):
         raise ValueError(f"expected either --fractions or --sizes, got {fractions} and {sizes}")
     games, _ = _read(file, skip_bad)

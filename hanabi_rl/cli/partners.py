@@ -117,7 +117,9 @@ def train_partners(
     from hanabi_rl.launch.partner_set import train_set
     from hanabi_rl.launch.presets import preset_config
     from hanabi_rl.measure.matrix import Setting
+    from hanabi_rl.storage.files import check_place
 
+    check_place("--out", out)
     config: BestResponseConfig = preset_config("best_response", preset)
     steps = config.total_steps if total_steps is None else int(total_steps)
     config = dataclasses.replace(config, total_steps=steps, seed=seed)

@@ -32,7 +32,7 @@ from hanabi_rl.nn.structured import Level, StructuredConfig
 from hanabi_rl.play.demos import demo_games, demonstrators
 from hanabi_rl.play.line_ups import line_ups
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.storage.files import read_json, write_json
+from hanabi_rl.storage.files import check_place, read_json, write_json
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
 """`ippo` reads no game: what a method is worth without data."""
@@ -89,9 +89,10 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     rows of the methods and agents asked for, and of those of earlier calls.
 
     Raises:
-        ValueError: no such partner, or `folder` holds another challenge.
+        ValueError: no such partner, or `folder` holds another challenge or cannot be written to.
         Stopped: as a run does; the same call goes on.
     """
+    check_place("--out", folder)
     rules = Rules(num_players=challenge.players)
     proxies = proxies_of(challenge, rules)
     given = {name: load_policy(name, rules) for name in challenge.agents}

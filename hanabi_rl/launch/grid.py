@@ -15,6 +15,7 @@ from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.argv import flag_value, hyphenated, one_line, parse_args
 from hanabi_rl.launch.presets import read_toml
 from hanabi_rl.runs.config import RunConfig, check_seeds
+from hanabi_rl.storage.files import check_place
 from hanabi_rl.storage.ranges import Count, Range, Seed, check_fields
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested
@@ -92,7 +93,7 @@ def parse_sweep(
     configs: Path, default_sweep: str, args: Sequence[str]
 ) -> tuple[SweepConfig, RunConfig, list[Point]]:
     """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
-    algorithm lacks."""
+    algorithm lacks, and a folder that cannot be written to."""
     args = hyphenated(args)
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
@@ -124,6 +125,7 @@ def parse_sweep(
     sweep = dataclasses.replace(
         sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.algorithm}-{Path(sweep.preset).stem}"
     )
+    check_place("--run-dir", Path(sweep.run_dir or ""))
     return sweep, base, _points(algorithm, base, axes, sweep.grid)
 
 

@@ -25,6 +25,7 @@ from hanabi_rl.measure.diversity import diversity, farthest, select
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import able, behaviour_features, read_partners
 from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
+from hanabi_rl.storage.files import check_place
 from hanabi_rl.storage.ranges import Count, LearningRate, Number, Seed, check_fields
 
 
@@ -194,6 +195,7 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         ValueError, Stopped: as the runs do.
     """
     runs = Runs(config)
+    check_place("--out", runs.folder)
     updates = runs.base("ippo", config.selfplay_steps).num_updates
     if updates <= _EVAL_EVERY:
         raise ValueError(

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from hanabi_rl.storage.files import read_json, to_json, write_json
+from hanabi_rl.storage.files import check_place, read_json, to_json, write_json
 
 FORMAT_VERSION = 1
 LOCK, METRICS = ".lock", "metrics.jsonl"
@@ -55,8 +55,10 @@ def create_run(
     """Makes the folder of a new run, `run_dir` or a fresh name under `root`, and returns it.
 
     Raises:
-        ValueError: where `run_dir` already holds a run, or parts of one.
+        ValueError: where `run_dir` already holds a run, or parts of one, or nothing can be written
+            there.
     """
+    check_place("--run-dir", run_dir or root)
     if run_dir is not None:
         held = [name for name in _WRITTEN_BY_RUNS if (run_dir / name).exists()]
         if "config.json" in held:

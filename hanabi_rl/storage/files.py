@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -58,8 +59,10 @@ def check_place(flag: str, path: Path | None, suffixes: Sequence[str] = ()) -> N
         raise ValueError(f"{flag}: expected a file ending in {', '.join(suffixes)}, got {got}")
     folder = path.parent if suffixes else path
     there = next(place for place in (folder, *folder.parents) if place.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise ValueError(f"{flag}: expected a place that can be written to, got {path}")
+    try:  # what permissions say is not enough: /proc lets root write, and takes nothing
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise ValueError(f"{flag}: expected a place that can be written to, got {path}") from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -111,6 +111,21 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         (["br-prox", "bot:random", "--partners", "a", "--plot", "/"], "--plot: expected a file en"),
         (["cross-play", "bot:random", "--out", "/dev/null"], "--out: expected a place that can"),
         (["predict", "bot:random", "a.json", "--out", "/dev/null"], "--out: expected a place that"),
+        (
+            ["challenge", "--out", "/dev/null"],
+            "--out: expected a place that can be written to, got",
+        ),
+        (
+            ["zero-shot", "--out", "/dev/null"],
+            "--out: expected a place that can be written to, got",
+        ),
+        (["sweep", "--run-dir", "/dev/null"], "--run-dir: expected a place that can be written to"),
+        (["train", "ippo", "--preset", "quick", "--run-dir", "/dev/null/a"], "--run-dir: expected"),
+        (
+            ["partners", "train", "a", "--count", "2", "--out", "/dev/null"],
+            "--out: expected a place that can",
+        ),
+        (["data", "split", "a.json", "--sizes", "1", "--out", "/dev/null"], "--out: expected a pl"),
         (["export", "agent:clone-2p", "clone.pt"], "OUT: expected a file ending in .safetensors"),
     ],
 )

@@ -64,9 +64,10 @@ def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) ->
     for name in ("a", "a.txt", "folder.png", "file/a.png", "file/new/a.png"):
         with pytest.raises(ValueError, match=f"--plot: expected a .*, got {tmp_path / name}"):
             files.check_place("--plot", tmp_path / name, files.PICTURES)
-    for name in ("file", "file/new"):
-        with pytest.raises(ValueError, match=f"--out: expected a .*, got {tmp_path / name}"):
-            files.check_place("--out", tmp_path / name)
+    for path in (tmp_path / "file", tmp_path / "file" / "new", Path("/proc/x")):
+        with pytest.raises(ValueError, match=f"--out: expected a .*, got {path}"):
+            files.check_place("--out", path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder.png"]
 
 
 def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
