@@ -132,7 +132,9 @@ def _add(file: Path, agents: Sequence[str], by: str) -> None:
     """Plays the games of a board's file for each agent, and writes its row there."""
     from hanabi_rl.measure.board import check_public, read_board, row_of, with_row, write_board
     from hanabi_rl.measure.leaderboard import play_leaderboard
+    from hanabi_rl.storage.files import check_input
 
+    check_input("--board", file, "a leaderboard's file, such as docs/leaderboard/2p.json")
     board = read_board(file)
     if not agents or not by:
         raise ValueError("--board: expected --agents and --by, who adds them")

@@ -12,6 +12,7 @@ import tyro
 from hanabi_rl.cli.agents import File, Flag, load_agents
 from hanabi_rl.cli.play import check_extra, listen, progress
 from hanabi_rl.serve.guard import NetworkLimits
+from hanabi_rl.storage.files import check_input
 from hanabi_rl.storage.ranges import Count, Port, Seconds
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def study(
     """Run a study: people agree, play with each of its agents, answer questions, may withdraw.
 
     Args:
-        file: what it asks and who plays, as TOML; `example` and `casual` come with the package.
+        file: what it asks and who plays, as TOML; `casual`, `example`, `siu` come with the package.
         state: the folder of all that is kept; by default studies/ and the file's name.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
@@ -53,6 +54,7 @@ def study(
     from hanabi_rl.serve.web import MAX_MESSAGE
 
     file = _shipped(file) or file
+    check_input("FILE", file, f"a study's TOML file, or one of {', '.join(_shipped_names())}")
     asked = read_study(file)
     folder = StudyFolder(state or Path("studies") / file.stem, asked)
     listening = listen(host, port)
@@ -141,10 +143,18 @@ def _folder(path: Path) -> StudyFolder:
 
 def _shipped(file: Path) -> Path | None:
     """The study of that name that comes with the package; None where a file is named."""
+    path = _studies() / f"{file}.toml"
+    return path if not file.exists() and path.is_file() else None
+
+
+def _shipped_names() -> list[str]:
+    return sorted(path.stem for path in _studies().glob("*.toml"))
+
+
+def _studies() -> Path:
     from hanabi_rl.launch.presets import configs_folder
 
-    path = configs_folder() / "study" / f"{file}.toml"
-    return path if not file.exists() and path.is_file() else None
+    return configs_folder() / "study"
 
 
 def _tables(folder: StudyFolder, slots: int) -> StudyPlay:

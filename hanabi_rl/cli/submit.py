@@ -19,6 +19,7 @@ import tyro
 
 from hanabi_rl.cli.agents import Flag
 from hanabi_rl.serve.keys import KEY_VARIABLE
+from hanabi_rl.storage.files import check_input
 from hanabi_rl.storage.ranges import Range, Seconds, Seed
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def read_key(key: str | None, file: Path | None) -> str:
     if key is not None:
         where, text = "--key", key
     elif file is not None:
+        check_input("--key-file", file, "a file that holds the key")
         where = f"--key-file {file}"
         mode = file.stat().st_mode & 0o777
         if mode & 0o077:

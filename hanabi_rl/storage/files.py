@@ -65,6 +65,13 @@ def check_place(flag: str, path: Path | None, suffixes: Sequence[str] = ()) -> N
         raise ValueError(f"{flag}: expected a place that can be written to, got {path}") from error
 
 
+def check_input(flag: str, path: Path, expected: str) -> None:
+    """Raises ValueError where `path` is no file to read, saying what was `expected` of `flag`."""
+    if not path.exists() or path.is_dir():  # a pipe is right: --key-file <(pass show key)
+        got = "a folder" if path.is_dir() else "which does not exist"
+        raise ValueError(f"{flag}: expected {expected}, got {path}, {got}")
+
+
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one,
     never half of one."""

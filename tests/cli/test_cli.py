@@ -105,6 +105,16 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         (["play", "--pause", "nan"], "--pause: expected a number from 0 to 1,000,000, got nan"),
         (["data", "info", "missing.safetensors"], "missing.safetensors"),
         (["replay", "missing.json"], "missing.json"),
+        (["study", "exampel"], "a study's TOML file, or one of casual, example, siu, got exampel"),
+        (["leaderboard", "--board", "no.json", "--agents", "a"], "--board: expected a leaderboard"),
+        (
+            ["submit", "--server", "a", "bot:a", "--key-file", "no"],
+            "--key-file: expected a file th",
+        ),
+        (
+            ["live", "--agent", "a", "--credentials", "no"],
+            "--credentials: expected a file of two l",
+        ),
         # before anything is played
         (["gauntlet", "bot:random", "--plot", "/dev/null/a.png"], "--plot: expected a place that"),
         (["likeness", "bot:random", "--games", "a.json", "--plot", "a"], "--plot: expected a file"),

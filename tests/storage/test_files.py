@@ -70,6 +70,14 @@ def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) ->
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder.png"]
 
 
+def test_an_input_that_is_no_file_is_said_with_its_flag(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    files.check_input("--key-file", tmp_path / "file", "a key")
+    for path, got in ((tmp_path, "a folder"), (tmp_path / "no", "which does not exist")):
+        with pytest.raises(ValueError, match=f"--key-file: expected a key, got {path}, {got}"):
+            files.check_input("--key-file", path, "a key")
+
+
 def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "policies"):
         (place / ".100.7.tmp").mkdir(parents=True)
