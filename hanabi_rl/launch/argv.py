@@ -28,9 +28,10 @@ def parse_args(
     configs: Path,
     default_preset: str,
     args: Sequence[str],
+    prog: str | None = None,
 ) -> C:
     """A training script's config: the preset (`default_preset` where --preset is not given), then
-    the flags.
+    the flags. `prog` is the command that errors name; the script where it is None.
 
     With --resume the config is the run's own; only its length and its logging may be changed.
 
@@ -45,20 +46,22 @@ def parse_args(
         default = load_preset(
             cls, algorithm, flag_value("--preset", args) or default_preset, configs
         )
-        return _with_flags(default, args)
+        return _with_flags(default, args, prog)
     run_dir = flag_value("--run-dir", args)
     if run_dir is None:
         raise ValueError("--resume: expected the run to continue in --run-dir, got none")
     saved = saved_config(cls, Path(run_dir), algorithm=algorithm)
-    config = _with_flags(saved, args)
+    config = _with_flags(saved, args, prog)
     check_saved_config(config, Path(run_dir), algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME)
     return config
 
 
-def _with_flags(config: C, args: Sequence[str]) -> C:
-    config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args)))
+def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
+    config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
     cls = type(config)
-    return one_line(lambda: tyro.cli(cls, default=config, args=args, description=cls.__doc__))
+    return one_line(
+        lambda: tyro.cli(cls, prog=prog, default=config, args=args, description=cls.__doc__)
+    )
 
 
 def one_line(parse: Callable[[], T]) -> T:
@@ -92,11 +95,11 @@ def _refusal(stop: BaseException) -> ValueError | None:
     return None
 
 
-def _game_flags(args: Sequence[str]) -> dict[str, Any]:
+def _game_flags(args: Sequence[str], prog: str | None) -> dict[str, Any]:
     """The fields of the game that are given. They are read before the others, because the standard
     hand size and cards follow from them."""
     parser = argparse.ArgumentParser(
-        add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
+        prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
     for field in dataclasses.fields(Rules):
         many = "+" if field.name == "num_cards_of_rank" else None

@@ -90,10 +90,11 @@ class Point(NamedTuple):
 
 
 def parse_sweep(
-    configs: Path, default_sweep: str, args: Sequence[str]
+    configs: Path, default_sweep: str, args: Sequence[str], prog: str | None = None
 ) -> tuple[SweepConfig, RunConfig, list[Point]]:
     """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
-    algorithm lacks, and a folder that cannot be written to."""
+    algorithm lacks, and a folder that cannot be written to. `prog` is as `parse_args`
+    takes it."""
     args = hyphenated(args)
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
@@ -104,6 +105,7 @@ def parse_sweep(
     sweep, rest = one_line(
         lambda: tyro.cli(
             SweepConfig,
+            prog=prog,
             default=default,
             args=list(args),
             description=SweepConfig.__doc__,
@@ -114,8 +116,8 @@ def parse_sweep(
     algorithm = ALGORITHMS[sweep.algorithm]
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
-    axes, flags = _own_axes(algorithm, rest)
-    base = parse_args(algorithm.config, algorithm.name, configs, sweep.preset, flags)
+    axes, flags = _own_axes(algorithm, rest, prog)
+    base = parse_args(algorithm.config, algorithm.name, configs, sweep.preset, flags, prog)
     if base.multi_host:
         raise ValueError(
             "--multi-host: expected a single run, got a sweep; start its runs one by one"
@@ -130,12 +132,12 @@ def parse_sweep(
 
 
 def _own_axes(
-    algorithm: Algorithm, args: Sequence[str]
+    algorithm: Algorithm, args: Sequence[str], prog: str | None
 ) -> tuple[dict[str, list[Any]], Sequence[str]]:
     """The algorithm's own axes that are given as flags (--kl-weights 0.1 0.5), and the other
     arguments."""
     parser = argparse.ArgumentParser(
-        add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
+        prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
     for field, values in algorithm.axes.items():
         flag = f"--{field.replace('_', '-')}s"

@@ -27,13 +27,13 @@ def main(algorithm: str) -> None:
     sys.exit(code)
 
 
-def train(algorithm: str, args: Sequence[str]) -> int:
-    """Trains as the flags `args` say; returns the exit code. Raises ValueError for a user's
-    error."""
+def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
+    """Trains as the flags `args` say; returns the exit code. `prog` is as `parse_args` takes it.
+    Raises ValueError for a user's error."""
     entry, configs = ALGORITHMS[algorithm], configs_folder()
     with connected(args):
         preset = default_preset(list(args), configs / algorithm)
-        config = parse_args(entry.config, algorithm, configs, preset, args)
+        config = parse_args(entry.config, algorithm, configs, preset, args, prog)
         try:
             run_seeds(entry, config)
         except Stopped as stopped:
@@ -48,7 +48,7 @@ def train_command(args: Sequence[str]) -> int:
         print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)}}} [OPTIONS]")
         print("\nTrains; `hanabi-rl train ALGORITHM --help` lists an algorithm's options.")
         return 0 if args else 2
-    return train(args[0], args[1:])
+    return train(args[0], args[1:], f"hanabi-rl train {args[0]}")
 
 
 def default_preset(args: list[str], presets: Path) -> str:

@@ -343,14 +343,15 @@ def main() -> None:
     """The body of train/sweep.py."""
     start()
     with user_errors("sweep.py", sys.argv[1:]) as args:
-        code = sweep_command(args)
+        code = sweep_command(args, prog=None)
     sys.exit(code)
 
 
-def sweep_command(args: Sequence[str]) -> int:
-    """`hanabi-rl sweep ...`; returns the exit code. Raises ValueError for a user's error."""
+def sweep_command(args: Sequence[str], prog: str | None = "hanabi-rl sweep") -> int:
+    """`hanabi-rl sweep ...`, or the script where `prog` is None; returns the exit code. Raises
+    ValueError for a user's error."""
     default = "quick" if jax.default_backend() == "cpu" else "ablation"
-    sweep, base, points = parse_sweep(configs_folder(), default, args)
+    sweep, base, points = parse_sweep(configs_folder(), default, args, prog)
     print(
         f"{len(points) * len(sweep.seeds)} runs of {sweep.algorithm}, preset {sweep.preset!r}",
         file=sys.stderr,

@@ -205,6 +205,21 @@ def test_tyros_own_errors_are_as_they_were(capsys):
     assert stop.value.code == 2 and "--epochs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["train", "ippo", "--sed", "3"], "run hanabi-rl train ippo --help"),
+        (["train", "bc", "--num-players", "x"], "hanabi-rl train bc: error: argument --num-play"),
+        (["sweep", "--kl-weights", "0,0.1"], "hanabi-rl sweep: error: argument --kl-weights: inv"),
+        (["sweep", "--sed", "3"], "run hanabi-rl sweep --help"),
+    ],
+)
+def test_a_flag_that_is_wrong_names_the_help_that_lists_it(args, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
 def test_a_trained_policy_plays_only_its_own_number_of_players(policy_folder, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", str(policy_folder), "--players", "3"])
