@@ -44,11 +44,14 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """What reads well on GitHub, as the site needs it: images with a width, and files outside of
-    `docs/` without a link."""
+    """What reads well on GitHub, as the site needs it: images with a width, links to the pages that
+    are made of notebooks and of the leaderboard's files, and files outside of `docs/` without a
+    link."""
     markdown = re.sub(
         r'<img src="([^":]+)" alt="([^"]*)" width="(\d+)">', r'![\2](\1){ width="\3" }', markdown
     )
+    markdown = re.sub(r"(\]\([^):]+)\.ipynb(?=[)#])", r"\1.md", markdown)
+    markdown = markdown.replace("](leaderboard/)", "](leaderboard.md)")
     return re.sub(r"\[(`[^`\]]+`)\]\(\.\./[^)]+\)", r"\1", markdown)
 
 
@@ -71,7 +74,7 @@ def _tutorial(path: Path) -> str:
         text = "".join(cell["source"])
         if cell["cell_type"] == "code":
             text = _fenced(text)
-        blocks.append(text.replace(".ipynb)", ".md)"))
+        blocks.append(text)
     download = f"Notebook: `docs/tutorials/{path.name}`"
     return "\n\n".join([*blocks, f"*{download}.*"])
 

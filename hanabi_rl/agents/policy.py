@@ -88,7 +88,11 @@ def act(
     distribution.
 
     Args:
-        policy, carry, obs, legal, reset: as in `Policy.step`.
+        policy: who acts.
+        carry: its memory, as in `Policy.step`.
+        obs: as there, float32 `[B, O]`.
+        legal: as there, bool `[B, A]`.
+        reset: as there, bool `[B]`.
         key: one PRNG key for the whole batch, or None for greedy play (ties go to the lowest action
             id, also those of a policy that would have drawn by chance: `bot:random` needs a key).
 
