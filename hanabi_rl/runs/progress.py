@@ -11,8 +11,8 @@ from tqdm import tqdm
 
 
 class Progress:
-    """A progress bar on stderr with rate and time left; a plain line every `interval_s` seconds
-    where stderr is no terminal.
+    """A progress bar on stderr with rate and time left, from the second update on (the first one
+    compiles); a plain line every `interval_s` seconds where stderr is no terminal.
 
         with Progress("BC", total=70, unit="epochs") as progress:
             progress.update(epoch, accuracy=0.41)
@@ -42,9 +42,9 @@ class Progress:
         self._stream = stream or sys.stderr
         self._shown = shown
         self._position = initial
-        self._since = (time.monotonic(), initial)  # what the rate is measured from
-        self._updated = False
-        self._line_at = self._since[0]
+        self._since: tuple[float, int] | None = None
+        """What the rate is measured from: the first update, which compiled."""
+        self._line_at = time.monotonic()
         self._bar: tqdm | None = None
         if shown and self._stream.isatty():
             self._bar = tqdm(
@@ -64,28 +64,32 @@ class Progress:
             return
         position = int(position)
         text = ", ".join(f"{name} {_brief(value)}" for name, value in shown.items())
+        now = time.monotonic()
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
-            self._bar.update(position - self._position)
+            if self._since is None:  # measured from here on
+                self._bar.initial = self._bar.n = self._bar.last_print_n = position
+                self._bar.last_print_t = time.time()
+                self._bar.refresh()
+            else:
+                self._bar.update(position - self._position)
         self._position = position
-        now = time.monotonic()
         if self._bar is None and (
             now - self._line_at >= self._interval_s or position >= self._total
         ):
             self._line_at = now
             print(self._line(now, text), file=self._stream, flush=True)
-        if not self._updated:  # the first update compiled: it would spoil the rate
-            self._updated, self._since = True, (now, position)
+        if self._since is None:
+            self._since = (now, position)
 
     def _line(self, now: float, text: str) -> str:
-        since, position = self._since
-        rate = (self._position - position) / max(now - since, 1e-9)
-        parts = [
-            f"{self._title}: {self._position:,}/{self._total:,} {self._unit}",
-            f"{_brief(rate)} {self._unit}/s",
-        ]
-        if rate > 0 and self._position < self._total:
-            parts.append(f"{format_seconds((self._total - self._position) / rate)} left")
+        parts = [f"{self._title}: {self._position:,}/{self._total:,} {self._unit}"]
+        if self._since is not None:
+            since, position = self._since
+            rate = (self._position - position) / max(now - since, 1e-9)
+            parts.append(f"{_brief(rate)} {self._unit}/s")
+            if rate > 0 and self._position < self._total:
+                parts.append(f"{format_seconds((self._total - self._position) / rate)} left")
         return ", ".join([*parts, text] if text else parts)
 
     def close(self) -> None:
