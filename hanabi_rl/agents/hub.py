@@ -161,7 +161,7 @@ def model_page(repository: str, card: Mapping[str, Any], licence: str) -> str:
         "algorithm": f"{card['algorithm']}, {card['steps']} {card['unit']}",
         "is shown": card["tier"],
         "learnt from": card["data"],
-        "trained with": ", ".join(card["met"]) or "itself",
+        "met in training": ", ".join(card["met"]) or "itself",
         "self-play": f"{score['mean']} [{low}, {high}], {score['zero_share']:.1%} zero, "
         f"{score['games']:,} greedy games",
         "predicts people": _predicts(card["prediction"]),

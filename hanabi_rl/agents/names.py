@@ -221,6 +221,19 @@ def parse_name(name: str) -> AgentName:
     return AgentName("", plain, settings)
 
 
+def unwrapped(name: str) -> str:
+    """The name of the agent that the options of `name` wrap; a bot's own parameters are no options:
+    `bot:rules?seed=3&noise=0.1` -> `bot:rules?seed=3`. What is no name of an agent stays as it is.
+    """
+    try:
+        parsed = parse_name(name)
+        known = bot_parameters(parsed.plain) if parsed.source == BOT else {}
+    except ValueError:
+        return name
+    own = "&".join(f"{key}={value}" for key, value in parsed.settings.items() if key in known)
+    return f"{parsed.plain}?{own}" if own else parsed.plain
+
+
 def spread_names(names: Sequence[str]) -> list[str]:
     """Every name, with `seed=A..B` for each seed from A to B: `bot:rules?seed=0..9` is ten.
 

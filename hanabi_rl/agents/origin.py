@@ -1,11 +1,11 @@
 """Where an agent comes from, as far as its card (of one that ships or was exported) or its run's
-config says: with whom, and from which games it learnt."""
+config says: as whom it began, with whom and from which games it learnt."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hanabi_rl.agents.hub import hub_card
 from hanabi_rl.agents.names import HUB, SHIPPED, parse_name, spread_names
@@ -16,30 +16,116 @@ NOT_NOTED = "not noted"
 """What a card says of the data where nobody told `hanabi-rl export`."""
 
 
+class _Origin(NamedTuple):
+    """What a card or a config says of one agent alone."""
+
+    start: str | None = None
+    """As whom it began; a card does not say."""
+    met: tuple[str, ...] = ()
+    learnt: tuple[str, ...] = ()
+    """Files of games."""
+    chosen: tuple[str, ...] = ()
+    """Files of games by which an epoch was chosen."""
+    data: str | None = None
+    """What it learnt from, in the words of its card."""
+
+    def may_have_learnt_from(self, file: Path) -> bool:
+        """Whether it may have, by what is noted; as whom it began aside."""
+        if file.name in _names(self.learnt) or file.name in _names(self.chosen):
+            return file.name in _names(self.learnt)
+        if self.data is not None:
+            return not self.data.startswith("none")
+        return not self.learnt and self.start is None
+
+    def words(self, file: Path, deny: bool) -> str | None:
+        """What it and a file are to each other; None where nothing is noted. `deny`: nobody it
+        began as may have learnt from the file, so it may be said that it did not."""
+        if file.name in _names(self.learnt):
+            return f"learnt from {file.name} itself, so that its prediction flatters it"
+        if file.name in _names(self.chosen):
+            by = f"did not learn from {file.name}, by which an epoch was chosen"
+            return by if deny else f"had an epoch chosen by {file.name}"
+        if self.data is not None and self.data.startswith("none"):
+            return "learnt from no recorded games, as far as its card says"
+        if self.data is not None:
+            return f"learnt from {self.data}; whether {file.name} is of them its card does not say"
+        if self.learnt:
+            words = f"learnt from {', '.join(self.learnt)}"
+            return f"{words}, not from {file.name} by its name" if deny else words
+        return None
+
+
 def trained_with(name: str) -> tuple[str, ...]:
-    """The partners that an agent was trained with."""
-    card, config = _card_and_config(name)
-    return tuple(card["met"]) if "met" in card else tuple(spread_names(config.get("partners", ())))
+    """Whom an agent met in training: its partners, the agent that it began as (`--start-from`, the
+    clone of HDR-IPPO, the level below of OBL), and whom that one met. Each once."""
+    met: list[str] = []
+    for origin in _lineage(name).values():
+        met += origin.met if origin.start is None else (*origin.met, origin.start)
+    return tuple(dict.fromkeys(met))
 
 
 def acquaintance(name: str, file: Path) -> str | None:
-    """What is known of an agent and a file of games, in a few words; None where nothing is, as of a
-    bot. Files are told by their names."""
-    card, config = _card_and_config(name)
+    """What is known of an agent, those it began as and a file of games, in a few words; None where
+    nothing is, as of a bot. Files are told by their names."""
+    deny = True
+    said: list[str] = []
+    for age, (agent, origin) in reversed([*enumerate(_lineage(name).items())]):
+        phrase = words = origin.words(file, deny)
+        if age > 0:
+            unknown = ", whose data is not noted" if origin.start is None else ""
+            which = unknown if words is None else f", which {words}"
+            phrase = f"{'began' if age == 1 else 'that one began'} as {agent}{which}"
+        if file.name in _names(origin.learnt):  # that settles it, whoever went before
+            said = []
+        said += [phrase] if phrase else []
+        deny = deny and not origin.may_have_learnt_from(file)
+    return "; ".join(reversed(said)) or None
+
+
+def _names(files: tuple[str, ...]) -> set[str]:
+    return {Path(file).name for file in files}
+
+
+def _lineage(name: str) -> dict[str, _Origin]:
+    """The agent, whom it began as, whom that one began as, ...; of whom is gone nothing is known.
+
+    Raises:
+        ValueError, PermissionError, ConnectionError: as `card_of`, of the agent itself.
+    """
+    lineage = {name: _origin(name)}
+    start = lineage[name].start
+    while start is not None and start not in lineage:
+        try:
+            lineage[start] = _origin(start)
+        except (ValueError, OSError):
+            lineage[start] = _Origin()
+        start = lineage[start].start
+    return lineage
+
+
+def _origin(name: str) -> _Origin:
+    if card := card_of(name):
+        command, data = card.get("command", ""), card.get("data", NOT_NOTED)
+        return _Origin(
+            met=tuple(card.get("met", ())),
+            learnt=tuple(_files_after("data", command)),
+            chosen=tuple(_files_after("val", command)),
+            data=None if data == NOT_NOTED else data,
+        )
+    algorithm, config = _config(name)
     clone = config.get("bc") or config
-    learnt = [*clone.get("data", ()), *_files_after("data", card.get("command", ""))]
-    chosen = [*clone.get("val", ()), *_files_after("val", card.get("command", ""))]
-    if file.name in {Path(path).name for path in learnt}:
-        return f"learnt from {file.name} itself, so that its prediction flatters it"
-    if file.name in {Path(path).name for path in chosen}:
-        return f"did not learn from {file.name}, by which an epoch was chosen"
-    if card.get("data", "").startswith("none"):
-        return "learnt from no recorded games, as far as its card says"
-    if card.get("data", NOT_NOTED) != NOT_NOTED:
-        return f"learnt from {card['data']}; whether {file.name} is of them its card does not say"
-    if learnt:
-        return f"learnt from {', '.join(map(str, learnt))}, not from {file.name} by its name"
-    return None
+    met = spread_names(config.get("partners", ()))
+    starts = [config.get("start_from"), config.get("bc_policy"), clone.get("start_from")]
+    if algorithm == "br_bc":  # begins with random parameters, beside the clone
+        met += [one for one in starts[1:2] if one]
+        starts = []
+    starts.append(config.get("previous"))
+    return _Origin(
+        start=next((start for start in starts if start), None),
+        met=tuple(met),
+        learnt=tuple(map(str, clone.get("data", ()))),
+        chosen=tuple(map(str, clone.get("val", ()))),
+    )
 
 
 def _files_after(flag: str, command: str) -> list[str]:
@@ -66,6 +152,8 @@ def card_of(name: str) -> dict[str, Any]:
     """
     parsed = parse_name(name)
     if parsed.source == SHIPPED:
+        if parsed.place not in shipped():
+            raise ValueError(f"{name}: expected agent: and one of {', '.join(shipped())}")
         return read_card(shipped()[parsed.place])
     if parsed.source == HUB:
         return hub_card(parsed.plain)
@@ -74,25 +162,23 @@ def card_of(name: str) -> dict[str, Any]:
     return read_card(Path(parsed.place))  # empty of a run's own
 
 
-def _card_and_config(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of an agent by any of its names; empty where there is none."""
-    if card := card_of(name):
-        return card, {}
+def _config(name: str) -> tuple[str | None, dict[str, Any]]:
+    """The algorithm and the config of the run that an agent is of; empty where it is of none."""
     parsed = parse_name(name)
     if parsed.source:
-        return {}, {}
+        return None, {}
     place = Path(parsed.place)
     for folder in (place, *place.resolve().parents[:2]):
-        if (config := _run_config(folder)) is not None:
-            return {}, config
-    return {}, {}
+        if (found := _run_config(folder)) is not None:
+            return found
+    return None, {}
 
 
-def _run_config(folder: Path) -> dict[str, Any] | None:
-    """The config of a run's folder; None of another, where a config.json may be of any program."""
+def _run_config(folder: Path) -> tuple[str | None, dict[str, Any]] | None:
+    """The same of a run's folder; None of another, where a config.json may be of any program."""
     try:
         record = read_json(folder / "config.json")
     except (OSError, ValueError):
         return None
     config = record.get("config") if isinstance(record, dict) else None
-    return config if isinstance(config, dict) else None
+    return (record.get("algorithm"), config) if isinstance(config, dict) else None

@@ -67,15 +67,24 @@ def algorithms_of(agents: Sequence[str], policies: Sequence[Policy]) -> list[str
 def group_agents(
     agents: Sequence[str], labels: Sequence[str], otherwise: Sequence[str], chosen: Sequence[str]
 ) -> list[str]:
-    """The group of each agent: what `--group` says, else that of `otherwise`."""
+    """The group of each agent: what `--group` says, else that of `otherwise`.
+
+    Raises:
+        ValueError: as `read_groups`; an agent is in two groups; or a group has the name of that of
+            an agent which it leaves out.
+    """
     groups = list(otherwise)
-    named: set[int] = set()
+    named: dict[int, str] = {}
     for name, members in read_groups(chosen, agents, labels).items():
         for index in members:
+            if named.setdefault(index, name) != name:
+                raise ValueError(
+                    f"--group: expected {labels[index]} in one group, got it in {named[index]} "
+                    f"and in {name}"
+                )
             groups[index] = name
-        named.update(members)
-    for index in set(range(len(agents))) - named:
-        if groups[index] in {groups[other] for other in named}:
+    for index in set(range(len(agents))) - set(named):
+        if groups[index] in named.values():
             raise ValueError(
                 f"--group {groups[index]}=...: expected {labels[index]} among its agents, or "
                 f"another name: {groups[index]} is what it is called without one"

@@ -23,8 +23,9 @@ def gauntlet(
     """Play agents with strangers: bots and agents of every family that comes with the package, in
     series of games with the same partner.
 
-    Mean and worst are over families, each counted once. Partners that an agent was trained with,
-    as far as its card or its run says so, have a star.
+    Mean and worst are over families, each counted once. Partners that an agent met in training
+    (itself, or whom it began as), with options or without, have a star, as far as cards and runs
+    say so.
 
     Args:
         agents: any (`hanabi-rl agents` lists what can be named), all of one game.

@@ -209,14 +209,6 @@ class Collector:
             drawn = jax.vmap(lambda k: self.draw_episode(jax.random.fold_in(k, t), timesteps))(
                 episode_keys
             )
-            rematch = None if drawn.again is None else transition.done & drawn.again
-            if rematch is not None:
-                shift = drawn.shift
-                assert shift is not None, "a rematch says who sits where"
-                known = view.next_game(memory, game, env_state.game, shift)
-                memory = select_games(rematch, known, memory)
-                partner_carry = next_games(view, given.partners, partner_carry, rematch, shift)
-                drawn = select_games(rematch, moved_on(episode, shift), drawn)
             after = actors.replace(
                 env=env_state,
                 memory=memory,
@@ -225,8 +217,9 @@ class Collector:
                 partner_carry=partner_carry,
                 reset=transition.done,
                 episode=select_games(transition.done, drawn, episode),
-                rematch=rematch,
             )
+            if drawn.again is not None:
+                after = with_rematches(view, given, after, game, episode, drawn)
             # The step after the last only looks. (Looking outside the loop would compile
             # observation and network again.)
             return jax.lax.cond(t < num_steps, lambda: after, lambda: actors), record
@@ -250,6 +243,33 @@ class Collector:
             params, rows(carry), *jax.tree.map(lambda x: x[None], reads)
         )
         return seats((carry, logits[0], value[0]), num_envs)
+
+
+def with_rematches(
+    view: View,
+    given: Given,
+    after: ActorState,
+    game: State,
+    episode: Episode,
+    drawn: Episode,
+) -> ActorState:
+    """`after` a move, but where another game with the same players follows as they know each other.
+
+    Args:
+        game: the games before that move, [N].
+        episode: what held in them.
+        drawn: what was drawn for the next ones.
+    """
+    shift, again = drawn.shift, drawn.again
+    assert shift is not None and again is not None, "a rematch says who sits where"
+    rematch = after.reset & again
+    known = view.next_game(after.memory, game, after.env.game, shift)
+    return after.replace(
+        memory=select_games(rematch, known, after.memory),
+        partner_carry=next_games(view, given.partners, after.partner_carry, rematch, shift),
+        episode=select_games(rematch, moved_on(episode, shift), after.episode),
+        rematch=rematch,
+    )
 
 
 def moved_on(episode: Episode, shift: jax.Array) -> Episode:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from hanabi_rl.live.effects import Effect, Ended, Forget, Send, Settings, table_chat
 from hanabi_rl.live.lobby import Lobby
@@ -20,6 +21,16 @@ ANSWERS, ANSWERS_S = 8, 60.0
 """Answers to one person in so many seconds; to all together, four times as many."""
 MAX_NAME = 45
 _NO_NAME = re.compile(r"[^A-Za-z0-9 \-_,.?]")  # what the server takes, without `!seed` and the like
+
+
+class _Awaited(NamedTuple):
+    """A seat that we asked the server for."""
+
+    who: str
+    """Who asked us."""
+    since: float
+    table: int | None
+    """None: at a table that we asked it to make, whose number it will say."""
 
 
 class Desk:
@@ -33,7 +44,7 @@ class Desk:
         """Our number on the server, by which it names owners."""
         self.unkept: set[str] = set()
         """Who asked that games with them are not kept, since this program started."""
-        self._awaited: collections.OrderedDict[int, tuple[str, float]] = collections.OrderedDict()
+        self._awaited: list[_Awaited] = []  # oldest first
         self._answered: collections.deque[tuple[float, str]] = collections.deque()
 
     def asked(self, who: str, text: str, now: float) -> list[Effect]:
@@ -47,9 +58,14 @@ class Desk:
         return answer(self, who, rest.strip(), now)
 
     def hello(self, table: int) -> list[Effect]:
-        """What we say as we sit down where somebody asked us to."""
-        if self._awaited.pop(table, None) is None:
+        """What we say as we sit down where somebody asked us to, at a table of ours too."""
+        line = self._lobby.get(table)
+        ours = line is None or len(line.players) <= 1  # who makes a table is alone there
+        found = [each for each in self._awaited if each.table == table]
+        found += [each for each in self._awaited if each.table is None and ours]
+        if not found:
             return []
+        self._awaited.remove(found[0])
         text = f"Hello! I am a program and play {self._settings.agent}. PM me /help."
         if self._settings.keep or self._settings.remember:
             text = f"{text} {self.consent()}"
@@ -68,13 +84,14 @@ class Desk:
         """Some command was refused: the oldest that waits for a seat, where there is one."""
         if not self._awaited:
             return []
-        _, (who, _) = self._awaited.popitem(last=False)
-        return self._say(who, f"The server did not let me in: {warning}", now)
+        oldest = self._awaited.pop(0)
+        what = "make the table" if oldest.table is None else "let me in"
+        return self._say(oldest.who, f"The server did not {what}: {warning}", now)
 
     def tick(self, now: float) -> None:
         """Time has passed: who waits no more."""
-        while self._awaited and next(iter(self._awaited.values()))[1] < now - ANSWERS_S:
-            self._awaited.popitem(last=False)
+        while self._awaited and self._awaited[0].since < now - ANSWERS_S:
+            self._awaited.pop(0)
 
     def disconnected(self) -> None:
         """Nothing that was asked of the server will be answered."""
@@ -88,11 +105,11 @@ class Desk:
             return self._say(who, "I do not see you at a table whose game has not begun.", now)
         if line.table in self._seats:
             return self._say(who, "I sit at your table already.", now)
-        if line.table in self._awaited:
+        if any(each.table == line.table for each in self._awaited):
             return self._say(who, "I am on my way to your table.", now)
         if not line.is_open:
             return self._say(who, "Your table is full.", now)
-        if len(self._seats) + len(self._awaited) >= self._settings.tables:
+        if self._is_busy():
             return self._say(who, "I am busy at another table now, please ask me later.", now)
         # others may still come: refused only where no number that can be is one we can play
         most = range(len(line.players) + 1, line.max_players + 1)
@@ -102,7 +119,7 @@ class Desk:
         )
         if refused is not None:
             return self._say(who, f"I am sorry, {refused}.", now)
-        self._awaited[line.table] = (who, now)
+        self._awaited.append(_Awaited(who, now, line.table))
         fields = {"tableID": line.table} | ({"password": password} if password else {})
         return [Send("tableJoin", fields)]
 
@@ -128,7 +145,7 @@ class Desk:
     def _create(self, who: str, name: str, now: float) -> list[Effect]:
         if self.closed:
             return self._say(who, "The server is about to stop, so I make no new table.", now)
-        if len(self._seats) >= self._settings.tables:
+        if self._is_busy():
             return self._say(who, "I am busy at another table now, please ask me later.", now)
         name = _NO_NAME.sub("", name).strip()[:MAX_NAME] or f"with {_NO_NAME.sub('', who)}"[:45]
         fields = {
@@ -136,6 +153,7 @@ class Desk:
             "options": {"variantName": "No Variant"},
             "maxPlayers": max(self._settings.players),
         }
+        self._awaited.append(_Awaited(who, now, None))
         told = self._say(who, f"I make the table: {name}", now)
         return [Send("tableCreate", fields), *told]
 
@@ -185,6 +203,10 @@ class Desk:
         if self._settings.remember:
             kept.append("I remember how you play (numbers, no games). /forget deletes that.")
         return " ".join([*kept, "/keep no: nothing of the games that you sit in is kept."])
+
+    def _is_busy(self) -> bool:
+        """No seat is left for one more table, those that we are on our way to counted."""
+        return len(self._seats) + len(self._awaited) >= self._settings.tables
 
     def _shared(self, who: str) -> Seat | None:
         """The newest seat of ours at a table of `who`."""

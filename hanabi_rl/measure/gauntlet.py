@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy, parse_name, shipped_for
+from hanabi_rl.agents.names import load_policy, parse_name, shipped_for, unwrapped
 from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.measure.intervals import Interval, mean_interval
 from hanabi_rl.storage.files import read_json
@@ -83,7 +83,7 @@ class Beside:
 
     partner: Partner
     met: bool
-    """Whether the agent was trained with it."""
+    """Whether the agent met it in training, or it wrapped in options."""
     scores: np.ndarray
     """int32[P, S, K]: the agent at every seat of S series of K games; all seats share the decks,
     and from game to game of a series everybody sits one seat further."""
@@ -220,15 +220,16 @@ def run_gauntlet(
 
     Args:
         name: what the agent is called.
-        met: names of the partners that it was trained with.
+        met: names of whom it met in training, whatever their options.
         series, length: how many series of how many games, with the agent at each seat in the
             first one.
     """
+    known = {unwrapped(one) for one in met}
     everybody = [Partner(name, ITSELF, agent), *partners]
     policies = [partner.policy for partner in everybody]
     scores, _ = evaluate_beside(agent, policies, series * length, seed, series=length)
     beside = [
-        Beside(partner, partner.name in met, own.reshape(len(own), series, length))
+        Beside(partner, unwrapped(partner.name) in known, own.reshape(len(own), series, length))
         for partner, own in zip(everybody, scores, strict=True)
     ]
     return Result(name, beside[0], beside[1:])

@@ -203,7 +203,7 @@ def test_an_agent_is_published(
     assert "hanabi" in fields["tags"] and fields["metrics"] == ["mean_reward"]
     (result,) = fields["model-index"][0]["results"]
     assert result["metrics"][0]["value"] == card["selfplay"]["mean"]
-    assert "hanabi-rl play hf:me/anyone" in text and "| trained with | bot:iggi |" in text
+    assert "hanabi-rl play hf:me/anyone" in text and "| met in training | bot:iggi |" in text
 
 
 def test_what_is_not_published(

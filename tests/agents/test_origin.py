@@ -1,9 +1,10 @@
-"""What is known of the games that an agent learnt from."""
+"""What is known of whom an agent met, and of the games that it learnt from."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,86 @@ def test_of_data_that_nobody_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `hanabi-rl export` writes the card of a run without --data: nothing is known."""
     monkeypatch.setattr(origin, "card_of", lambda name: {"data": origin.NOT_NOTED, "command": ""})
     assert acquaintance("mine.safetensors", Path("a.json")) is None
+
+
+def run_of(folder: Path, algorithm: str = "best_response", **config: Any) -> str:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"algorithm": algorithm, "config": config}))
+    return str(folder)
+
+
+def test_whom_an_agent_began_as_was_met_and_whom_that_one_met(tmp_path: Path) -> None:
+    """Over runs and cards, each once, nearest first."""
+    card = "agent:human-3p-robust"
+    of_card = tuple(f"Q{i}?temperature=0.3" for i in range(1, 9))
+    assert trained_with(card) == of_card
+    first = run_of(tmp_path / "1", start_from=card, partners=["bot:iggi", "bot:iggi", of_card[0]])
+    second = run_of(tmp_path / "2", start_from=first, partners=["bot:smart", "bot:iggi"])
+    met = ("bot:smart", "bot:iggi", first, of_card[0], card, *of_card[1:])
+    assert trained_with(second) == trained_with(f"{second}/checkpoints/5?noise=0.1") == met
+    clone = {"data": [], "start_from": second}
+    for name, algorithm, config, expected in (
+        ("3", "hdr_ippo", {"bc": clone, "partners": []}, (second, *met)),
+        ("4", "hdr_ippo", {"bc": {"start_from": first}, "bc_policy": second}, (second, *met)),
+        ("5", "obl", {"previous": second}, (second, *met)),
+        # begins with random parameters, beside the clone
+        ("6", "br_bc", {"bc": clone, "bc_policy": first, "partners": ["bot:value"]}, None),
+        ("7", "bc", {"data": [], "start_from": None}, ()),
+    ):
+        found = trained_with(run_of(tmp_path / name, algorithm, **config))
+        assert found == (("bot:value", first) if expected is None else expected), name
+
+
+def test_runs_that_began_as_each_other_or_as_what_is_gone(tmp_path: Path) -> None:
+    places = [str(tmp_path / name) for name in "abc"]
+    for place, start in zip(places, [places[1], places[0], "agent:gone"], strict=True):
+        run_of(Path(place), start_from=start, partners=[f"bot:of-{place[-1]}"])
+    assert trained_with(places[0]) == ("bot:of-a", places[1], "bot:of-b", places[0])
+    assert trained_with(places[2]) == ("bot:of-c", "agent:gone")
+    assert acquaintance(places[0], Path("x.json")) is not None
+
+
+def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) -> None:
+    """Learnt from is what any of them learnt from; it is denied where all of them are known."""
+    old = run_of(tmp_path / "old", "bc", data=["there/a.json"], val=["b.json"])
+    new = run_of(tmp_path / "new", "bc", data=["c.json"], val=["d.json"], start_from=old)
+    best = run_of(tmp_path / "best", start_from=new, partners=["bot:simple"])
+    hdr = run_of(tmp_path / "hdr", "hdr_ippo", bc_policy=None, bc={"start_from": old})
+    itself, by_name = "itself, so that its prediction flatters it", "by its name"
+    for agent, file, words in (
+        (new, "c.json", f"learnt from c.json {itself}"),
+        (new, "a.json", f"learnt from c.json; began as {old}, which learnt from a.json {itself}"),
+        (
+            new,
+            "d.json",
+            f"did not learn from d.json, by which an epoch was chosen; began as {old}, which "
+            f"learnt from there/a.json, not from d.json {by_name}",
+        ),
+        (hdr, "a.json", f"began as {old}, which learnt from a.json {itself}"),
+        (
+            best,
+            "x.json",
+            f"began as {new}, which learnt from c.json, not from x.json {by_name}; that one "
+            f"began as {old}, which learnt from there/a.json, not from x.json {by_name}",
+        ),
+    ):
+        assert acquaintance(agent, Path("elsewhere") / file) == words, (agent, file)
+
+
+def test_what_an_agent_began_as_may_have_learnt_is_not_denied(tmp_path: Path) -> None:
+    gone = run_of(tmp_path / "1", "bc", data=["a.json"], val=["b.json"], start_from="no/such")
+    assert acquaintance(gone, Path("x.json")) == (
+        "learnt from a.json; began as no/such, whose data is not noted"
+    )
+    assert acquaintance(gone, Path("b.json")) == (
+        "had an epoch chosen by b.json; began as no/such, whose data is not noted"
+    )
+    prior = run_of(tmp_path / "2", "bc", data=["a.json"], start_from="agent:prior-3p")
+    words = acquaintance(prior, Path("x.json")) or ""
+    assert words.startswith("learnt from a.json; began as agent:prior-3p, which learnt from 10,500")
+    assert words.endswith("whether x.json is of them its card does not say")
+    alone = run_of(tmp_path / "3", "bc", data=["a.json"], start_from="agent:ippo-2p")
+    assert acquaintance(alone, Path("x.json")) == (
+        "learnt from a.json, not from x.json by its name; began as agent:ippo-2p, which learnt "
+        "from no recorded games, as far as its card says"
+    )

@@ -82,6 +82,16 @@ def test_a_group_may_hold_agents_whose_options_have_commas() -> None:
         group_agents(agents, agents, kinds, ["value=bot:simple"])
 
 
+def test_an_agent_is_in_one_group() -> None:
+    agents = ["bot:simple", "bot:iggi", "bot:value"]
+    assert group_agents(agents, agents, agents, ["G=bot:iggi", "G=bot:iggi,bot:value"])[1:] == [
+        "G",
+        "G",
+    ]
+    with pytest.raises(ValueError, match="expected bot:iggi in one group, got it in G and in H"):
+        group_agents(agents, agents, agents, ["G=bot:simple,bot:iggi", "H=bot:iggi,bot:value"])
+
+
 def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt

@@ -490,10 +490,54 @@ def test_create():
     )
     assert said[1]["recipient"] == "Zoe"
     # a name of the server's own words would deal a seed, or start from a replay
-    (_, fields), _ = sent(talk.pm("/create !seed 77 <b>" + "x" * 60))
+    other = Talk(Settings("x", frozenset({2, 3})))
+    (_, fields), _ = sent(other.pm("/create !seed 77 <b>" + "x" * 60))
     assert fields["name"].startswith("seed 77 bx") and len(fields["name"]) == 45
-    talk.say("joined", tableID=TABLE)
+    # who comes to it is told what is kept, as where it was asked to come
+    ((command, fields),) = sent(talk.say("joined", tableID=TABLE))
+    assert command == "chat" and fields["room"] == f"table{TABLE}" and "/keep no" in fields["msg"]
     assert "busy" in texts(talk.pm("/create"))[0]
+
+
+def test_a_table_that_is_to_be_made_is_a_seat_taken():
+    busy = "I am busy at another table now, please ask me later."
+    talk = Talk()
+    talk.table()
+    assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
+    for who in ("Yan", "Xeo"):
+        assert texts(talk.pm("/create", who)) == [busy]
+    for over in (
+        lambda t: t.after(61),
+        lambda t: t.bot.connected(),
+        lambda t: t.say("warning", warning="no"),
+    ):
+        talk = Talk()
+        talk.table(40, players=("Yan",))
+        assert sent(talk.pm("/create"))[0][0] == "tableCreate"
+        assert texts(talk.pm("/create", "Xeo")) == texts(talk.pm("/join", "Yan")) == [busy]
+        over(talk)
+        assert sent(talk.pm("/join", "Yan")) == [("tableJoin", {"tableID": 40})]
+    talk = Talk()
+    talk.pm("/create")
+    assert sent(talk.say("warning", warning="no")) == [
+        ("chatPM", {"recipient": "Zoe", "msg": "The server did not make the table: no"})
+    ]
+    assert talk.say("joined", tableID=TABLE) == []
+
+
+def test_tables_made_and_joined_are_told_apart():
+    """By number the one, the other by that nobody else sits there."""
+    talk = Talk(Settings("x", frozenset({2}), tables=3))
+    talk.table(31, players=("Yan",))
+    talk.pm("/create")
+    talk.pm("/join", "Yan")
+    talk.table(50, players=("Xeo", "Bot-ann"))
+    assert talk.say("joined", tableID=50) == []  # neither
+    talk.bot.seats.clear()
+    assert texts(talk.say("joined", tableID=31))
+    talk.table(60, players=("Bot-ann",))
+    assert texts(talk.say("joined", tableID=60))
+    assert talk.say("joined", tableID=61) == []  # nothing is awaited any more
 
 
 def test_it_leaves_a_room_where_it_is_alone():

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hanabi_rl.agents.names import BOT, SHIPPED, load_policy, parse_name
 from hanabi_rl.cli import main
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.board import Row, read_board, with_row, write_board
+from hanabi_rl.measure.board import Row, read_board, row_of, with_row, write_board
+from hanabi_rl.measure.leaderboard import LeaderboardEntry
 
 BOARDS = sorted((Path(__file__).parents[2] / "docs" / "leaderboard").glob("*.json"))
 
@@ -83,6 +85,22 @@ def test_a_row_that_is_wrong(tmp_path: Path, change: dict[str, Any], message: st
     )
     with pytest.raises(ValueError, match=f"a.json: .*{message}"):
         read_board(written(tmp_path / "a.json", [row(**change)]))
+
+
+@pytest.mark.parametrize(("most", "one"), [(0, 3), (25, 20)])
+def test_the_interval_of_a_row_ends_where_scores_do(tmp_path: Path, most: int, one: int) -> None:
+    """Student's interval of a thousand games of which all but one have 0, or the maximum, passes
+    it: half of it is 1.962 / sqrt(1000) standard deviations, here |one - most| / sqrt(1000)."""
+    score = np.full(1000, most, np.int32)
+    score[0] = one
+    entry = LeaderboardEntry(score, score, np.zeros(1000, np.int32), ((-1, 0),), 25)
+    added = row_of(entry, "bot:random", "d" * 64, "me", "1")
+    mean, half = most + (one - most) / 1000, 1.962 * abs(one - most) / 1000
+    expected = (max(mean - half, 0.0), min(mean + half, 25.0))
+    assert (added.mean, added.ci95) == (mean, pytest.approx(expected, abs=1e-3))
+    path = written(tmp_path / "a.json", [])
+    write_board(path, with_row(read_board(path), added))
+    assert read_board(path).rows == (added,)
 
 
 def test_a_board_that_is_wrong(tmp_path: Path) -> None:

@@ -186,6 +186,35 @@ def test_whom_a_run_was_trained_with_is_in_its_config(tmp_path: Path) -> None:
     assert trained_with("bot:smart") == trained_with(str(tmp_path)) == ()
 
 
+def test_who_was_met_with_options_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bot's own parameters are no options: another seed is somebody else."""
+    met = (
+        "bot:smart?noise=0.15",
+        "bot:iggi?gullible=2&temperature=0.5",
+        "bot:rules?seed=900&noise=0.1",
+        "bot:rules?epsilon=0&seed=901",
+        "agent:human-3p?temperature=0.3",
+        "bot:of-another-version?seed=1",
+    )
+    asked = {
+        "bot:smart": True,
+        "bot:iggi?noise=0.5": True,
+        "bot:rules?seed=900": True,
+        "bot:rules?seed=901": False,
+        "bot:rules": False,
+        "agent:human-3p": True,
+        "bot:simple": False,
+        "bot:of-another-version?seed=1": True,
+    }
+    nobody = load_policy("bot:random")
+    monkeypatch.setattr(
+        gauntlet, "evaluate_beside", lambda _, them, *a, **b: (np.zeros((len(them), 2, 1)), None)
+    )
+    partners = [Partner(name, "x", nobody) for name in asked]
+    result = gauntlet.run_gauntlet("agent", nobody, partners, met, series=1, length=1)
+    assert {each.partner.name: each.met for each in result.beside} == asked
+
+
 def test_a_partner_is_of_its_family_whatever_its_settings() -> None:
     asked = ("bot:holmes", "bot:rules?seed=7", "bot:iggi?safe=1,1", "agent:clone-2p", "bot:random")
     families = ["simple", "rule seeds", "rule lists", "conventions", None]
