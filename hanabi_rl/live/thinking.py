@@ -106,7 +106,6 @@ class Thinking:
             given = [self._known(one.game.rules.num_players, one.partners) for one in asked]
             return list(runner.think([one.game for one in asked], given=given))
         except Exception as error:
-            runner.forget()  # it may have stopped in the middle of a tick
             if len(asked) == 1:
                 return [error]
             return [self._answers(runner, [one])[0] for one in asked]

@@ -3,7 +3,8 @@
     open/GAME.json            deal and moves so far, replaced after every move
     2p-GAME.safetensors       a finished game, in the layout that `load_games` and `bc.py` read
     unfinished/...            the same of a game that was left
-    series/GAME.json          with partners who remember: who they were, and the games before it
+    series/GAME.json          with partners who remember: who they were, and the games before it;
+                              of a number without a game: from then on they were strangers
 
 Every write is atomic and flushed to disk before the move is shown: a kill loses nothing. A game's
 file is named by its id alone, so that one which is ended twice is still kept once.
@@ -60,7 +61,7 @@ class GameFolder:
             path = folder / f"{game.rules.num_players}p-{game.game_id}.safetensors"
             ah2ac2.write(path, as_games(game))
             if remembering:
-                self._note_series(game, remembering)
+                self._note(game.game_id, game.rules, remembering, game.series)
         self._journal(game.game_id).unlink(missing_ok=True)
         return path
 
@@ -94,17 +95,25 @@ class GameFolder:
             end_reason="finished" if finished.exists() else "left",
         )
 
-    def newest_series(self, rules: Rules, policies: Sequence[str]) -> tuple[Game, ...]:
-        """The games of the newest series with these partners; () where there is none.
+    def newest_series(self, rules: Rules, policies: Sequence[str]) -> tuple[int, tuple[Game, ...]]:
+        """The newest note of a series with these partners: its number, and the games of the series,
+        none where they were strangers from then on, or one is not there any more. (0, ()) without a
+        note.
 
-        Raises FileNotFoundError where a game of it is not there any more, ValueError naming a file
-        that cannot be read.
+        Raises ValueError naming a file that cannot be read.
         """
         for path in sorted((self.path / "series").glob("[0-9]*.json"), reverse=True):
             series = _read_note(path, rules, policies)
             if series is not None:
-                return tuple(self.game(game_id, rules) for game_id in series)
-        return ()
+                try:
+                    return int(path.stem), tuple(self.game(game_id, rules) for game_id in series)
+                except FileNotFoundError:  # a game was deleted: they are strangers
+                    return int(path.stem), ()
+        return 0, ()
+
+    def note_strangers(self, number: int, rules: Rules, policies: Sequence[str]) -> None:
+        """Notes that these partners know none of the games before `number`."""
+        self._note(number, rules, policies, ())
 
     def finished(self, rules: Rules) -> Games | None:
         """All finished games of these rules in one record; None where there are none."""
@@ -124,15 +133,17 @@ class GameFolder:
         beside.unlink()
         return content
 
-    def _note_series(self, game: Game, policies: Sequence[str]) -> None:
-        (self.path / "series").mkdir(exist_ok=True)
+    def _note(
+        self, number: int, rules: Rules, policies: Sequence[str], series: Sequence[Game]
+    ) -> None:
+        (self.path / "series").mkdir(parents=True, exist_ok=True)
         note = {
             "format_version": SERIES_VERSION,
             "policies": list(policies),
-            "rules": dataclasses.asdict(game.rules),
-            "series": [each.game_id for each in game.series],
+            "rules": dataclasses.asdict(rules),
+            "series": [each.game_id for each in series],
         }
-        write_json(self.path / "series" / f"{game.game_id}.json", note)
+        write_json(self.path / "series" / f"{number}.json", note)
 
     def _interrupted(self, path: Path) -> tuple[Game, dict[int, str]]:
         try:

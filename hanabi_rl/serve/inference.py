@@ -237,7 +237,6 @@ def _think(
     try:
         return list(runner.think(games, teams))
     except Exception as error:
-        runner.forget()  # it may have stopped in the middle of a tick
         if len(games) == 1:
             return [RuntimeError(f"{type(error).__name__}: {error}")]
         each = zip(games, teams, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -54,13 +53,15 @@ class LocalPlay(Tables):
         self._partners = partners
         self._remembering = () if self.watched else tuple(remembering)
         self._series: tuple[Game, ...] = ()  # before the next game
+        self._since = 0
+        """They know no game before this number: they were strangers then."""
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._seated: dict[int, dict[int, str]] = {}
         self._chances: dict[int, dict[int, Answer]] = {}  # of watched games, by turn
         self._number = 0
         self._read_back()
         if strangers:
-            self._series = ()
+            self._begin_anew()
 
     @property
     def remembers(self) -> bool:
@@ -70,11 +71,11 @@ class LocalPlay(Tables):
     def new_game(self, strangers: bool = False) -> Game:
         """Deals the next game and writes its journal; with `strangers` the first of a series."""
         if strangers:
-            self._series = ()
+            self._begin_anew()
         seat = self._next_seat()
         deck = evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
         game = Game(
-            game_id=max(time.time_ns() // 1000, max(self._games, default=0) + 1),
+            game_id=self._next_number(),
             rules=self.rules,
             deck=tuple(int(card) for card in deck),
             people=frozenset() if seat is None else frozenset({seat}),
@@ -86,8 +87,13 @@ class LocalPlay(Tables):
         return game
 
     def current(self) -> Game:
-        """The game to show first: the newest that goes on, else a new one."""
-        going_on = [game for game in self._games.values() if game.status == "active"]
+        """The game to show first: the newest that goes on and was dealt since they were strangers,
+        else a new one."""
+        going_on = [
+            game
+            for game in self._games.values()
+            if game.status == "active" and game.game_id >= self._since
+        ]
         return going_on[-1] if going_on else self.new_game()
 
     def frame(self, game_id: int) -> Frame:
@@ -148,9 +154,20 @@ class LocalPlay(Tables):
         number = min(self._series[-1].people) + 1 if self._series else self._number
         return number % self.rules.num_players
 
+    def _next_number(self) -> int:
+        return max(time.time_ns() // 1000, max(self._games, default=0) + 1, self._since + 1)
+
+    def _begin_anew(self) -> None:
+        """From now on the partners are strangers, after a restart too: whatever is played to its
+        end of the games before."""
+        if self._remembering:
+            self._series, self._since = (), self._next_number()
+            if self.folder is not None:
+                self.folder.note_strangers(self._since, self.rules, self._remembering)
+
     def _goes_on_from(self, game: Game) -> None:
         """The next game comes after this one, which is done: of games at once, after the newest."""
-        newest = self._series[-1].game_id if self._series else 0
+        newest = self._series[-1].game_id if self._series else self._since
         if self._remembering and game.game_id > newest:
             self._series = game.series
 
@@ -168,8 +185,8 @@ class LocalPlay(Tables):
         if self.folder is None or self.watched:
             return
         if self._remembering:
-            with contextlib.suppress(FileNotFoundError):  # a game was deleted: they are strangers
-                self._series = self.folder.newest_series(self.rules, self._remembering)
+            number, self._series = self.folder.newest_series(self.rules, self._remembering)
+            self._since = self._series[0].game_id if self._series else number
         for game, names in self.folder.interrupted(self.rules):
             ours = names == self._line_up(game)
             if game.table().over:  # killed between its last move and its end

@@ -122,6 +122,15 @@ class Runner:
         memories = given or [None] * len(games)
         for game, team, memory in zip(games, teams, memories, strict=True):
             self._check(game, team, memory)
+        try:
+            return self._think_of(games, teams, memories)
+        except BaseException:  # it may have stopped in the middle of a tick
+            self.forget()
+            raise
+
+    def _think_of(
+        self, games: Sequence[Game], teams: Sequence[Team], memories: Sequence[PyTree]
+    ) -> list[Answer]:
         asked = [
             (game, team, self._series.before(game, team) if memory is None else (memory,))
             for game, team, memory in zip(games, teams, memories, strict=True)

@@ -26,7 +26,7 @@ def blocks_of(export: Export) -> list[Block]:
             rows.setdefault((line["participant"], line["agent"]), []).append((row, line))
     names = [agent.name for agent in export.study.agents]
     return [
-        _block(export, people[person], agent, rows[person, agent])
+        _block(export, people[person], agent, rows)
         for agent in names
         for person in people
         if (person, agent) in rows
@@ -42,9 +42,12 @@ def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> floa
 
 
 def _block(
-    export: Export, person: Mapping[str, Any], agent: str, rows: Sequence[tuple[int, _Line]]
+    export: Export,
+    person: Mapping[str, Any],
+    agent: str,
+    rows_of: Mapping[tuple[int, str], Sequence[tuple[int, _Line]]],
 ) -> Block:
-    study, games = export.study, export.games
+    study, games, rows = export.study, export.games, rows_of[person["participant"], agent]
     finished = [(row, line) for row, line in rows if line["end_reason"] == "finished"]
     if study.after_partner:
         rating = rating_of(study.after_partner, person["partners"].get(agent, {}))
@@ -52,14 +55,17 @@ def _block(
         of_games = [rating_of(study.after_game, line["answers"]) for _, line in rows]
         given = [rating for rating in of_games if rating is not None]
         rating = float(np.mean(given)) if given else None
-    ranking = person["end"].get("ranking", {})
+    ranking = person["end"].get("ranking", {})  # among those whose games count
+    ranking = {who: at for who, at in ranking.items() if (person["participant"], who) in rows_of}
+    better = [who for who, at in ranking.items() if at < ranking.get(agent, 0)]
+    ranked = agent in ranking and len(ranking) > 1
     return Block(
         person=person["participant"],
         agent=agent,
         scores=tuple(int(games.scores[row]) for row, _ in finished),
         left=len(rows) - len(finished),
         rating=rating,
-        place=ranking.get(agent) if len(ranking) > 1 else None,
+        place=1 + len(better) if ranked else None,
         rather=_rather(study, person, agent),
         partner_moves=sum(_partner_moves(export, *each) for each in finished)
         if study.questionable

@@ -206,7 +206,8 @@ class Pages:
             await self.lobby.show(game_id)
         text = "Your games and answers are deleted. Thank you all the same."
         response = self._page(request, "study_text.html", text=text)
-        response.delete_cookie(COOKIE)
+        if self._person(request) is None:  # who else takes part in this browser stays
+            response.delete_cookie(COOKIE)
         return response
 
     def _page(self, request: Request, name: str, **shown: Any) -> Response:

@@ -191,6 +191,35 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
     assert table().new_game().earlier == ()  # one of the games is gone
 
 
+def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts(tmp_path) -> None:
+    def table(**how: bool) -> LocalPlay:
+        return LocalPlay(LENIENT, ["a"], Simple(), GameFolder(tmp_path), SEED, ["identity"], **how)
+
+    def to_the_end(play: LocalPlay, game_id: int) -> None:
+        while play.game(game_id).status == "active":
+            game = play.game(game_id)
+            answer = Simple().answer(game)
+            if play.partner_to_move(game_id):
+                play.partner_moves(game_id, game.turn, answer)
+            else:
+                play.move(game_id, game.turn, answer.action)
+
+    play = table()
+    to_the_end(play, play.new_game().game_id)
+    before = play.new_game()
+    assert len(before.earlier) == 1
+    anew = play.new_game(strangers=True)
+    assert play.current().game_id == anew.game_id and play.leave(anew.game_id)
+    to_the_end(play, before.game_id)
+    assert play.new_game().earlier == ()
+    assert table().new_game().earlier == ()  # nobody moved in the game that began anew
+    begun = table(strangers=True)
+    first = begun.current()
+    assert first.earlier == ()
+    to_the_end(begun, first.game_id)
+    assert [game.game_id for game in table().new_game().earlier] == [first.game_id]
+
+
 def test_agents_who_remember_nobody_meet_strangers_in_every_game(tmp_path) -> None:
     play = LocalPlay(LENIENT, ["simple"], Simple(), GameFolder(tmp_path), SEED)
     for _ in range(2):

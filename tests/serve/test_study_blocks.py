@@ -64,7 +64,16 @@ def test_warm_up_games_do_not_count_and_games_that_were_left_have_no_score():
     assert first.questioned == 2
     assert first.partner_moves == export.games.num_actions[1] // 2  # who moves second
     assert (second.person, second.agent, second.scores, second.rating) == (2, "bot:b", (1,), None)
-    assert (first.place, second.place) == (2, None)  # a ranking of one says nothing
+    assert (first.place, second.place) == (None, None)  # a ranking of one says nothing
+
+
+def test_a_place_is_one_among_agents_whose_games_count():
+    """Who only took a person's place was ranked too."""
+    export = made()
+    export.lines[3]["participant"] = 1
+    export.people[0]["end"]["ranking"] = {"bot:c": 1, "bot:b": 2, "bot:a": 3}
+    places = {block.agent: block.place for block in blocks_of(export)}
+    assert places == {"bot:a": 2, "bot:b": 1}
 
 
 def test_the_form_of_a_partner_makes_the_rating_where_there_is_one():

@@ -147,6 +147,15 @@ def test_withdrawal_leaves_nothing_in_the_store_or_in_a_later_export(play, visit
         main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
 
 
+def test_who_withdraws_in_anothers_browser_takes_nothing_of_the_others(play, visit):
+    here = visit(play)
+    (own, _), (code, _) = take_part(here), take_part(visit(play))
+    assert "are deleted" in post(here, "/withdraw", code=code).text
+    assert here.cookies[COOKIE] == own and play.folder.find(own) is not None
+    assert "are deleted" in post(here, "/withdraw", code=own).text
+    assert COOKIE not in here.cookies
+
+
 def test_who_withdraws_at_the_table_leaves_it(play, visit):
     client = visit(play)
     post(client, "/agree", version="3")
