@@ -47,7 +47,9 @@ class Safe(Wrapper):
         least = jnp.where(lives == 1, self.last_life, self.before)[:, None]
         hand = self.rules.hand_size
         risky = jnp.zeros(legal.shape, bool).at[:, hand : 2 * hand].set(chance < least)
-        safe = jnp.where(risky, ILLEGAL_LOGIT, logits)
+        # who has drawn a risky play by chance says of every other move what it says of illegal ones
+        else_any = jnp.where(legal, jnp.maximum(logits, ILLEGAL_LOGIT / 2), ILLEGAL_LOGIT)
+        safe = jnp.where(risky, ILLEGAL_LOGIT, else_any)
         any_safe = jnp.any(legal & ~risky, axis=-1, keepdims=True)
         return carry, jnp.where(any_safe, safe, logits)
 

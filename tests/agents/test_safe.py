@@ -71,6 +71,25 @@ def test_only_the_plays_below_the_threshold_are_filtered(seed: int) -> None:
     np.testing.assert_array_equal(np.asarray(held)[0][expected], np.asarray(free)[0][expected])
 
 
+def test_who_drew_a_risky_play_makes_another_legal_move() -> None:
+    """A bot that plays by chance says with a key what it drew, and nothing else."""
+    _, obs, legal = played(0, turns=0)
+    many = 64
+    rows = np.tile(obs, (many, 1)), np.tile(legal, (many, 1)), np.ones(many, bool)
+    keys = jax.random.split(jax.random.key(0), many)
+    plain, safe = (load_policy(f"bot:random{option}", RULES) for option in ("", "?safe=1,1"))
+    drawn, held = (
+        np.asarray(policy.step(policy.init_carry(many), *rows, keys)[1]) for policy in (plain, safe)
+    )
+    risky = np.zeros(RULES.num_moves, bool)
+    risky[RULES.hand_size : 2 * RULES.hand_size] = True
+    of_risky = risky[drawn.argmax(axis=-1)]
+    assert 0 < of_risky.sum() < many
+    np.testing.assert_array_equal(held[~of_risky].argmax(axis=-1), drawn[~of_risky].argmax(axis=-1))
+    for row in held[of_risky]:
+        np.testing.assert_array_equal(row == row.max(), legal & ~risky)
+
+
 def test_where_every_legal_move_is_too_risky_nothing_is_filtered() -> None:
     """As with hands of one card: all tokens, nobody to tell, and no discard."""
     table, obs, _ = played(0, turns=0)

@@ -26,7 +26,7 @@ from support.search import (
 )
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.search.history import Shown
+from hanabi_rl.agents.search.history import Shown, init_history, look
 from hanabi_rl.agents.search.searched import Searched
 from hanabi_rl.agents.search.seen import state_of
 from hanabi_rl.agents.search.settings import PRESETS, Settings
@@ -91,6 +91,21 @@ def test_a_state_read_back_shows_what_was_seen() -> None:
         state = step(rules, state, np.array(action))[0]
         since = np.where(np.asarray(state.deck_left) == 0, since + 1, 0)
     assert since.max() > 0
+
+
+def test_without_a_deck_the_last_round_begins_with_the_first_move() -> None:
+    rules = Rules(
+        num_players=2, num_colors=2, num_ranks=3, hand_size=3, num_cards_of_rank=(1, 1, 1)
+    )
+    state, shown = deal(rules, evaluation_decks(rules, 2, 0)), Shown("facts", False)
+    history = init_history(rules, shown, 4, 2)
+    for turn in range(2):
+        obs = observe_seat(rules, state, jnp.zeros(2, jnp.int32))
+        history = look(rules, shown, history, obs, jnp.full(2, turn == 0))
+        now = history.now.state
+        assert np.asarray(now.last_round).tolist() == [turn] * 2
+        np.testing.assert_array_equal(now.last_round, state.last_round)
+        state = step(rules, state, np.full(2, rules.hand_size))[0]  # a play
 
 
 # ---- what it may not know, and chance ----------------------------------------------------------

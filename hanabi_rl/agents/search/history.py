@@ -102,7 +102,7 @@ def look(rules: Rules, shown: Shown, history: History, obs: jax.Array, reset: ja
         rules,
         sight,
         turn=jnp.where(moved, over.turn + 1, 0),
-        last_round=jnp.where(sight.seen.deck == 0, over.last_round + 1, 0),
+        last_round=jnp.where(moved & (sight.seen.deck == 0), over.last_round + 1, 0),
     )
     memory = history.memory
     if shown.level != "facts" or shown.profile:
