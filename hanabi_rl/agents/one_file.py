@@ -146,11 +146,16 @@ def load_shipped(name: str) -> NetworkPolicy:
     Raises:
         ValueError: there is none of that name.
     """
+    return read_file(shipped_file(name))
+
+
+def shipped_file(name: str) -> Path:
+    """Where the agent `agent:NAME` is; raises ValueError as `load_shipped`."""
     short = name.removeprefix("agent:")
     files = shipped()
     if short not in files:
         raise ValueError(f"{name}: expected agent: and one of {', '.join(files)}")
-    return read_file(files[short])
+    return files[short]
 
 
 def _read(path: Path, tensors: bool = True) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hanabi_rl.agents.hub import hub_card
 from hanabi_rl.agents.names import HUB, SHIPPED, parse_name, spread_names
-from hanabi_rl.agents.one_file import SUFFIX, read_card, shipped
+from hanabi_rl.agents.one_file import SUFFIX, read_card, shipped_file
 from hanabi_rl.storage.files import read_json
 
 NOT_NOTED = "not noted"
@@ -115,13 +115,13 @@ def _origin(name: str) -> _Origin:
     algorithm, config = _config(name)
     clone = config.get("bc") or config
     met = spread_names(config.get("partners", ()))
-    starts = [config.get("start_from"), config.get("bc_policy"), clone.get("start_from")]
+    beside, start = config.get("bc_policy"), config.get("start_from") or config.get("previous")
     if algorithm == "br_bc":  # begins with random parameters, beside the clone
-        met += [one for one in starts[1:2] if one]
-        starts = []
-    starts.append(config.get("previous"))
+        met += [beside] if beside else []
+    else:
+        start = start or beside or clone.get("start_from")
     return _Origin(
-        start=next((start for start in starts if start), None),
+        start=start,
         met=tuple(met),
         learnt=tuple(map(str, clone.get("data", ()))),
         chosen=tuple(map(str, clone.get("val", ()))),
@@ -152,9 +152,7 @@ def card_of(name: str) -> dict[str, Any]:
     """
     parsed = parse_name(name)
     if parsed.source == SHIPPED:
-        if parsed.place not in shipped():
-            raise ValueError(f"{name}: expected agent: and one of {', '.join(shipped())}")
-        return read_card(shipped()[parsed.place])
+        return read_card(shipped_file(parsed.plain))
     if parsed.source == HUB:
         return hub_card(parsed.plain)
     if parsed.source or Path(parsed.place).suffix != SUFFIX:

@@ -7,7 +7,7 @@ the environments are spread, each has all of them. Policies of several classes (
 group of lanes each. Name a policy twice to meet it twice as often.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
@@ -127,15 +127,12 @@ def consult(
         return None, None
     if not isinstance(policy, Population):
         return _consult_one(view, policy, carry, seen)
-    lanes = _to_lanes(seen, policy.count)
     ask = jax.vmap(partial(_consult_one, view), (0, 1, 1), 1)
-    carries, answers, first = [], [], 0
-    for group, size, own in zip(policy.policies, policy.sizes, carry, strict=True):
-        theirs = jax.tree.map(lambda x, a=first, b=first + size: x[:, a:b], lanes)
-        after, logits = ask(group, _to_lanes(own, size), theirs)
+    carries, answers = [], []
+    for group, own, theirs in _by_group(policy, carry, seen):
+        after, logits = ask(group, own, theirs)
         carries.append(rows(after))
         answers.append(logits)
-        first += size
     return tuple(carries), rows(jnp.concatenate(answers, axis=1))
 
 
@@ -158,14 +155,21 @@ def next_games(
         return None
     if not isinstance(policy, Population):
         return _next_of_one(view, policy, carry, met, shift)
-    lanes = _to_lanes((met, shift), policy.count)
     go_on = jax.vmap(partial(_next_of_one, view), (0, 1, 1, 1), 1)
-    after, first = [], 0
-    for group, size, own in zip(policy.policies, policy.sizes, carry, strict=True):
+    groups = _by_group(policy, carry, (met, shift))
+    return tuple(rows(go_on(group, own, *theirs)) for group, own, theirs in groups)
+
+
+def _by_group(
+    population: Population, carry: PyTree, tree: PyTree
+) -> Iterator[tuple[Any, PyTree, PyTree]]:
+    """Each group of policies with the carries and the part of `tree` [N, ...] of its lanes,
+    [N / K, size, ...]."""
+    lanes, first = _to_lanes(tree, population.count), 0
+    for group, size, own in zip(population.policies, population.sizes, carry, strict=True):
         theirs = jax.tree.map(lambda x, a=first, b=first + size: x[:, a:b], lanes)
-        after.append(rows(go_on(group, _to_lanes(own, size), *theirs)))
+        yield group, _to_lanes(own, size), theirs
         first += size
-    return tuple(after)
 
 
 def _next_of_one(
