@@ -1,7 +1,6 @@
 """`benchmarks/accelerator.sh`: its steps against docs/scaling.md, its budget and resumption with a
 Python that measures nothing, the table by hand; and, slow, a rehearsal of all of it."""
 
-import importlib.util
 import json
 import os
 import re
@@ -10,15 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.benchmarks import benchmark
 from support.processes import compiled_quickly
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "accelerator.sh"
-_spec = importlib.util.spec_from_file_location(
-    "accelerator_table", ROOT / "benchmarks" / "accelerator_table.py"
-)
-accelerator_table = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(accelerator_table)
+accelerator_table = benchmark("accelerator_table")
 
 # Runs what keeps results and prints tables; for all else it prints a figure, but fails at cloning.
 FAKE_PYTHON = """#!/bin/bash

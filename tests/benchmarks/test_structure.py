@@ -1,16 +1,14 @@
 """The package's own structure, and the script that prints it, on a made-up package."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+from support.benchmarks import benchmark
 
 from hanabi_rl.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
-_spec = importlib.util.spec_from_file_location("structure", ROOT / "benchmarks" / "structure.py")
-structure = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(structure)
+structure = benchmark("structure")
 
 
 def test_no_module_and_no_room_imports_itself_in_a_circle():

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from scipy import stats
-from support.study import simulated_study
+from support.benchmarks import benchmark
 
 from hanabi_rl.serve.participants import StudyFolder, read_study_of
 from hanabi_rl.serve.study_blocks import blocks_of
 from hanabi_rl.serve.study_export import export_study, gather, read_export
 
-simulated = simulated_study()
+simulated = benchmark("simulated_study")
 
 
 def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from support.study import simulated_study
+from support.benchmarks import benchmark
 
 from hanabi_rl.cli import main
 from hanabi_rl.cli.study_report import metrics_of
@@ -18,7 +18,7 @@ from hanabi_rl.measure.study_games import OF_AGENT, PlayFigures
 from hanabi_rl.serve.participants import StudyFolder, read_study_of
 from hanabi_rl.serve.study_export import gather
 
-simulated = simulated_study()
+simulated = benchmark("simulated_study")
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 """Whole games of bots and scripted people at a server of our own that misbehaves: what the bot is
 told is the referee's game, and it never does what the protocol forbids."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+from support.benchmarks import benchmark
 from support.live_site import LIMIT, Faults, Site
 from support.live_world import BotPeer, Person, World, cautious
 
@@ -163,11 +163,7 @@ def test_100_games_at_once_with_everything_that_can_go_wrong():
 
 def test_the_transcript_in_docs_is_what_the_benchmark_prints():
     """`python benchmarks/live_games.py --transcript`."""
-    root = Path(__file__).parents[2]
-    spec = importlib.util.spec_from_file_location(
-        "live_games", root / "benchmarks" / "live_games.py"
-    )
-    games = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(games)
-    lines = (root / "docs" / "live-transcript.txt").read_text().splitlines()
+    games = benchmark("live_games")
+    docs = Path(__file__).parents[2] / "docs"
+    lines = (docs / "live-transcript.txt").read_text().splitlines()
     assert games.transcript(games.SEED) == lines

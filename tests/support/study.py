@@ -1,11 +1,8 @@
-"""A browser at the pages of a study, without one; and simulated people."""
+"""A browser at the pages of a study, without one."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 HOST = "study.example"
 ADDRESS = "203.0.113.77"
@@ -31,13 +28,3 @@ def play_here(client, page):
             if allowed:
                 move = {"action": allowed[-1]["id"], "turn": frames[-1]["turn"]}
                 socket.send_text(json.dumps(move))
-
-
-def simulated_study():
-    """`benchmarks/simulated_study.py`: people of known effects."""
-    name = "simulated_study"
-    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
