@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hanabi_rl.cli.agents import File, Flag
 
 if TYPE_CHECKING:
+    from hanabi_rl.measure.study import Block
     from hanabi_rl.measure.study_games import PlayFigures
     from hanabi_rl.serve.study_export import Export
 
@@ -50,8 +51,9 @@ def report(
     if br_prox is not None:
         others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
     agents = [agent.name for agent in export.study.agents]
-    played = [] if answers_only else _played(export)
-    found = report_of(blocks_of(export), agents, others | metrics_of(played))
+    blocks = blocks_of(export)
+    played = [] if answers_only else _played(export, blocks)
+    found = report_of(blocks, agents, others | metrics_of(played))
     screen = sys.stderr if json else sys.stdout
     print(f"{export.study.title}: {_who(export)}\n\n{report_text(found, played)}", file=screen)
     if plot is not None:
@@ -100,22 +102,26 @@ def _who(export: Export) -> str:
     return text
 
 
-def _played(export: Export) -> list[PlayFigures]:
+def _played(export: Export, blocks: Sequence[Block]) -> list[PlayFigures]:
     """How the agents played the finished games that count."""
     import numpy as np
 
     from hanabi_rl.measure.study_games import play_figures
+    from hanabi_rl.serve.study_blocks import counted_tables
 
-    rows = [
-        row
-        for row, line in enumerate(export.lines)
-        if line["end_reason"] == "finished" and not line["warm_up"] and not line["instead"]
-    ]
-    lines = [export.lines[row] for row in rows]
-    people = np.array([line["participant"] for line in lines])
-    agents = [line["agent"] for line in lines]
-    marks = [[*line["questioned"], *line.get("other", {}).get("questioned", ())] for line in lines]
-    return play_figures(export.games.select(rows), agents, people, marks) if rows else []
+    tables = {
+        row: table
+        for row, table in counted_tables(export).items()
+        if export.lines[row]["end_reason"] == "finished"
+    }
+    if not tables:
+        return []
+    agents = [table[0]["agent"] for table in tables.values()]
+    people = [[line["participant"] for line in table] for table in tables.values()]
+    group = {block.person: block.group for block in blocks}
+    groups = np.array([group[who[0]] for who in people])
+    marks = [[turn for line in table for turn in line["questioned"]] for table in tables.values()]
+    return play_figures(export.games.select(list(tables)), agents, people, groups, marks)
 
 
 def metrics_of(played: Sequence[PlayFigures]) -> dict[str, dict[str, float]]:

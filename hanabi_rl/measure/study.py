@@ -1,22 +1,24 @@
 """What people did and said with each partner of a study: figures by agent, over people.
 
-The games and answers of one person are not independent: whatever has an interval here resamples
-people, each with all that is theirs. Below `ENOUGH` people there is none, and no figure either.
+The games and answers of one person are not independent, nor are those of people who played with
+each other: whatever has an interval here resamples groups of people, each with all that is theirs.
+Most are of one person. Below `ENOUGH` groups there is none, and no figure either.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from hanabi_rl.measure.intervals import Interval, bootstrap_ratios, exact_share
+from hanabi_rl.measure.intervals import Interval, exact_share
+from hanabi_rl.measure.ratio import Ratio, intervals_of
 
 ENOUGH = 6
-"""People for a figure or a test. Of five who all say the same the sign test's p is 2 / 2^5 = 0.06;
-of six it is 0.03."""
+"""Groups of people for a figure or a test. Of five that all say the same the sign test's p is
+2 / 2^5 = 0.06; of six it is 0.03."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +26,19 @@ class Block:
     """What one person did with one agent, and said of it. Warm-up games are not in it."""
 
     person: int
+    group: int
+    """The least number of those whom games that count tie to the person, directly or through
+    others; the person's own where none does."""
     agent: str
     scores: tuple[int, ...] = ()
     """Of the games that were finished."""
+    shared: tuple[int, ...] = ()
+    """Of these the scores of games that another block has too, as two people played them: a half of
+    each game is here."""
     left: int = 0
-    """Games that were not."""
+    """Games that were not finished ..."""
+    shared_left: int = 0
+    """... and how many of them another block has too."""
     rating: float | None = None
     """The mean of the statements that make it up, 1 to 7."""
     place: int | None = None
@@ -47,9 +57,10 @@ class Block:
 
 
 class Figure(NamedTuple):
-    """One figure of an agent; `interval` is None where fewer than `ENOUGH` people say."""
+    """One figure of an agent; `interval` is None where fewer than `ENOUGH` groups say."""
 
     people: int
+    groups: int  # of them
     interval: Interval | None
 
 
@@ -59,6 +70,7 @@ class AgentFigures:
 
     agent: str
     people: int  # who played with it
+    groups: int  # of them
     games: int  # finished ones that count
     left: int
     score: Figure  # points a game
@@ -76,54 +88,69 @@ def agent_figures(blocks: Sequence[Block], agents: Sequence[str]) -> list[AgentF
 
 def _figures(agent: str, blocks: Sequence[Block]) -> AgentFigures:
     blocks = [each for each in blocks if each.scores or each.left or each.rating is not None]
-    games = [len(each.scores) for each in blocks]
+    games = _of_games(blocks, len)
     rated = [each.rating is not None for each in blocks]
     ranked = [each.place is not None for each in blocks]
-    found = person_ratios(
-        {
-            "score": ([sum(each.scores) for each in blocks], games),
-            "zero_share": ([each.scores.count(0) for each in blocks], games),
-            "rating": ([each.rating or 0.0 for each in blocks], rated),
-            "place": ([each.place or 0 for each in blocks], ranked),
-            "first_share": ([each.place == 1 for each in blocks], ranked),
-            "questioned": (
-                [each.questioned for each in blocks],
-                [each.partner_moves for each in blocks],
-            ),
-        }
-    )
+    marks = [each.questioned for each in blocks]  # of one partner's moves: none is in two blocks
+    ratios = {
+        "score": _ratio(_of_games(blocks, sum), games),
+        "zero_share": _ratio(_of_games(blocks, lambda scores: scores.count(0)), games),
+        "rating": _ratio([each.rating or 0.0 for each in blocks], rated),
+        "place": _ratio([each.place or 0 for each in blocks], ranked),
+        "first_share": _ratio([each.place == 1 for each in blocks], ranked),
+        "questioned": _ratio(marks, [each.partner_moves for each in blocks]),
+    }
+    groups = np.array([each.group for each in blocks])
+    found = figures_over(ratios, [[each.person] for each in blocks], groups)
     for name in ("zero_share", "first_share", "questioned"):
         found[name] = _as_share(found[name])
     return AgentFigures(
         agent=agent,
         people=len(blocks),
-        games=sum(games),
-        left=sum(each.left for each in blocks),
+        groups=len(np.unique(groups)),
+        games=int(sum(games)),
+        left=int(sum(each.left - each.shared_left / 2 for each in blocks)),
         **found,
     )
 
 
+def _of_games(blocks: Sequence[Block], of: Callable[[tuple[int, ...]], float]) -> list[float]:
+    """A sum over the finished games of each block, those of two blocks half in each."""
+    return [of(each.scores) - of(each.shared) / 2 for each in blocks]
+
+
+def _ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
+    return Ratio(np.array(numerators, np.float64), np.array(denominators, np.float64))
+
+
 def _as_share(figure: Figure) -> Figure:
     """An interval within 0 and 1. Where it never, or always, happened resamples say that it never
-    will: the interval is the exact one of as many people then."""
+    will: the interval is the exact one of as many groups then."""
     if figure.interval is None:
         return figure
     share, low, high, error = figure.interval
     if share in (0, 1):
-        low, high = exact_share(round(share * figure.people), figure.people).bounds
+        low, high = exact_share(round(share * figure.groups), figure.groups).bounds
     return figure._replace(interval=Interval(share, max(low, 0.0), min(high, 1.0), error))
 
 
-def person_ratios(
-    sums: dict[str, tuple[Sequence[float], Sequence[float]]],
+def figures_over(
+    ratios: Mapping[str, Ratio], people: Sequence[Collection[int]], groups: np.ndarray
 ) -> dict[str, Figure]:
-    """For each name (numerators [N], denominators [N]), a number of each for each of the same N
-    people: their ratio with its interval over people."""
-    arrays = {
-        name: (np.array(over, np.float64), np.array(under, np.float64))
-        for name, (over, under) in sums.items()
-    }
-    people = {name: int((under > 0).sum()) for name, (_, under) in arrays.items()}
-    enough = [name for name in arrays if people[name] >= ENOUGH]
-    intervals = dict(zip(enough, bootstrap_ratios([arrays[name] for name in enough]), strict=True))
-    return {name: Figure(people[name], intervals.get(name)) for name in arrays}
+    """Each ratio with its interval over groups of people.
+
+    Args:
+        ratios: of the same N rows, each what one person did or one game.
+        people: of each row, whose it is.
+        groups: int[N], the group that they belong to.
+    """
+    found = {}
+    for name, ratio in ratios.items():
+        said = np.flatnonzero(ratio.denominator > 0)
+        who = {person for row in said.tolist() for person in people[row]}
+        found[name] = Figure(len(who), len(np.unique(groups[said])), None)
+    enough = [name for name, figure in found.items() if figure.groups >= ENOUGH]
+    intervals = intervals_of([ratios[name].summed(groups) for name in enough])
+    for name, interval in zip(enough, intervals, strict=True):
+        found[name] = found[name]._replace(interval=interval)
+    return found

@@ -2,7 +2,8 @@
 measurements of them; every p corrected together with all others (Holm 1979).
 
 Siu et al. 2025 (arXiv 2503.15516, appendix D) regress ratings as if each were a person's only one.
-Here a person is left out whole: standard errors are jackknife ones over people.
+Here a person is left out whole, and with them whoever they played with: what is counted everywhere
+are groups of people (`Block.group`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hanabi_rl.measure.intervals import (
     jackknife_interval,
     mean_interval,
 )
+from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.study import ENOUGH, Block
 
 ALPHA = 0.05
@@ -44,7 +46,10 @@ class Finding:
     """The agents that are compared, or what goes with what."""
     n: int
     """People who say something of it; of kind `agents`, agents."""
+    groups: int
+    """Of people, what the test counts; of kind `agents`, agents."""
     enough: int
+    """Groups for a test."""
     estimate: Interval | None = None
     p: float | None = None
     """Two-sided, of this question alone; None where there were not enough, or nothing varies."""
@@ -104,7 +109,8 @@ def corrected(findings: Sequence[Finding]) -> list[Finding]:
 def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Finding]:
     """Every pair of agents, within the people who met both: mean score and rating (paired t test),
     and which of them more people put before the other (exact binomial test); where people compared
-    two of them directly, which they would rather have (t test)."""
+    two of them directly, which they would rather have (t test). Each group says one thing: the mean
+    of its people, or what more of them put first."""
     of = {(each.person, each.agent): each for each in blocks}
     found = []
     for first, second in itertools.combinations(agents, 2):
@@ -114,24 +120,32 @@ def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Findi
             if agent == first and (person, second) in of
         ]
         both = first, second
-        found.append(_paired("score", both, [(a.score, b.score) for a, b in pairs]))
-        found.append(_paired("rating", both, [(a.rating, b.rating) for a, b in pairs]))
-        found.append(_preference(both, [(a.place, b.place) for a, b in pairs]))
-        if rather := [a.rather for a, _ in pairs if a.rather is not None]:
-            found.append(_paired("rather", both, [(value, 0.0) for value in rather]))
+        found.append(_paired("score", both, [(a.group, a.score, b.score) for a, b in pairs]))
+        found.append(_paired("rating", both, [(a.group, a.rating, b.rating) for a, b in pairs]))
+        found.append(_preference(both, [(a.group, a.place, b.place) for a, b in pairs]))
+        if rather := [(a.group, a.rather, 0.0) for a, _ in pairs if a.rather is not None]:
+            found.append(_paired("rather", both, rather))
     return found
 
 
-def _paired(
-    kind: Kind, about: tuple[str, str], values: Sequence[tuple[float | None, float | None]]
-) -> Finding:
-    whole = np.array([pair for pair in values if None not in pair], np.float64).reshape(-1, 2)
-    finding = Finding(kind, about, len(whole), ENOUGH)
-    differences = whole[:, 0] - whole[:, 1]
-    if len(whole) < ENOUGH or np.ptp(differences) < 1e-9:
+_Said = tuple[int, float | None, float | None]
+"""A person's group, and what they say of the first and of the second agent."""
+
+
+def _paired(kind: Kind, about: tuple[str, str], said: Sequence[_Said]) -> Finding:
+    """A t test of the groups' means, which stays within its level where these vary unequally, as
+    those of groups of different sizes do (Ibragimov and Mueller 2010)."""
+    whole = [(group, a - b) for group, a, b in said if a is not None and b is not None]
+    groups, differences = np.array(whole, np.float64).reshape(-1, 2).T
+    finding = Finding(kind, about, len(whole), len(np.unique(groups)), ENOUGH)
+    if finding.groups < ENOUGH:
         return finding
-    interval = mean_interval(differences)
-    return dataclasses.replace(finding, estimate=interval, p=_student_p(interval, len(whole) - 1))
+    of_groups = Ratio(differences, np.ones(len(differences))).summed(groups)
+    means = of_groups.numerator / of_groups.denominator
+    if np.ptp(means) < 1e-9:
+        return finding
+    interval = mean_interval(means)
+    return dataclasses.replace(finding, estimate=interval, p=_student_p(interval, len(means) - 1))
 
 
 def _student_p(interval: Interval, freedom: int) -> float:
@@ -140,10 +154,16 @@ def _student_p(interval: Interval, freedom: int) -> float:
     return float(2 * stdtr(freedom, -abs(interval.mean) / interval.std_error))
 
 
-def _preference(about: tuple[str, str], places: Sequence[tuple[int | None, int | None]]) -> Finding:
-    """The share of people who put the first one before the second; ties say nothing."""
-    apart = [a < b for a, b in places if a is not None and b is not None and a != b]
-    finding = Finding("preference", about, len(apart), ENOUGH)
+def _preference(about: tuple[str, str], said: Sequence[_Said]) -> Finding:
+    """The share of groups more of whose people put the first one before the second than the other
+    way round; ties, of a person or of a group, say nothing."""
+    votes: dict[int, list[bool]] = {}
+    for group, a, b in said:
+        if a is not None and b is not None and a != b:
+            votes.setdefault(group, []).append(a < b)
+    decided = [each for each in votes.values() if 2 * sum(each) != len(each)]
+    apart = [2 * sum(each) > len(each) for each in decided]
+    finding = Finding("preference", about, sum(map(len, decided)), len(apart), ENOUGH)
     if len(apart) < ENOUGH:
         return finding
     p = stats.binomtest(sum(apart), len(apart)).pvalue
@@ -153,9 +173,9 @@ def _preference(about: tuple[str, str], places: Sequence[tuple[int | None, int |
 
 def rating_curves(blocks: Sequence[Block]) -> Curves | None:
     """Ratings regressed on scores, a point a person and agent; None where nobody gave both."""
-    both = [(each.person, each.score, each.rating) for each in blocks]
-    whole = np.array([row for row in both if None not in row], np.float64).reshape(-1, 3)
-    people, x, y = whole.T
+    both = [(each.person, each.group, each.score, each.rating) for each in blocks]
+    whole = np.array([row for row in both if None not in row], np.float64).reshape(-1, 4)
+    people, groups, x, y = whole.T
     if len(np.unique(x)) < 2 or np.ptp(y) == 0:
         return None
     line = stats.linregress(x, y)
@@ -163,16 +183,16 @@ def rating_curves(blocks: Sequence[Block]) -> Curves | None:
     if len(np.unique(x)) > 2:
         a, b, c = (float(k) for k in np.polyfit(x, y, 2))
         abc = a, b, c
-    lines, parabolas = (_leave_out(people, x, y, degree) for degree in (1, 2))
-    number = len(np.unique(people))
-    about = ("rating", "score")
+    lines, parabolas = (_leave_out(groups, x, y, degree) for degree in (1, 2))
+    number = len(np.unique(groups))
+    about, count = ("rating", "score"), (len(np.unique(people)), number)
+    of_line = Finding("line", about, *count, ENOUGH)
+    of_parabola = Finding("parabola", about, *count, ENOUGH_FOR_A_PARABOLA)
     return Curves(
         scores=x,
         ratings=y,
-        line=_coefficient("line", about, number, line.slope, lines, ENOUGH),
-        parabola=_coefficient(
-            "parabola", about, number, abc and abc[0], parabolas, ENOUGH_FOR_A_PARABOLA
-        ),
+        line=_coefficient(of_line, line.slope, lines),
+        parabola=_coefficient(of_parabola, abc and abc[0], parabolas),
         slope=float(line.slope),
         intercept=float(line.intercept),
         r=float(line.rvalue),
@@ -181,39 +201,32 @@ def rating_curves(blocks: Sequence[Block]) -> Curves | None:
     )
 
 
-def _leave_out(people: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) -> np.ndarray | None:
-    """float[people, degree + 1]: the fit without each person in turn, the highest power first; None
-    where one of them has too few scores for it."""
+def _leave_out(groups: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) -> np.ndarray | None:
+    """float[groups, degree + 1]: the fit without each group in turn, the highest power first; None
+    where without one of them there are too few scores for it."""
     values, which = np.unique(x, return_inverse=True)
-    gives = group_sums(np.eye(len(values))[which], people) > 0  # bool[people, values]
+    gives = group_sums(np.eye(len(values))[which], groups) > 0  # bool[groups, values]
     only_they = gives & (gives.sum(axis=0) == 1)
     if (len(values) - only_they.sum(axis=1) <= degree).any():
         return None
-    # Least squares in an orthonormal basis of the powers of all scores: without a person the normal
-    # equations lack the person's part of the unit matrix.
+    # Least squares in an orthonormal basis of the powers of all scores: without a group the normal
+    # equations lack the group's part of the unit matrix.
     basis, of_powers = np.linalg.qr(np.vander(x, degree + 1))
-    theirs = group_sums(basis[:, :, None] * basis[:, None, :], people)
+    theirs = group_sums(basis[:, :, None] * basis[:, None, :], groups)
     given = basis * y[:, None]
-    rest = given.sum(axis=0) - group_sums(given, people)
+    rest = given.sum(axis=0) - group_sums(given, groups)
     fits = np.linalg.solve(np.eye(degree + 1) - theirs, rest[..., None])
     return np.linalg.solve(of_powers, fits)[..., 0]
 
 
-def _coefficient(
-    kind: Kind,
-    about: tuple[str, str],
-    people: int,
-    estimate: float | None,
-    without: np.ndarray | None,
-    enough: int,
-) -> Finding:
-    """Whether the leading coefficient is 0: its jackknife interval over people, and the same t
+def _coefficient(finding: Finding, estimate: float | None, without: np.ndarray | None) -> Finding:
+    """Whether the leading coefficient is 0: its jackknife interval over groups, and the same t
     test."""
-    finding = Finding(kind, about, people, enough)
-    if people < enough or estimate is None or without is None:
+    if finding.groups < finding.enough or estimate is None or without is None:
         return finding
     interval = jackknife_interval(float(estimate), [without[:, 0]])
-    return dataclasses.replace(finding, estimate=interval, p=_student_p(interval, people - 1))
+    p = _student_p(interval, finding.groups - 1)
+    return dataclasses.replace(finding, estimate=interval, p=p)
 
 
 def _vertex(abc: tuple[float, float, float] | None, without: np.ndarray | None) -> Interval | None:
@@ -226,15 +239,16 @@ def across_agents(
     blocks: Sequence[Block], figures: Mapping[str, float], name: str
 ) -> list[Finding]:
     """Spearman's rho of the agents' mean rating, and of their mean score, with another figure of
-    them (`figures`: agent -> value). The test permutes agents; the interval is over people, the
-    agents as they are."""
+    them (`figures`: agent -> value). The test permutes agents; the interval is over groups of
+    people, the agents as they are."""
     agents = [agent for agent in dict.fromkeys(each.agent for each in blocks) if agent in figures]
     values = np.array([figures[agent] for agent in agents])
     found = []
     for said in ("rating", "score"):
-        sums = _sums_by_person(blocks, agents, said)
+        sums = _sums_by_group(blocks, agents, said)
         counted = (sums[:, len(agents) :].sum(axis=0) > 0) if len(sums) else np.zeros(0, bool)
-        finding = Finding("agents", (said, name), int(counted.sum()), ENOUGH_AGENTS)
+        number = int(counted.sum())
+        finding = Finding("agents", (said, name), number, number, ENOUGH_AGENTS)
         if len(agents) >= ENOUGH_AGENTS and counted.all() and np.ptp(values) > 0:
             found.append(_rank_correlation(finding, sums, values))
         else:
@@ -242,15 +256,15 @@ def across_agents(
     return found
 
 
-def _sums_by_person(blocks: Sequence[Block], agents: Sequence[str], said: str) -> np.ndarray:
-    """float[people, 2 K]: what each gives each agent, then whether it gave anything."""
-    people = list(dict.fromkeys(each.person for each in blocks))
-    sums = np.zeros((len(people), 2 * len(agents)))
+def _sums_by_group(blocks: Sequence[Block], agents: Sequence[str], said: str) -> np.ndarray:
+    """float[groups, 2 K]: what each gives each agent, then how many of its people gave anything."""
+    groups = list(dict.fromkeys(each.group for each in blocks))
+    sums = np.zeros((len(groups), 2 * len(agents)))
     for each in blocks:
         value = each.rating if said == "rating" else each.score
         if each.agent in agents and value is not None:
-            row, column = people.index(each.person), agents.index(each.agent)
-            sums[row, column], sums[row, len(agents) + column] = value, 1
+            row, column = groups.index(each.group), agents.index(each.agent)
+            sums[row, [column, len(agents) + column]] += value, 1
     return sums
 
 

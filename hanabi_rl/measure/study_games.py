@@ -4,7 +4,7 @@ moves people marked as questionable."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from hanabi_rl.env.actions import decode
 from hanabi_rl.measure import actions, dominance
 from hanabi_rl.measure.counted import counted_turns, of_seats
 from hanabi_rl.measure.profiles import small_sample
-from hanabi_rl.measure.ratio import intervals_of
 from hanabi_rl.measure.record import Record
-from hanabi_rl.measure.registry import Measure, measures_of
-from hanabi_rl.measure.study import ENOUGH, Figure
+from hanabi_rl.measure.registry import measures_of
+from hanabi_rl.measure.study import Figure, figures_over
 
 OF_AGENT = measures_of("objective")
 OF_TEAM = (*measures_of("interdependence"), *measures_of("team"))
@@ -38,26 +37,35 @@ class PlayFigures:
 
 
 def play_figures(
-    games: Games, agents: Sequence[str], people: np.ndarray, marks: Sequence[Sequence[int]]
+    games: Games,
+    agents: Sequence[str],
+    people: Sequence[Collection[int]],
+    groups: np.ndarray,
+    marks: Sequence[Sequence[int]],
 ) -> list[PlayFigures]:
     """The figures of every agent of finished games.
 
     Args:
         games: N games, whose `human_seats` are the people's.
         agents: the agent of each game.
-        people: int[N], the person of each.
+        people: who played each.
+        groups: int[N], the group that they belong to (`Block.group`).
         marks: of each game the numbers of the moves that were marked.
     """
     found = []
     for agent in dict.fromkeys(agents):
         rows = [row for row, name in enumerate(agents) if name == agent]
-        part, marked = games.select(rows), [marks[row] for row in rows]
-        found.append(_figures(agent, part, people[rows], marked))
+        who, marked = [people[row] for row in rows], [marks[row] for row in rows]
+        found.append(_figures(agent, games.select(rows), who, groups[rows], marked))
     return found
 
 
 def _figures(
-    agent: str, games: Games, people: np.ndarray, marks: Sequence[Sequence[int]]
+    agent: str,
+    games: Games,
+    people: Sequence[Collection[int]],
+    groups: np.ndarray,
+    marks: Sequence[Sequence[int]],
 ) -> PlayFigures:
     if games.human_seats is None:
         raise ValueError("expected games that say which seats are people's, got none that do")
@@ -69,22 +77,11 @@ def _figures(
         "turns": int(counted_turns(of_agent.games).sum()),
         "pairs": int(actions.responses(of_agent.games).counted.sum()),
     }
-    measures = _over_people(of_agent, OF_AGENT, people) | _over_people(of_team, OF_TEAM, people)
+    ratios = {measure.name: measure.of(of_agent) for measure in OF_AGENT}
+    ratios |= {measure.name: measure.of(of_team) for measure in OF_TEAM}
+    measures = figures_over(ratios, people, groups)
     small = small_sample(counted)
     return PlayFigures(agent, len(games), measures, small, _marked(of_agent, marks))
-
-
-def _over_people(
-    record: Record, measures: Sequence[Measure], people: np.ndarray
-) -> dict[str, Figure]:
-    ratios = [measure.of(record).summed(people) for measure in measures]
-    count = [int((ratio.denominator > 0).sum()) for ratio in ratios]
-    enough = [ratio for ratio, number in zip(ratios, count, strict=True) if number >= ENOUGH]
-    intervals = iter(intervals_of(enough))
-    return {
-        measure.name: Figure(number, next(intervals) if number >= ENOUGH else None)
-        for measure, number in zip(measures, count, strict=True)
-    }
 
 
 def _marked(record: Record, marks: Sequence[Sequence[int]]) -> dict[str, int]:

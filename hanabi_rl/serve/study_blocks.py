@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,40 @@ def blocks_of(export: Export) -> list[Block]:
     form of the partner says, or the mean of the games' forms where the study has none for
     partners."""
     people = {person["participant"]: person for person in export.people}
+    tables = counted_tables(export)
     rows: dict[tuple[int, str], list[tuple[int, _Line]]] = {}
-    for row, line in export.by_person():
-        if not line["warm_up"] and not line["instead"]:
+    for row, table in tables.items():
+        for line in table:
             rows.setdefault((line["participant"], line["agent"]), []).append((row, line))
+    shared = {row for row, table in tables.items() if len(table) > 1}
+    group = _groups(people, ([line["participant"] for line in tables[row]] for row in shared))
     names = [agent.name for agent in export.study.agents]
     return [
-        _block(export, people[person], agent, rows)
+        _block(export, people[person], group[person], agent, rows, shared)
         for agent in names
         for person in people
         if (person, agent) in rows
     ]
+
+
+def counted_tables(export: Export) -> dict[int, list[_Line]]:
+    """The row of every game that counts, and the lines of the people for whom it does: the first
+    game of one of two people may be a warm-up where the other's is none."""
+    tables: dict[int, list[_Line]] = {}
+    for row, line in export.by_person():
+        if not line["warm_up"] and not line["instead"]:
+            tables.setdefault(row, []).append(line)
+    return tables
+
+
+def _groups(people: Iterable[int], tables: Iterable[Collection[int]]) -> dict[int, int]:
+    """Person -> the least number of those whom `tables` tie to them, directly or through others:
+    their own where nothing does."""
+    group = {person: person for person in people}
+    for table in tables:
+        met = {group[person] for person in table}
+        group = {person: min(met) if of in met else of for person, of in group.items()}
+    return group
 
 
 def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> float | None:
@@ -44,11 +67,15 @@ def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> floa
 def _block(
     export: Export,
     person: Mapping[str, Any],
+    group: int,
     agent: str,
     rows_of: Mapping[tuple[int, str], Sequence[tuple[int, _Line]]],
+    shared: Collection[int],
 ) -> Block:
+    """`shared`: the rows of games that two people have in a block each."""
     study, games, rows = export.study, export.games, rows_of[person["participant"], agent]
-    finished = [(row, line) for row, line in rows if line["end_reason"] == "finished"]
+    finished = [(row, line) for row, line in rows if _ended(export, row)]
+    left = [row for row, _ in rows if not _ended(export, row)]
     if study.after_partner:
         rating = rating_of(study.after_partner, person["partners"].get(agent, {}))
     else:
@@ -61,9 +88,12 @@ def _block(
     ranked = agent in ranking and len(ranking) > 1
     return Block(
         person=person["participant"],
+        group=group,
         agent=agent,
         scores=tuple(int(games.scores[row]) for row, _ in finished),
-        left=len(rows) - len(finished),
+        shared=tuple(int(games.scores[row]) for row, _ in finished if row in shared),
+        left=len(left),
+        shared_left=sum(row in shared for row in left),
         rating=rating,
         place=1 + len(better) if ranked else None,
         rather=_rather(study, person, agent),
@@ -72,6 +102,11 @@ def _block(
         else 0,
         questioned=sum(len(line["questioned"]) for _, line in finished),
     )
+
+
+def _ended(export: Export, row: int) -> bool:
+    """Whether the game of a row, which is one for both of its people, was finished."""
+    return bool(export.lines[row]["end_reason"] == "finished")
 
 
 def _rather(study: Study, person: Mapping[str, Any], agent: str) -> float | None:

@@ -12,7 +12,6 @@ from hanabi_rl.measure.study_games import OF_AGENT, OF_TEAM, PlayFigures
 from hanabi_rl.measure.study_report import StudyReport
 
 FORMAT_VERSION = 1
-_COUNTS = ("people", "games", "left")
 _LINES = (  # the figure, its head, how it is written
     ("score", "points a game", ".2f"),
     ("zero_share", "games of 0", ".0%"),
@@ -32,17 +31,22 @@ def report_text(report: StudyReport, played: Sequence[PlayFigures] = ()) -> str:
     if played:
         parts += [_played_table(played), *_marked_lines(played)]
     tests = sum(finding.p is not None for finding in report.findings)
-    parts.append(
-        "Intervals are 95% and over people, each with all of their games. Corrected: p by Holm's "
-        f"method over all {tests} tests of this report; found is what is below 0.05 then."
+    words = ["Intervals are 95% and over people, each with all of their games."]
+    if any(of.groups < of.people for of in report.agents):
+        words.append("People who played together, directly or through others, are one unit.")
+    words.append(
+        f"Corrected: p by Holm's method over all {tests} tests of this report; found is what is "
+        "below 0.05 then."
     )
+    parts.append(" ".join(words))
     return "\n\n".join(parts)
 
 
 def _agents_table(agents: Sequence[AgentFigures]) -> str:
     """A line a figure, a column an agent."""
     rows = [["", *(of.agent for of in agents)]]
-    rows += [[name, *(f"{getattr(of, name)}" for of in agents)] for name in _COUNTS]
+    rows.append(["people", *(people_text(of.people, of.groups) for of in agents)])
+    rows += [[name, *(f"{getattr(of, name)}" for of in agents)] for name in ("games", "left")]
     rows += [
         [head, *(_figure(getattr(of, name), spec) for of in agents)] for name, head, spec in _LINES
     ]
@@ -52,7 +56,17 @@ def _agents_table(agents: Sequence[AgentFigures]) -> str:
 def _figure(figure: Figure, spec: str) -> str:
     if figure.interval is not None:
         return format(figure.interval, spec)
-    return f"too few people: {figure.people}" if figure.people else "-"
+    return too_few(figure) if figure.people else "-"
+
+
+def too_few(figure: Figure) -> str:
+    """Why there is no figure."""
+    return f"too few people: {people_text(figure.people, figure.groups)}"
+
+
+def people_text(people: int, groups: int) -> str:
+    """How many, and where some played together what they count as."""
+    return str(people) if groups == people else f"{people} in {groups} groups"
 
 
 def _findings_table(findings: Sequence[Finding]) -> str:
@@ -72,14 +86,15 @@ def _findings_table(findings: Sequence[Finding]) -> str:
 
 def _cells(finding: Finding, spec: str, unit: str) -> list[str]:
     """How many, the estimate, p, corrected p and the verdict."""
-    estimate = finding.estimate
-    if finding.n < finding.enough:
-        return [str(finding.n), "", "", "", f"not enough {unit} to say: {finding.enough} are"]
+    estimate, count = finding.estimate, people_text(finding.n, finding.groups)
+    if finding.groups < finding.enough:
+        unit = unit if finding.groups == finding.n else "groups"
+        return [count, "", "", "", f"not enough {unit} to say: {finding.enough} are"]
     if finding.p is None or estimate is None or finding.adjusted is None:
-        return [str(finding.n), "", "", "", "nothing varies: no test"]
+        return [count, "", "", "", "nothing varies: no test"]
     said = "found" if finding.found else "not found"
     return [
-        str(finding.n),
+        count,
         _interval(estimate, spec),
         _p(finding.p),
         _p(finding.adjusted),
@@ -178,7 +193,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def report_figures(report: StudyReport, played: Sequence[PlayFigures] = ()) -> dict[str, Any]:
-    """JSON-ready; every `*_ci95` is `[low, high]`, None where there are too few people."""
+    """JSON-ready; every `*_ci95` is `[low, high]`, None where there are too few people.
+    `groups`: of people, those who played together being one."""
     by_agent = {of.agent: of for of in played}
     return {
         "format_version": FORMAT_VERSION,
@@ -194,6 +210,7 @@ def _agent_figures(of: AgentFigures, played: PlayFigures | None) -> dict[str, An
     found: dict[str, Any] = {
         "agent": of.agent,
         "people": of.people,
+        "groups": of.groups,
         "games": of.games,
         "left": of.left,
     }
@@ -214,6 +231,7 @@ def _figure_fields(name: str, figure: Figure) -> dict[str, Any]:
         name: None if interval is None else interval.mean,
         f"{name}_ci95": None if interval is None else interval.bounds,
         f"{name}_people": figure.people,
+        f"{name}_groups": figure.groups,
     }
 
 
@@ -223,6 +241,7 @@ def _finding_figures(finding: Finding) -> dict[str, Any]:
         "kind": finding.kind,
         "about": list(finding.about),
         "n": finding.n,
+        "groups": finding.groups,
         "enough": finding.enough,
         "estimate": None if estimate is None else estimate.mean,
         "estimate_ci95": None if estimate is None else estimate.bounds,

@@ -10,6 +10,7 @@ import numpy as np
 from hanabi_rl.measure.study_findings import Curves
 from hanabi_rl.measure.study_report import StudyReport
 from hanabi_rl.show.plots import COLORS, error_bars
+from hanabi_rl.show.study import too_few
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +41,7 @@ def _draw_agents(
     for row, of in enumerate(report.agents):
         figure = getattr(of, name)
         if figure.interval is None:
-            axes.text(sum(ends) / 2, row, f"too few people: {figure.people}", ha="center")
+            axes.text(sum(ends) / 2, row, too_few(figure), ha="center")
             continue
         reach = error_bars([figure.interval.mean], [figure.interval.bounds])
         color = COLORS[row % len(COLORS)]

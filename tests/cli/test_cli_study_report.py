@@ -6,16 +6,21 @@ import json
 import numpy as np
 import pytest
 from support.benchmarks import benchmark
+from support.serving import STUDY
 
 from hanabi_rl.cli import main
 from hanabi_rl.cli.study_report import metrics_of
+from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.counted import of_seats
 from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import MEASURES
 from hanabi_rl.measure.study import Figure
 from hanabi_rl.measure.study_games import OF_AGENT, PlayFigures
+from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.serve.participant import Played
 from hanabi_rl.serve.participants import StudyFolder, read_study_of
+from hanabi_rl.serve.study import study_of
 from hanabi_rl.serve.study_export import gather
 
 simulated = benchmark("simulated_study")
@@ -33,6 +38,69 @@ def folder(tmp_path_factory):
     marked = dataclasses.replace(played, questioned=(turn,))
     folder.change(first.number, lambda person: person.with_game(0, marked))
     return path
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Seven pairs, who play a game with each other and one each with a bot."""
+    study = study_of(
+        STUDY
+        | {"participants": 14, "instead": "bot:b", "wait": 9, "questionable": True}
+        | {"agents": [{"name": "person"}, {"name": "bot:b"}]}
+        | {"after_partner": [{"name": "well", "text": "It went well."}]}
+    )
+    folder = StudyFolder(tmp_path_factory.mktemp("pairs") / "study", study)
+    people = [folder.join()[0] for _ in range(14)]
+
+    def played(number, score, agent, seat, twin=0):
+        deck, moves = simulated.game_of_score(score, 0)
+        game = Game(number, Rules(), deck, frozenset({seat}), moves=moves)
+        game = dataclasses.replace(game, status="done", end_reason="finished")
+        return Played(game, agent, f"identity of {agent}", 0.0, twin=twin, questioned=(1 - seat,))
+
+    for row, person in enumerate(people):
+        games = {
+            0: played(100 + row, 6 + row // 2, "person", row % 2, 100 + (row ^ 1)),
+            1: played(200 + row, 4 + row % 3, "bot:b", row % 2),
+        }
+        for place, (agent, _) in enumerate(person.plan):
+            person = person.with_game(place, games[agent])
+            rating = 1 + (row + agent) % 7
+            person = person.with_answers(f"partner {place + 1}", {"well": rating})
+        folder.change(person.number, lambda _, now=person: now)
+    return folder
+
+
+def test_a_game_of_two_people_counts_once_and_they_are_one_unit(pairs, tmp_path, capsys):
+    args = pairs.path, "--answers-only", "--plot", tmp_path / "study.png"
+    figures, text = report(capsys, *args)
+    person, bot = figures["agents"]
+    assert (person["people"], person["groups"], person["games"]) == (14, 7, 7)
+    assert (bot["people"], bot["groups"], bot["games"]) == (14, 7, 14)
+    scores = 6 + np.arange(7)
+    reach = 2.446912 * scores.std(ddof=1) / np.sqrt(7)  # Student's t of 6 degrees of freedom
+    assert person["score"] == pytest.approx(scores.mean())
+    low, high = person["score_ci95"]
+    assert (low, high) == pytest.approx((scores.mean() - reach, scores.mean() + reach), rel=1e-5)
+    games = gather(pairs).games
+    moves = games.num_actions[games.human_seats.all(axis=1)]
+    assert person["questioned"] == pytest.approx(14 / moves.sum())  # two marks a game, of all of it
+    assert "14 in 7 groups" in text and "are one unit" in text
+
+
+@pytest.mark.slow
+def test_how_two_people_played_is_told_over_pairs(pairs, capsys):
+    figures, _ = report(capsys, pairs.path)
+    person = figures["agents"][0]
+    export = gather(pairs)
+    rows = [row for row, line in enumerate(export.lines) if line["agent"] == "person"]
+    games = export.games.select(rows)
+    assert len(games) == 7 and person["marked"]["plays"] + person["marked"]["hints"] == 14
+    over = MEASURES["constructive"].of(Record(of_seats(games, np.ones((7, 2), bool))))
+    assert person["measures"]["constructive"] == pytest.approx(over.mean)
+    assert person["measures"]["constructive_ci95"] == pytest.approx(over.interval.bounds)
+    assert person["measures"]["constructive_people"] == 14
+    assert person["measures"]["constructive_groups"] == 7
 
 
 def report(capsys, *args):
@@ -116,7 +184,7 @@ def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
 def test_agents_are_ranked_by_their_metrics_where_there_are_enough_of_them():
     def of(number):
         figures = {
-            measure.name: Figure(6, Interval(number + place, 0, 0, 0) if number else None)
+            measure.name: Figure(6, 6, Interval(number + place, 0, 0, 0) if number else None)
             for place, measure in enumerate(OF_AGENT)
         }
         return PlayFigures(f"agent {number}", 6, figures, [], {})

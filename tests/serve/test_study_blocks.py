@@ -7,6 +7,7 @@ import pytest
 from support.games import TINY, random_games
 from support.serving import STUDY
 
+from hanabi_rl.measure.study import agent_figures
 from hanabi_rl.serve.study import study_of
 from hanabi_rl.serve.study_blocks import blocks_of, rating_of
 from hanabi_rl.serve.study_export import Export
@@ -99,3 +100,67 @@ def test_direct_comparisons_are_turned_to_the_agent():
 )
 def test_a_rating_is_the_mean_of_the_scales_of_which_half_were_answered(answers, rating):
     assert rating_of(study_of(STUDY | {"after_game": FORM}).after_game, answers) == rating
+
+
+def of_two(games):
+    """An export of games of two people each: (first, second, end), and of what is a warm-up for
+    them; everybody is of the study."""
+    study = study_of(STUDY | {"agents": [{"name": "person"}], "instead": "bot:b", "wait": 9})
+    scores = np.arange(1, len(games) + 1, dtype=np.int32)
+    lines = [
+        {
+            "participant": who,
+            "agent": "person",
+            "warm_up": who in warm_up,
+            "instead": False,
+            "end_reason": end,
+            "answers": {},
+            "seat": 0,
+            "questioned": [],
+        }
+        for first, second, end, *warm_up in games
+        for who in (first, second)
+    ]
+    people = [
+        {"participant": who, "order": ["person"], "partners": {}, "end": {}}
+        for who in dict.fromkeys(line["participant"] for line in lines)
+    ]
+    rows = [
+        first | {"other": second} for first, second in zip(lines[::2], lines[1::2], strict=True)
+    ]
+    drawn = dataclasses.replace(random_games(TINY, len(games)), scores=scores)
+    return Export(study, drawn, rows, people)
+
+
+def test_a_game_of_two_people_is_in_both_blocks_and_ties_them():
+    blocks = blocks_of(
+        of_two(
+            [
+                (7, 9, "finished"),  # 1
+                (9, 2, "finished"),  # 2, that ties all three
+                (2, 7, "left"),
+                (4, 3, "finished", 3),  # 4, a warm-up for one of them: it is the other one's alone
+                (5, 3, "left"),
+                (8, 4, "finished", 8, 4),  # 6, that counts for nobody
+            ]
+        )
+    )
+    found = {
+        each.person: (each.group, each.scores, each.shared, each.left, each.shared_left)
+        for each in blocks
+    }
+    assert found == {
+        7: (2, (1,), (1,), 1, 1),
+        9: (2, (1, 2), (1, 2), 0, 0),
+        2: (2, (2,), (2,), 1, 1),
+        4: (4, (4,), (), 0, 0),
+        3: (3, (), (), 1, 1),
+        5: (3, (), (), 1, 1),
+    }
+    (of,) = agent_figures(blocks, ["person"])
+    assert (of.people, of.groups, of.games, of.left) == (6, 3, 3, 2)
+
+
+def test_without_two_people_at_a_table_everybody_is_a_group():
+    for block in blocks_of(made()):
+        assert (block.group, block.shared, block.shared_left) == (block.person, (), 0)
