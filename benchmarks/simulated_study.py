@@ -73,7 +73,6 @@ def as_blocks(drawn: Drawn) -> list[Block]:
     return [
         Block(
             person=person,
-            group=person,
             agent=agent,
             scores=tuple(drawn.scores[person, number].tolist()),
             rating=float(drawn.statements[person, number].mean()),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from hanabi_rl.cli.agents import File, Flag
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.study import Block
     from hanabi_rl.measure.study_games import PlayFigures
     from hanabi_rl.serve.study_export import Export
 
@@ -51,9 +50,8 @@ def report(
     if br_prox is not None:
         others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
     agents = [agent.name for agent in export.study.agents]
-    blocks = blocks_of(export)
-    played = [] if answers_only else _played(export, blocks)
-    found = report_of(blocks, agents, others | metrics_of(played))
+    played = [] if answers_only else _played(export)
+    found = report_of(blocks_of(export), agents, others | metrics_of(played))
     screen = sys.stderr if json else sys.stdout
     print(f"{export.study.title}: {_who(export)}\n\n{report_text(found, played)}", file=screen)
     if plot is not None:
@@ -102,10 +100,8 @@ def _who(export: Export) -> str:
     return text
 
 
-def _played(export: Export, blocks: Sequence[Block]) -> list[PlayFigures]:
+def _played(export: Export) -> list[PlayFigures]:
     """How the agents played the finished games that count."""
-    import numpy as np
-
     from hanabi_rl.measure.study_games import play_figures
     from hanabi_rl.serve.study_blocks import counted_tables
 
@@ -118,10 +114,8 @@ def _played(export: Export, blocks: Sequence[Block]) -> list[PlayFigures]:
         return []
     agents = [table[0]["agent"] for table in tables.values()]
     people = [[line["participant"] for line in table] for table in tables.values()]
-    group = {block.person: block.group for block in blocks}
-    groups = np.array([group[who[0]] for who in people])
     marks = [[turn for line in table for turn in line["questioned"]] for table in tables.values()]
-    return play_figures(export.games.select(list(tables)), agents, people, groups, marks)
+    return play_figures(export.games.select(list(tables)), agents, people, marks)
 
 
 def metrics_of(played: Sequence[PlayFigures]) -> dict[str, dict[str, float]]:

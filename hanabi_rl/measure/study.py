@@ -1,14 +1,14 @@
 """What people did and said with each partner of a study: figures by agent, over people.
 
 The games and answers of one person are not independent, nor are those of people who played with
-each other: whatever has an interval here resamples groups of people, each with all that is theirs.
-Most are of one person. Below `ENOUGH` groups there is none, and no figure either.
+each other: whatever has an interval here resamples groups of people (`groups_of`), each with all
+that is theirs. Most are of one person. Below `ENOUGH` groups there is none, and no figure either.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,24 +21,25 @@ ENOUGH = 6
 2 / 2^5 = 0.06; of six it is 0.03."""
 
 
+class Shared(NamedTuple):
+    """A game of two people."""
+
+    game: int  # its number in the study
+    score: int | None  # None: it was left
+
+
 @dataclasses.dataclass(frozen=True)
 class Block:
     """What one person did with one agent, and said of it. Warm-up games are not in it."""
 
     person: int
-    group: int
-    """The least number of those whom games that count tie to the person, directly or through
-    others; the person's own where none does."""
     agent: str
     scores: tuple[int, ...] = ()
     """Of the games that were finished."""
-    shared: tuple[int, ...] = ()
-    """Of these the scores of games that another block has too, as two people played them: a half of
-    each game is here."""
     left: int = 0
-    """Games that were not finished ..."""
-    shared_left: int = 0
-    """... and how many of them another block has too."""
+    """Games that were not."""
+    shared: tuple[Shared, ...] = ()
+    """Of both the games that another person's block has too: a half of each is here."""
     rating: float | None = None
     """The mean of the statements that make it up, 1 to 7."""
     place: int | None = None
@@ -81,6 +82,26 @@ class AgentFigures:
     questioned: Figure  # share of its moves
 
 
+def groups_of(blocks: Sequence[Block]) -> dict[int, int]:
+    """Person -> the group: who played with each other in one of these blocks, directly or through
+    others, are of one."""
+    tables: dict[int, set[int]] = {}
+    for each in blocks:
+        for game, _ in each.shared:
+            tables.setdefault(game, set()).add(each.person)
+    return tied([*({each.person} for each in blocks), *tables.values()])
+
+
+def tied(tables: Iterable[Collection[int]]) -> dict[int, int]:
+    """Person -> the least number of those whom `tables` tie to them, directly or through others."""
+    group: dict[int, int] = {}
+    for table in tables:
+        met = {group.setdefault(person, person) for person in table}
+        if len(met) > 1:
+            group = {person: min(met) if of in met else of for person, of in group.items()}
+    return group
+
+
 def agent_figures(blocks: Sequence[Block], agents: Sequence[str]) -> list[AgentFigures]:
     """The figures of each of `agents`."""
     return [_figures(agent, [each for each in blocks if each.agent == agent]) for agent in agents]
@@ -100,7 +121,8 @@ def _figures(agent: str, blocks: Sequence[Block]) -> AgentFigures:
         "first_share": _ratio([each.place == 1 for each in blocks], ranked),
         "questioned": _ratio(marks, [each.partner_moves for each in blocks]),
     }
-    groups = np.array([each.group for each in blocks])
+    group = groups_of(blocks)
+    groups = np.array([group[each.person] for each in blocks])
     found = figures_over(ratios, [[each.person] for each in blocks], groups)
     for name in ("zero_share", "first_share", "questioned"):
         found[name] = _as_share(found[name])
@@ -109,14 +131,19 @@ def _figures(agent: str, blocks: Sequence[Block]) -> AgentFigures:
         people=len(blocks),
         groups=len(np.unique(groups)),
         games=int(sum(games)),
-        left=int(sum(each.left - each.shared_left / 2 for each in blocks)),
+        left=int(sum(each.left - _of_two(each).count(None) / 2 for each in blocks)),
         **found,
     )
 
 
-def _of_games(blocks: Sequence[Block], of: Callable[[tuple[int, ...]], float]) -> list[float]:
+def _of_games(blocks: Sequence[Block], of: Callable[[Sequence[int]], float]) -> list[float]:
     """A sum over the finished games of each block, those of two blocks half in each."""
-    return [of(each.scores) - of(each.shared) / 2 for each in blocks]
+    halves = [[score for score in _of_two(each) if score is not None] for each in blocks]
+    return [of(each.scores) - of(half) / 2 for each, half in zip(blocks, halves, strict=True)]
+
+
+def _of_two(block: Block) -> list[int | None]:
+    return [score for _, score in block.shared]
 
 
 def _ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:

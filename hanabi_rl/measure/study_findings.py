@@ -3,7 +3,7 @@ measurements of them; every p corrected together with all others (Holm 1979).
 
 Siu et al. 2025 (arXiv 2503.15516, appendix D) regress ratings as if each were a person's only one.
 Here a person is left out whole, and with them whoever they played with: what is counted everywhere
-are groups of people (`Block.group`).
+are groups of people (`groups_of`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hanabi_rl.measure.intervals import (
     mean_interval,
 )
 from hanabi_rl.measure.ratio import Ratio
-from hanabi_rl.measure.study import ENOUGH, Block
+from hanabi_rl.measure.study import ENOUGH, Block, groups_of
 
 ALPHA = 0.05
 ENOUGH_FOR_A_PARABOLA = 12
@@ -119,11 +119,19 @@ def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Findi
             for (person, agent), block in of.items()
             if agent == first and (person, second) in of
         ]
-        both = first, second
-        found.append(_paired("score", both, [(a.group, a.score, b.score) for a, b in pairs]))
-        found.append(_paired("rating", both, [(a.group, a.rating, b.rating) for a, b in pairs]))
-        found.append(_preference(both, [(a.group, a.place, b.place) for a, b in pairs]))
-        if rather := [(a.group, a.rather, 0.0) for a, _ in pairs if a.rather is not None]:
+        both, group = (first, second), groups_of([block for pair in pairs for block in pair])
+        who = [group[a.person] for a, _ in pairs]
+        scores, ratings, places = (
+            [
+                (of, getattr(a, what), getattr(b, what))
+                for of, (a, b) in zip(who, pairs, strict=True)
+            ]
+            for what in ("score", "rating", "place")
+        )
+        found.append(_paired("score", both, scores))
+        found.append(_paired("rating", both, ratings))
+        found.append(_preference(both, places))
+        if rather := [(group[a.person], a.rather, 0.0) for a, _ in pairs if a.rather is not None]:
             found.append(_paired("rather", both, rather))
     return found
 
@@ -173,7 +181,8 @@ def _preference(about: tuple[str, str], said: Sequence[_Said]) -> Finding:
 
 def rating_curves(blocks: Sequence[Block]) -> Curves | None:
     """Ratings regressed on scores, a point a person and agent; None where nobody gave both."""
-    both = [(each.person, each.group, each.score, each.rating) for each in blocks]
+    group = groups_of(blocks)
+    both = [(each.person, group[each.person], each.score, each.rating) for each in blocks]
     whole = np.array([row for row in both if None not in row], np.float64).reshape(-1, 4)
     people, groups, x, y = whole.T
     if len(np.unique(x)) < 2 or np.ptp(y) == 0:
@@ -258,12 +267,14 @@ def across_agents(
 
 def _sums_by_group(blocks: Sequence[Block], agents: Sequence[str], said: str) -> np.ndarray:
     """float[groups, 2 K]: what each gives each agent, then how many of its people gave anything."""
-    groups = list(dict.fromkeys(each.group for each in blocks))
+    blocks = [each for each in blocks if each.agent in agents]
+    group = groups_of(blocks)
+    groups = list(dict.fromkeys(group[each.person] for each in blocks))
     sums = np.zeros((len(groups), 2 * len(agents)))
     for each in blocks:
         value = each.rating if said == "rating" else each.score
-        if each.agent in agents and value is not None:
-            row, column = groups.index(each.group), agents.index(each.agent)
+        if value is not None:
+            row, column = groups.index(group[each.person]), agents.index(each.agent)
             sums[row, [column, len(agents) + column]] += value, 1
     return sums
 

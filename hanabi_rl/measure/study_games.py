@@ -4,7 +4,7 @@ moves people marked as questionable."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hanabi_rl.measure.counted import counted_turns, of_seats
 from hanabi_rl.measure.profiles import small_sample
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import measures_of
-from hanabi_rl.measure.study import Figure, figures_over
+from hanabi_rl.measure.study import Figure, figures_over, tied
 
 OF_AGENT = measures_of("objective")
 OF_TEAM = (*measures_of("interdependence"), *measures_of("team"))
@@ -39,8 +39,7 @@ class PlayFigures:
 def play_figures(
     games: Games,
     agents: Sequence[str],
-    people: Sequence[Collection[int]],
-    groups: np.ndarray,
+    people: Sequence[Sequence[int]],
     marks: Sequence[Sequence[int]],
 ) -> list[PlayFigures]:
     """The figures of every agent of finished games.
@@ -49,22 +48,20 @@ def play_figures(
         games: N games, whose `human_seats` are the people's.
         agents: the agent of each game.
         people: who played each.
-        groups: int[N], the group that they belong to (`Block.group`).
         marks: of each game the numbers of the moves that were marked.
     """
     found = []
     for agent in dict.fromkeys(agents):
         rows = [row for row, name in enumerate(agents) if name == agent]
         who, marked = [people[row] for row in rows], [marks[row] for row in rows]
-        found.append(_figures(agent, games.select(rows), who, groups[rows], marked))
+        found.append(_figures(agent, games.select(rows), who, marked))
     return found
 
 
 def _figures(
     agent: str,
     games: Games,
-    people: Sequence[Collection[int]],
-    groups: np.ndarray,
+    people: Sequence[Sequence[int]],
     marks: Sequence[Sequence[int]],
 ) -> PlayFigures:
     if games.human_seats is None:
@@ -79,7 +76,8 @@ def _figures(
     }
     ratios = {measure.name: measure.of(of_agent) for measure in OF_AGENT}
     ratios |= {measure.name: measure.of(of_team) for measure in OF_TEAM}
-    measures = figures_over(ratios, people, groups)
+    group = tied(people)
+    measures = figures_over(ratios, people, np.array([group[first] for first, *_ in people]))
     small = small_sample(counted)
     return PlayFigures(agent, len(games), measures, small, _marked(of_agent, marks))
 

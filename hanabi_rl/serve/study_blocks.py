@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hanabi_rl.measure.study import Block
+from hanabi_rl.measure.study import Block, Shared
 from hanabi_rl.serve.study import SCALE, Question, Study
 from hanabi_rl.serve.study_export import Export
 
@@ -26,10 +26,9 @@ def blocks_of(export: Export) -> list[Block]:
         for line in table:
             rows.setdefault((line["participant"], line["agent"]), []).append((row, line))
     shared = {row for row, table in tables.items() if len(table) > 1}
-    group = _groups(people, ([line["participant"] for line in tables[row]] for row in shared))
     names = [agent.name for agent in export.study.agents]
     return [
-        _block(export, people[person], group[person], agent, rows, shared)
+        _block(export, people[person], agent, rows, shared)
         for agent in names
         for person in people
         if (person, agent) in rows
@@ -46,16 +45,6 @@ def counted_tables(export: Export) -> dict[int, list[_Line]]:
     return tables
 
 
-def _groups(people: Iterable[int], tables: Iterable[Collection[int]]) -> dict[int, int]:
-    """Person -> the least number of those whom `tables` tie to them, directly or through others:
-    their own where nothing does."""
-    group = {person: person for person in people}
-    for table in tables:
-        met = {group[person] for person in table}
-        group = {person: min(met) if of in met else of for person, of in group.items()}
-    return group
-
-
 def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> float | None:
     """The mean of the scales that make up the rating; None where fewer than half were answered."""
     scales = [question for question in questions if question.kind == "scale"]
@@ -67,15 +56,14 @@ def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> floa
 def _block(
     export: Export,
     person: Mapping[str, Any],
-    group: int,
     agent: str,
     rows_of: Mapping[tuple[int, str], Sequence[tuple[int, _Line]]],
     shared: Collection[int],
 ) -> Block:
     """`shared`: the rows of games that two people have in a block each."""
-    study, games, rows = export.study, export.games, rows_of[person["participant"], agent]
-    finished = [(row, line) for row, line in rows if _ended(export, row)]
-    left = [row for row, _ in rows if not _ended(export, row)]
+    study, rows = export.study, rows_of[person["participant"], agent]
+    scores = {row: _score(export, row) for row, _ in rows}
+    finished = [(row, line) for row, line in rows if scores[row] is not None]
     if study.after_partner:
         rating = rating_of(study.after_partner, person["partners"].get(agent, {}))
     else:
@@ -88,12 +76,10 @@ def _block(
     ranked = agent in ranking and len(ranking) > 1
     return Block(
         person=person["participant"],
-        group=group,
         agent=agent,
-        scores=tuple(int(games.scores[row]) for row, _ in finished),
-        shared=tuple(int(games.scores[row]) for row, _ in finished if row in shared),
-        left=len(left),
-        shared_left=sum(row in shared for row in left),
+        scores=tuple(score for score in scores.values() if score is not None),
+        left=len(rows) - len(finished),
+        shared=tuple(Shared(row, score) for row, score in scores.items() if row in shared),
         rating=rating,
         place=1 + len(better) if ranked else None,
         rather=_rather(study, person, agent),
@@ -104,9 +90,10 @@ def _block(
     )
 
 
-def _ended(export: Export, row: int) -> bool:
-    """Whether the game of a row, which is one for both of its people, was finished."""
-    return bool(export.lines[row]["end_reason"] == "finished")
+def _score(export: Export, row: int) -> int | None:
+    """Of a game that was finished; it is one for both of its people."""
+    finished = export.lines[row]["end_reason"] == "finished"
+    return int(export.games.scores[row]) if finished else None
 
 
 def _rather(study: Study, person: Mapping[str, Any], agent: str) -> float | None:

@@ -76,7 +76,7 @@ def test_a_game_of_two_people_counts_once_and_they_are_one_unit(pairs, tmp_path,
     figures, text = report(capsys, *args)
     person, bot = figures["agents"]
     assert (person["people"], person["groups"], person["games"]) == (14, 7, 7)
-    assert (bot["people"], bot["groups"], bot["games"]) == (14, 7, 14)
+    assert (bot["people"], bot["groups"], bot["games"]) == (14, 14, 14)
     scores = 6 + np.arange(7)
     reach = 2.446912 * scores.std(ddof=1) / np.sqrt(7)  # Student's t of 6 degrees of freedom
     assert person["score"] == pytest.approx(scores.mean())

@@ -27,7 +27,6 @@ def people(count=7):
     return [
         Block(
             person,
-            person,
             agent,
             scores=(score, score + (score > 0)),
             rating=float(RATINGS[agent][person]),
@@ -89,7 +88,7 @@ def test_holm_by_hand():
 
 
 def test_pairs_are_compared_within_people_by_hand():
-    alone = Block(99, 99, "b", scores=(25,), rating=7.0)  # who met one of them says nothing of both
+    alone = Block(99, "b", scores=(25,), rating=7.0)  # who met one of them says nothing of both
     score, rating, preference = compare_agents([*people(), alone], ["a", "b"])
     gaps = np.subtract(RATINGS["a"], RATINGS["b"]).astype(float)
     t = gaps.mean() / (gaps.std(ddof=1) / np.sqrt(7))
@@ -138,7 +137,7 @@ def curved(top, noise=0.3, count=40, seed=0):
     for person, agent in itertools.product(range(count), "ab"):
         score = int(rng.integers(5, 21))
         rating = 6 - 0.04 * (score - top) ** 2 + noise * rng.normal()
-        blocks.append(Block(person, person, agent, scores=(score,), rating=float(rating)))
+        blocks.append(Block(person, agent, scores=(score,), rating=float(rating)))
     return blocks
 
 
@@ -178,7 +177,7 @@ def test_a_parabola_is_fitted_without_each_person_in_turn():
 
 def test_no_curve_is_told_where_it_hangs_on_one_person():
     blocks = [
-        Block(person, person, agent, scores=(score,), rating=1.0 + person % 5)
+        Block(person, agent, scores=(score,), rating=1.0 + person % 5)
         for person in range(14)
         for agent, score in zip("ab", (10, 20 if person == 3 else 12), strict=True)
     ]  # without the fourth there are two scores: a line, but no parabola
@@ -219,7 +218,7 @@ def test_a_parabola_has_its_top_where_it_was_put(top, inside, words):
 def test_where_there_is_no_bend_no_top_is_told():
     rng = np.random.default_rng(1)
     blocks = [
-        Block(person, person, agent, scores=(score,), rating=0.2 * score + rng.normal())
+        Block(person, agent, scores=(score,), rating=0.2 * score + rng.normal())
         for person, agent in itertools.product(range(30), "ab")
         for score in [int(rng.integers(5, 21))]
     ]
@@ -232,7 +231,7 @@ def test_where_there_is_no_bend_no_top_is_told():
 def test_agents_are_ranked_against_other_figures_of_them():
     agents = "abcde"
     blocks = [
-        Block(person, person, agent, scores=(10 + place,), rating=1 + place + 0.01 * person)
+        Block(person, agent, scores=(10 + place,), rating=1 + place + 0.01 * person)
         for place, agent in enumerate(agents)
         for person in range(35)
     ]

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from hanabi_rl.measure.intervals import bootstrap_ratio, exact_share, mean_interval
-from hanabi_rl.measure.study import ENOUGH, Block, agent_figures
+from hanabi_rl.measure.study import ENOUGH, Block, Shared, agent_figures, groups_of
 from hanabi_rl.measure.study_findings import across_agents, compare_agents, rating_curves
 from hanabi_rl.measure.study_report import report_of
 from hanabi_rl.show.study import report_figures, report_text
@@ -33,16 +33,17 @@ def place_of(mine, other):
 def people():
     """What `blocks_of` makes of such a study."""
     blocks = []
-    for person, group in enumerate(GROUP):
-        scores = tuple(score for who, score in GAMES if person in who)
-        left = sum(person in who for who in LEFT)
+    for person in range(len(GROUP)):
+        shared = [(number, score) for number, (who, score) in enumerate(GAMES) if person in who]
+        scores = tuple(score for _, score in shared)
+        gone = [(len(GAMES) + number, None) for number, who in enumerate(LEFT) if person in who]
         score, rating = OF_BOT[person]
         places = place_of(RATINGS[person], rating), place_of(rating, RATINGS[person])
         mine = {"rating": float(RATINGS[person]), "place": places[0]}
-        mine |= {"shared": scores, "left": left, "shared_left": left}
-        blocks.append(Block(person, group, "person", scores, **mine))
+        mine |= {"left": len(gone), "shared": tuple(Shared(*game) for game in shared + gone)}
+        blocks.append(Block(person, "person", scores, **mine))
         theirs = {"rating": float(rating), "place": places[1]}
-        blocks.append(Block(person, group, "bot", (score,), **theirs))
+        blocks.append(Block(person, "bot", (score,), **theirs))
     return blocks
 
 
@@ -72,6 +73,18 @@ def test_a_game_of_two_people_counts_once_and_its_interval_is_over_groups():
         reach = 2.446912 * error  # Student's t of 6 degrees of freedom at 97.5%
         assert figure.interval.high == pytest.approx(estimate + reach, rel=1e-5)
     assert of.zero_share.interval.mean == pytest.approx(1 / 10)
+
+
+def test_groups_are_of_the_games_that_a_figure_is_about():
+    """Who played with each other played with the bot alone."""
+    blocks = people()
+    mine, theirs = ([each for each in blocks if each.agent == agent] for agent in AGENTS)
+    assert groups_of(mine) == groups_of(blocks) == dict(enumerate(GROUP))
+    assert groups_of(theirs) == {person: person for person in range(15)}
+    of = agent_figures(blocks, AGENTS)[1]
+    scores = np.array([score for score, _ in OF_BOT])
+    assert (of.people, of.groups, of.games) == (15, 15, 15)
+    assert of.score.interval.std_error == pytest.approx(scores.std(ddof=1) / np.sqrt(15))
 
 
 def test_a_share_of_all_or_none_is_as_sure_as_the_groups_are_many():
@@ -106,8 +119,9 @@ def test_a_group_has_one_vote():
         blocks, number = [], 0
         for people in groups:
             for person, first in enumerate(people, number):
-                blocks.append(Block(person, number, "person", place=2 - first))
-                blocks.append(Block(person, number, "bot", place=1 + first))
+                together = (Shared(number, 20),)
+                blocks.append(Block(person, "person", (20,), shared=together, place=2 - first))
+                blocks.append(Block(person, "bot", place=1 + first))
             number += len(people)
         return compare_agents(blocks, AGENTS)[2]
 
@@ -124,7 +138,7 @@ def test_a_line_is_fitted_with_groups_left_out_whole():
     blocks = people()
     curves = rating_curves(blocks)
     x, y = np.array([each.score for each in blocks]), np.array([each.rating for each in blocks])
-    who = np.array([each.group for each in blocks])
+    who = np.array([GROUP[each.person] for each in blocks])
 
     def slope(groups):
         return np.polyfit(x[np.isin(who, groups)], y[np.isin(who, groups)], 1)[0]
@@ -159,7 +173,13 @@ def test_a_rho_over_agents_has_its_interval_over_groups():
 
     def found(*copies):
         blocks = [
-            Block(100 * number + group, group, agent, rating=float(ratings[group, place]))
+            Block(
+                100 * number + group,
+                agent,
+                left=int(agent == "a"),
+                shared=(Shared(group, None),) if agent == "a" else (),
+                rating=float(ratings[group, place]),
+            )
             for number, ratings in enumerate(copies)
             for group in range(35)
             for place, agent in enumerate(agents)
@@ -172,9 +192,11 @@ def test_a_rho_over_agents_has_its_interval_over_groups():
 
 
 def test_too_few_groups_give_no_figure_and_words_that_say_so():
-    few = [each for each in people() if each.group < 11]
+    few = [each for each in people() if each.person < 11]
     report = report_of(few, AGENTS)
-    assert all(of.score.interval is None for of in report.agents)  # 5 groups of 11 people
+    person, bot = report.agents
+    assert person.score.interval is None  # 5 groups of 11 people
+    assert (bot.groups, bot.score.groups) == (11, 11) and bot.score.interval is not None
     assert all(each.p is None for each in report.findings)
     text = report_text(report)
     assert "too few people: 11 in 5 groups" in text
@@ -194,7 +216,6 @@ def test_where_nobody_played_with_another_person_figures_are_as_of_people():
     ratings = {agent: rng.normal(4, 1, 35) for agent in AGENTS}
     blocks = [
         Block(
-            number,
             number,
             agent,
             tuple(scores[agent][row, : 1 + row % 2].tolist()),
@@ -227,12 +248,12 @@ def drawn(rng, together):
         if first:
             level, liked = 15 + rng.normal(0, 2), 4 + rng.normal(0, 0.7)
             scores = tuple(int(s) for s in (level + rng.normal(0, 3, 3)).round())
-        group = person - person % 2 if together else person
-        shared = scores if together else ()
+        games = [Shared(3 * (person // 2) + number, score) for number, score in enumerate(scores)]
+        shared = tuple(games) if together else ()
         rating = liked + rng.normal(0, 0.7)
-        blocks.append(Block(person, group, "person", scores, shared=shared, rating=rating))
+        blocks.append(Block(person, "person", scores, shared=shared, rating=rating))
         own = tuple(int(s) for s in (15 + rng.normal(0, 2) + rng.normal(0, 3, 3)).round())
-        blocks.append(Block(person, group, "bot", own, rating=4 + rng.normal(0, 0.7)))
+        blocks.append(Block(person, "bot", own, rating=4 + rng.normal(0, 0.7)))
     return blocks
 
 

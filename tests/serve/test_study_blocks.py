@@ -7,7 +7,7 @@ import pytest
 from support.games import TINY, random_games
 from support.serving import STUDY
 
-from hanabi_rl.measure.study import agent_figures
+from hanabi_rl.measure.study import agent_figures, groups_of
 from hanabi_rl.serve.study import study_of
 from hanabi_rl.serve.study_blocks import blocks_of, rating_of
 from hanabi_rl.serve.study_export import Export
@@ -145,22 +145,21 @@ def test_a_game_of_two_people_is_in_both_blocks_and_ties_them():
             ]
         )
     )
-    found = {
-        each.person: (each.group, each.scores, each.shared, each.left, each.shared_left)
-        for each in blocks
+    found = {each.person: (each.scores, each.left, each.shared) for each in blocks}
+    assert found == {  # numbers of games count from 0, their scores from 1
+        7: ((1,), 1, ((0, 1), (2, None))),
+        9: ((1, 2), 0, ((0, 1), (1, 2))),
+        2: ((2,), 1, ((1, 2), (2, None))),
+        4: ((4,), 0, ()),
+        3: ((), 1, ((4, None),)),
+        5: ((), 1, ((4, None),)),
     }
-    assert found == {
-        7: (2, (1,), (1,), 1, 1),
-        9: (2, (1, 2), (1, 2), 0, 0),
-        2: (2, (2,), (2,), 1, 1),
-        4: (4, (4,), (), 0, 0),
-        3: (3, (), (), 1, 1),
-        5: (3, (), (), 1, 1),
-    }
+    assert groups_of(blocks) == {7: 2, 9: 2, 2: 2, 4: 4, 3: 3, 5: 3}
     (of,) = agent_figures(blocks, ["person"])
     assert (of.people, of.groups, of.games, of.left) == (6, 3, 3, 2)
 
 
 def test_without_two_people_at_a_table_everybody_is_a_group():
-    for block in blocks_of(made()):
-        assert (block.group, block.shared, block.shared_left) == (block.person, (), 0)
+    blocks = blocks_of(made())
+    assert not any(block.shared for block in blocks)
+    assert groups_of(blocks) == {block.person: block.person for block in blocks}
