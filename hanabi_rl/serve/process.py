@@ -20,6 +20,7 @@ import contextlib
 import os
 import select
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -45,12 +46,12 @@ LONGEST = 2**20  # bytes of an answer
 
 class ProcessAgent:
     """The program `command` (words as a shell has them, but no shell runs them), started at the
-    first question. Its stderr is ours. Raises ValueError where there is no such program."""
+    first question, and anew at the next one after it failed: a late answer is nobody's. Its stderr
+    is ours. Raises ValueError where there is no such program."""
 
     def __init__(self, command: str, answer_s: float = ANSWER_S) -> None:
         self._command, self._answer_s = command, answer_s
         self._running: subprocess.Popen[bytes] | None = None
-        self._heard = b""
         if not shlex.split(command):
             raise ValueError("--process: expected a command, got nothing")
 
@@ -69,7 +70,7 @@ class ProcessAgent:
 
     def close(self) -> None:
         """Ends the process: its stdin ends, and after two seconds itself."""
-        running = self._running
+        running, self._running = self._running, None
         if running is None:
             return
         assert running.stdin is not None and running.stdout is not None
@@ -78,33 +79,35 @@ class ProcessAgent:
         try:
             running.wait(2)
         except subprocess.TimeoutExpired:
-            running.kill()
+            os.killpg(running.pid, signal.SIGKILL)  # of a session of its own: what it started, too
             running.wait()
         running.stdout.close()
 
     def _ask(self, question: Mapping[str, Any]) -> bytes:
-        """The line that it answers with."""
+        """The line that it answers with; what it said before it was asked is no answer."""
         if self._running is None:
             self._running = self._started()
         assert self._running.stdin is not None and self._running.stdout is not None
+        lines = self._running.stdout.fileno()
+        if select.select([lines], [], [], 0)[0] and not os.read(lines, LONGEST):
+            raise self._ended()
         try:
             self._running.stdin.write(orjson.dumps(question) + b"\n")
             self._running.stdin.flush()
         except OSError:
             raise self._ended() from None
-        until, lines = time.monotonic() + self._answer_s, self._running.stdout.fileno()
-        while b"\n" not in self._heard:
+        until, heard = time.monotonic() + self._answer_s, b""
+        while b"\n" not in heard:
             left = max(0.0, until - time.monotonic())
             if not select.select([lines], [], [], left)[0]:
                 raise self._failed(f"no answer within {self._answer_s:g} s")
             some = os.read(lines, 65536)
             if not some:
                 raise self._ended()
-            self._heard += some
-            if len(self._heard) > LONGEST:
+            heard += some
+            if len(heard) > LONGEST:
                 raise self._failed(f"an answer of more than {LONGEST:,} bytes")
-        line, _, self._heard = self._heard.partition(b"\n")
-        return line
+        return heard.partition(b"\n")[0]
 
     def _started(self) -> subprocess.Popen[bytes]:
         try:
@@ -119,10 +122,13 @@ class ProcessAgent:
             raise ValueError(f"--process: expected a program to start, got {error}") from None
 
     def _ended(self) -> ValueError:
-        assert self._running is not None
-        return self._failed(f"its end, with exit status {self._running.wait(10)}")
+        running = self._running
+        assert running is not None
+        self.close()
+        return self._failed(f"its end, with exit status {running.returncode}")
 
     def _failed(self, got: str) -> ValueError:
+        self.close()
         return ValueError(
             f"--process {self._command}: expected a line of JSON with a move, got {got}"
         )

@@ -7,6 +7,7 @@ import io
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +128,41 @@ def test_a_process_that_fails_says_how(text: str, reason: str) -> None:
     slow = 0.5 if "sleep" in text else 60.0
     with program(text, slow) as running, pytest.raises(ValueError, match=reason):
         running.move(1, sight_of(game, 0))
+
+
+def test_a_late_answer_is_not_that_of_the_next_question(tmp_path: Path) -> None:
+    """A process that was too slow once is ended, and another one is asked where the game is."""
+    text = (
+        "import os, time\n"
+        + ECHO
+        + f"    first = not os.path.exists({str(tmp_path / 'there')!r})\n"
+    )
+    text += f"    open({str(tmp_path / 'there')!r}, 'w').close()\n    time.sleep(1.5 * first)\n"
+    text += "    print(json.dumps({'action': asked['legal'][-1 if first else 0]['action']}))"
+    game = random_game(Rules(), 0, turns=4, seat=0)
+    sight = sight_of(game, 0)
+    legal = question_of(1, sight)["legal"]
+    with program(text, 1.0) as running:
+        with pytest.raises(ValueError, match="got no answer within 1 s"):
+            running.move(1, sight)
+        time.sleep(1.0)  # by now the first one has answered
+        assert running.move(1, sight) == legal[0]["action"] != legal[-1]["action"]
+
+
+def test_what_is_said_beside_an_answer_is_not_the_next_one() -> None:
+    """Words before the first answer, and after each: nothing is asked twice for them later."""
+    text = (
+        "print('hello')\n" + ECHO + "    n = globals().setdefault('n', [])\n    n.append(asked)\n"
+    )
+    text += "    sys.stdout.write(json.dumps({'action': len(n) - 1}) + '\\nthought so\\n')\n"
+    text += "    sys.stdout.flush()"
+    sight = sight_of(random_game(Rules(), 0, turns=4, seat=0), 0)
+    with program(text) as running:
+        moves = []
+        for _ in range(3):
+            moves.append(running.move(1, sight))
+            time.sleep(0.5)  # the others move
+    assert moves == [0, 2, 3]  # the first question was asked twice, each other one once
 
 
 def test_a_program_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
