@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 
@@ -47,6 +48,7 @@ class StudyPlay(Tables):
         self._questioned: dict[int, frozenset[int]] = {}
         self._twins: dict[int, int] = {}  # the copies that two people have of one game
         self._waiting = WaitingRoom(folder.study.wait, folder.clock)
+        _take_back_half_dealt(folder)
         for person in folder.everyone():
             for place, played in enumerate(person.games):
                 self._seat(person.number, place, played)
@@ -218,6 +220,21 @@ class StudyPlay(Tables):
         self._questioned[game_id] = frozenset(played.questioned)
         if played.twin:
             self._twins[game_id] = played.twin
+
+
+def _take_back_half_dealt(folder: StudyFolder) -> None:
+    """Where a server was killed before the second of two people had their copy of a game, the first
+    one has none either, and waits once more."""
+    everyone = folder.everyone()
+    dealt = {played.game.game_id for person in everyone for played in person.games}
+    for person in everyone:
+        for place, played in enumerate(person.games):
+            if played.twin and played.twin not in dealt and played.game.status == "active":
+                folder.change(person.number, functools.partial(_without, place=place))
+
+
+def _without(person: Participant, place: int) -> Participant:
+    return dataclasses.replace(person, games=person.games[:place])
 
 
 def _last_of_partners(game: Game) -> int | None:

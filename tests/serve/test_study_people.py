@@ -184,6 +184,29 @@ def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp
     assert caught_up(left, again.game(mine)) is left
 
 
+def test_a_game_that_a_killed_server_dealt_to_one_alone_is_nobodys(play, tmp_path, monkeypatch):
+    first, second = (play.folder.join()[0] for _ in range(2))
+    assert play.deal(first, 0) is None
+    begin, begun = play._begin, []
+
+    def killed(*how):
+        if begun:
+            raise KeyboardInterrupt
+        begun.append(begin(*how))
+
+    monkeypatch.setattr(play, "_begin", killed)
+    with pytest.raises(KeyboardInterrupt):
+        play.deal(second, 0)
+    assert [len(play.folder.get(each.number).games) for each in (first, second)] == [1, 0]
+    again = made(tmp_path / "study")
+    first, second = (again.folder.get(each.number) for each in (first, second))
+    assert first.games == second.games == ()
+    assert again.deal(first, 0) is None  # who waits once more
+    theirs = again.deal(second, 0)
+    to_end(again, (again.deal(again.folder.get(first.number), 0), theirs))
+    assert len(gather(again.folder).games) == 1
+
+
 def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
     client = visit(play)  # of one server: two people take turns with it
 
