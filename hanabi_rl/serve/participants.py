@@ -22,7 +22,7 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,20 @@ class StudyFolder:
         """All who have not withdrawn, in the order in which they agreed."""
         people = [read_participant(path) for path in self._people.glob("[0-9]*.json")]
         return sorted(people, key=lambda person: (person.consented_at, person.number))
+
+    def check_agents(self, policies: Mapping[str, str]) -> None:
+        """`policies`: agent -> its identity. Raises ValueError where a game was played with another
+        agent of that name."""
+        for person in self.everyone():
+            for number, played in enumerate(person.games, start=1):
+                now = policies.get(played.agent, played.policy)
+                if now != played.policy:
+                    raise ValueError(
+                        f"{self._file(person.number)}: expected {played.agent} to be the agent "
+                        f"of game {number} ({played.policy}), got another one ({now}): a study "
+                        "whose agents change is another one; give it another --state, or the agent "
+                        "that it began with"
+                    )
 
     def change(self, number: int, change: Callable[[Participant], Participant]) -> Participant:
         """Writes what became of a person. Raises WithdrawnError."""

@@ -29,7 +29,8 @@ class StudyPlay(Tables):
 
     partners: agent -> who answers for it at every seat but the person's; policies: agent -> its
     identity, which is kept with every game; remembering: the agents that remember whom they play
-    with, if the study lets them. Games that were interrupted go on.
+    with, if the study lets them. Games that were interrupted go on. Raises ValueError where an
+    agent is another one than in the games so far.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class StudyPlay(Tables):
         remembering: Collection[str] = (),
     ) -> None:
         super().__init__(rules)
+        folder.check_agents(policies)
         self.folder, self._partners, self._policies = folder, partners, policies
         self._remembering = remembering if folder.study.series else ()
         self._of: dict[int, tuple[int, int]] = {}  # game -> whose, and which of theirs

@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.games import TINY
 from support.serving import STUDY, make_study_play
 
 from hanabi_rl.cli.study import _shipped
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.serve.participants import StudyFolder, WithdrawnError, read_study_of
 from hanabi_rl.serve.study import AFTER_GAME, orders, read_study, study_of
+from hanabi_rl.serve.study_play import StudyPlay
 from hanabi_rl.serve.study_steps import next_step
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "study"
@@ -155,6 +157,25 @@ def test_a_folder_is_of_one_study(tmp_path):
     make_study_play(tmp_path)
     with pytest.raises(ValueError, match="expected the study that the folder was made for"):
         make_study_play(tmp_path, title="Another")
+
+
+def test_an_agent_that_has_changed_under_its_name_is_refused(tmp_path):
+    """Once a game was played with it; a run that was trained on is another agent."""
+    play = make_study_play(tmp_path)
+    folder, (person, _) = play.folder, play.folder.join()
+    play.deal(person, 0)
+    first = folder.get(person.number).games[0].agent
+    same = {name: f"identity of {name}" for name in ("bot:a", "bot:b")}
+    partners = dict.fromkeys(same, None)
+    other = ({*same} - {first}).pop()
+    StudyPlay(folder, TINY, partners, same | {other: "retrained"})  # nobody has met it
+    with pytest.raises(ValueError, match="another --state, or the agent that it began") as found:
+        StudyPlay(folder, TINY, partners, same | {first: "retrained"})
+    file = tmp_path / "participants" / f"{person.number:06d}.json"
+    said = f"{file}: expected {first} to be the agent of game 1 (identity of {first}), got another"
+    assert str(found.value).startswith(f"{said} one (retrained): ")
+    assert folder.withdraw(person.number, "the operator")
+    StudyPlay(folder, TINY, partners, same | {first: "retrained"})
 
 
 def test_what_comes_next_through_a_whole_study(tmp_path):
