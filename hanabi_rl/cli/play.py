@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from hanabi_rl.serve.local import LocalPlay
     from hanabi_rl.serve.partners import Partners, Starting
 
-    Seated = tuple[Rules, list[str], Callable[[], Partners], list[str]]
-    """The game, who sits at the seats that nobody holds, what makes them play, and their identities
-    where one of them remembers whom it plays with."""
+    Seated = tuple[Rules, list[str], Callable[[], Partners], list[str], bool]
+    """The game, who sits at the seats that nobody holds, what makes them play, their identities,
+    and whether one of them remembers whom it plays with."""
 
 WEB_MODULES = ("starlette", "uvicorn", "websockets", "jinja2", "orjson")
 HOST = "127.0.0.1"  # nobody but this machine; there are no accounts here
@@ -79,12 +79,16 @@ def play(
 
     with contextlib.ExitStack() as stack:
         if process is None:
-            rules, names, partners, remembering = _agents(names, players, watch, out)
+            seated = _agents(names, players, watch, out)
         else:
-            rules, names, partners, remembering = _processes(process, players or 2, watch, stack)
+            seated = _processes(process, players or 2, watch, stack)
+        rules, names, partners, policies, remembers = seated
 
         def table_with(partners: Partners) -> LocalPlay:
-            return LocalPlay(rules, names, partners, GameFolder(out), seed, remembering, strangers)
+            folder = GameFolder(out)
+            return LocalPlay(
+                rules, names, partners, folder, seed, policies, remembers, strangers=strangers
+            )
 
         if terminal:
             _run_terminal(table_with(partners()))
@@ -121,8 +125,8 @@ def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Se
             run = compiled if any(map(thinks, line_up)) else InNumPy()
             return Runner(line_up, rules, run=run, series=out / "series")
 
-    remembering = [policy.identity() for policy in line_up] if any(map(learns, line_up)) else []
-    return rules, names, partners, remembering
+    identities = [policy.identity() for policy in line_up]
+    return rules, names, partners, identities, any(map(learns, line_up))
 
 
 def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
@@ -132,7 +136,7 @@ def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitSt
 
     rules = Rules(num_players=players)
     partners = stack.enter_context(contextlib.closing(ProcessPartners(rules, command)))
-    return rules, [f"process:{command}"] * (players - (not watch)), lambda: partners, []
+    return rules, [f"process:{command}"] * (players - (not watch)), lambda: partners, [], False
 
 
 def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:

@@ -1,6 +1,6 @@
 """Where games are kept: the journal of those in progress, and a file for each one that is done.
 
-    open/GAME.json            deal and moves so far, replaced after every move
+    open/GAME.json            deal, who plays and moves so far, replaced after every move
     2p-GAME.safetensors       a finished game, in the layout that `load_games` and `bc.py` read
     unfinished/...            the same of a game that was left
     series/GAME.json          with partners who remember: who they were, and the games before it;
@@ -31,6 +31,10 @@ SERIES_VERSION = 1
 Find = Callable[[int, Rules], Game]
 """The game of an id."""
 
+Interrupted = tuple[Game, dict[int, str], tuple[str, ...] | None]
+"""A game, the agents at its seats, and their identities as `GameFolder.record` was told them (None:
+of a journal from before they were kept)."""
+
 
 @dataclasses.dataclass(frozen=True)
 class GameFolder:
@@ -38,8 +42,9 @@ class GameFolder:
 
     path: Path
 
-    def record(self, game: Game, agents: dict[int, str]) -> None:
-        """Writes the journal of a game in progress."""
+    def record(self, game: Game, agents: dict[int, str], policies: Sequence[str] = ()) -> None:
+        """Writes the journal of a game in progress; `policies`: the identities of the partners,
+        around the table from the person, where they have any."""
         (self.path / "open").mkdir(parents=True, exist_ok=True)
         write_json(
             self._journal(game.game_id),
@@ -47,6 +52,7 @@ class GameFolder:
                 "format_version": JOURNAL_VERSION,
                 **game_to_json(game),
                 "agents": {str(seat): name for seat, name in agents.items()},
+                "policies": list(policies),
             },
         )
 
@@ -65,7 +71,7 @@ class GameFolder:
         self._journal(game.game_id).unlink(missing_ok=True)
         return path
 
-    def interrupted(self, rules: Rules) -> list[tuple[Game, dict[int, str]]]:
+    def interrupted(self, rules: Rules) -> list[Interrupted]:
         """The games of these rules whose journals are there, and who plays in them, oldest first.
 
         Where a game of its series is not there any more, the partners are strangers. Raises
@@ -75,7 +81,7 @@ class GameFolder:
             (self.path / "open").glob("[!.]*.json"), key=lambda path: path.stat().st_mtime
         )
         found = [self._interrupted(path) for path in paths]
-        return [(game, agents) for game, agents in found if game.rules == rules]
+        return [each for each in found if each[0].rules == rules]
 
     def game(self, game_id: int, rules: Rules) -> Game:
         """A game of one person that is kept. Raises FileNotFoundError."""
@@ -145,7 +151,7 @@ class GameFolder:
         }
         write_json(self.path / "series" / f"{number}.json", note)
 
-    def _interrupted(self, path: Path) -> tuple[Game, dict[int, str]]:
+    def _interrupted(self, path: Path) -> Interrupted:
         try:
             return _read_journal(path, self.game)
         except FileNotFoundError:
@@ -215,15 +221,15 @@ def _read_note(path: Path, rules: Rules, policies: Sequence[str]) -> list[int] |
         raise ValueError(f"{path}: no note of a series: {type(error).__name__}: {error}") from error
 
 
-def _read_journal(path: Path, find: Find | None) -> tuple[Game, dict[int, str]]:
+def _read_journal(path: Path, find: Find | None) -> Interrupted:
     content: Any = read_json(path)
     try:
         if content["format_version"] != JOURNAL_VERSION:
             found = content["format_version"]
             raise ValueError(f"expected format_version {JOURNAL_VERSION}, got {found!r}")
-        return game_from_json(content, find), {
-            int(seat): str(name) for seat, name in content["agents"].items()
-        }
+        agents = {int(seat): str(name) for seat, name in content["agents"].items()}
+        policies = tuple(content["policies"]) if "policies" in content else None
+        return game_from_json(content, find), agents, policies
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{path}: no journal of a game: {type(error).__name__}: {error}"

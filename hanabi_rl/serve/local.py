@@ -26,10 +26,10 @@ class LocalPlay(Tables):
     number of the game modulo the players, so that every seat is played from. `seed` fixes the decks
     (None: they are drawn anew); `folder` keeps the games (None: nothing does).
 
-    Agents sit around the table in their order, the first one after the person. `remembering` are
-    their identities where one of them remembers whom it plays with (`agents/knowing.py`, `learns`):
-    the games are a series then, also over restarts where `folder` keeps them, until
-    `new_game(strangers=True)`, or at first with `strangers`.
+    Agents sit around the table in their order, the first one after the person; `policies` are their
+    identities, where they have any. With `remembers` one of them remembers whom it plays with
+    (`agents/knowing.py`, `learns`): the games are a series then, also over restarts where `folder`
+    keeps them, until `new_game(strangers=True)`, or at first with `strangers`.
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class LocalPlay(Tables):
         partners: Partners,
         folder: GameFolder | None = None,
         seed: int | None = None,
-        remembering: Sequence[str] = (),
+        policies: Sequence[str] = (),
+        remembers: bool = False,
+        *,
         strangers: bool = False,
     ) -> None:
         if rules.num_players - len(agents) not in (0, 1):
@@ -50,8 +52,9 @@ class LocalPlay(Tables):
         super().__init__(rules)
         self.agents, self.folder = tuple(agents), folder
         self.watched = len(agents) == rules.num_players
-        self._partners = partners
-        self._remembering = () if self.watched else tuple(remembering)
+        self._partners, self._policies = partners, tuple(policies)
+        self.remembers = remembers and not self.watched
+        """Partners learn from game to game whom they play with."""
         self._series: tuple[Game, ...] = ()  # before the next game
         self._since = 0
         """They know no game before this number: they were strangers then."""
@@ -62,11 +65,6 @@ class LocalPlay(Tables):
         self._read_back()
         if strangers:
             self._begin_anew()
-
-    @property
-    def remembers(self) -> bool:
-        """Whether partners learn from game to game whom they play with."""
-        return bool(self._remembering)
 
     def new_game(self, strangers: bool = False) -> Game:
         """Deals the next game and writes its journal; with `strangers` the first of a series."""
@@ -132,9 +130,9 @@ class LocalPlay(Tables):
     def _keep(self, game: Game, effects: Effects) -> None:
         if self.folder is not None and not self.watched:
             if effects.record:
-                self.folder.record(game, self._seated[game.game_id])
+                self.folder.record(game, self._seated[game.game_id], self._policies)
             if effects.finish:
-                self.folder.finish(game, self._remembering)
+                self.folder.finish(game, self._policies if self.remembers else ())
         if effects.finish:
             self._goes_on_from(game)
 
@@ -160,15 +158,15 @@ class LocalPlay(Tables):
     def _begin_anew(self) -> None:
         """From now on the partners are strangers, after a restart too: whatever is played to its
         end of the games before."""
-        if self._remembering:
+        if self.remembers:
             self._series, self._since = (), self._next_number()
             if self.folder is not None:
-                self.folder.note_strangers(self._since, self.rules, self._remembering)
+                self.folder.note_strangers(self._since, self.rules, self._policies)
 
     def _goes_on_from(self, game: Game) -> None:
         """The next game comes after this one, which is done: of games at once, after the newest."""
         newest = self._series[-1].game_id if self._series else self._since
-        if self._remembering and game.game_id > newest:
+        if self.remembers and game.game_id > newest:
             self._series = game.series
 
     def _names_at(self, game: Game) -> dict[int, str]:
@@ -181,17 +179,18 @@ class LocalPlay(Tables):
         return answer
 
     def _read_back(self) -> None:
-        """Games that were interrupted go on, where they were played with the same agents."""
+        """Games that were interrupted go on, where they were played with the same agents; where one
+        of them has changed under its name, as with others, they wait in the folder."""
         if self.folder is None or self.watched:
             return
-        if self._remembering:
-            number, self._series = self.folder.newest_series(self.rules, self._remembering)
+        if self.remembers:
+            number, self._series = self.folder.newest_series(self.rules, self._policies)
             self._since = self._series[0].game_id if self._series else number
-        for game, names in self.folder.interrupted(self.rules):
-            ours = names == self._line_up(game)
+        for game, names, policies in self.folder.interrupted(self.rules):
+            ours = names == self._line_up(game) and policies in (None, self._policies)
             if game.table().over:  # killed between its last move and its end
                 done = dataclasses.replace(game, status="done", end_reason="finished")
-                self.folder.finish(done, self._remembering if ours else ())
+                self.folder.finish(done, self._policies if ours and self.remembers else ())
                 if ours:
                     self._goes_on_from(done)
             elif ours:

@@ -148,6 +148,7 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
             GameFolder(tmp_path),
             SEED,
             [agent.identity() for agent in agents],
+            True,
             **how,
         )
 
@@ -179,13 +180,13 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
     folder = GameFolder(tmp_path)  # killed once more, between the last move and the end
     (tmp_path / f"2p-{third.game_id}.safetensors").unlink()
     (tmp_path / "series" / f"{third.game_id}.json").unlink()
-    folder.record(dataclasses.replace(third, status="active"), {1: "told"})
+    folder.record(dataclasses.replace(third, status="active"), {1: "told"}, note["policies"])
     again = table()
     assert len(again.new_game().earlier) == 3
     anew = again.new_game(strangers=True)
     assert anew.earlier == () and again.leave(anew.game_id)
     assert table(strangers=True).new_game().earlier == ()
-    other = LocalPlay(LENIENT, ["a"], Simple(), GameFolder(tmp_path), SEED, ["another identity"])
+    other = LocalPlay(LENIENT, ["a"], Simple(), folder, SEED, ["another identity"], True)
     assert other.new_game().earlier == ()
     (tmp_path / f"2p-{second.game_id}.safetensors").unlink()
     assert table().new_game().earlier == ()  # one of the games is gone
@@ -193,7 +194,8 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
 
 def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts(tmp_path) -> None:
     def table(**how: bool) -> LocalPlay:
-        return LocalPlay(LENIENT, ["a"], Simple(), GameFolder(tmp_path), SEED, ["identity"], **how)
+        folder = GameFolder(tmp_path)
+        return LocalPlay(LENIENT, ["a"], Simple(), folder, SEED, ["identity"], True, **how)
 
     def to_the_end(play: LocalPlay, game_id: int) -> None:
         while play.game(game_id).status == "active":

@@ -38,7 +38,7 @@ def test_a_partner_who_remembers_is_said_to(tmp_path):
     shown = []
     for _ in range(2):
         folder = GameFolder(tmp_path)
-        play = LocalPlay(TINY, ["simple"], Simple(), folder, 0, ["identity"])  # a new process
+        play = LocalPlay(TINY, ["simple"], Simple(), folder, 0, ["identity"], True)  # a new process
         play_terminal(play, itertools.cycle(["p 1"]), shown.append)
     said = [line for line in shown if "--strangers" in line]
     assert "meets you for the first time" in said[0] and "you played in 1 game (" in said[1]

@@ -86,7 +86,7 @@ def test_a_whole_game_over_the_socket_is_kept_as_load_games_reads_it(
 
 
 def test_a_partner_who_remembers_is_said_to_until_they_are_strangers(client_of, tmp_path):
-    play = LocalPlay(Rules(), ["simple"], Simple(), GameFolder(tmp_path), 0, ["identity"])
+    play = LocalPlay(Rules(), ["simple"], Simple(), GameFolder(tmp_path), 0, ["identity"], True)
     with client_of(play) as client:
         first = client.get("/").text
         assert "Your partner meets you for the first time, and will remember how you play." in first
@@ -362,6 +362,23 @@ def test_a_game_goes_on_after_a_restart_and_is_kept_once(make_play, client_of, t
     play.folder.record(again.game(game.game_id), {1: "simple"})  # as if killed before its end
     make_play(Rules())
     assert not journal.exists() and kept.read_bytes() == before
+
+
+def test_a_game_waits_for_the_agent_that_it_began_with(tmp_path):
+    """Not for another one that has its name by now, as after more training; a journal from before
+    identities were kept is everybody's."""
+
+    def table(*policies):
+        return LocalPlay(Rules(), ["run"], Simple(), GameFolder(tmp_path), 0, policies)
+
+    game = table("before").new_game()
+    assert table("after").current().game_id != game.game_id
+    assert table("before").current().game_id == game.game_id
+    journal = tmp_path / "open" / f"{game.game_id}.json"
+    kept = json.loads(journal.read_text())
+    assert kept.pop("policies") == ["before"]
+    journal.write_text(json.dumps(kept))
+    assert table("another").current() == table("before").game(game.game_id)
 
 
 def test_a_game_that_is_left_is_kept_as_unfinished(make_play, client_of, tmp_path):
