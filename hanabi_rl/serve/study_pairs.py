@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 from hanabi_rl.serve.lifecycle import Game, Left, Moved, RefusedError, advance
+from hanabi_rl.serve.participant import Participant
 
 GONE = 15.0
 """Seconds without a look after which one who waits is taken to have left."""
@@ -50,6 +51,11 @@ class WaitingRoom:
             return False
         del self._waits[number]
         return True
+
+
+def begun(person: Participant) -> int:
+    """How many more of their games with people the person began than the other one did."""
+    return sum(1 - 2 * min(played.game.people) for played in person.games if played.twin)
 
 
 def caught_up(game: Game, twin: Game) -> Game:

@@ -16,7 +16,7 @@ from hanabi_rl.serve.participants import StudyFolder
 from hanabi_rl.serve.partners import Answer, Partners
 from hanabi_rl.serve.seat_view import Frame
 from hanabi_rl.serve.study import PERSON
-from hanabi_rl.serve.study_pairs import WaitingRoom, caught_up
+from hanabi_rl.serve.study_pairs import WaitingRoom, begun, caught_up
 from hanabi_rl.serve.study_steps import warms_up
 from hanabi_rl.serve.tables import Tables
 
@@ -86,8 +86,11 @@ class StudyPlay(Tables):
     def _deal_both(
         self, person: Participant, place: int, other: int, their_place: int
     ) -> int | None:
-        """One game for two people, who each get a copy."""
-        deck, seat, now = self._deck(), person.plan[place][1], self.folder.clock()
+        """One game for two people, who each get a copy. Who began more of their games with people
+        does not begin this one; of two alike the one who came last sits as planned."""
+        deck, now, waits = self._deck(), self.folder.clock(), self.folder.get(other)
+        more = begun(person) - (begun(waits) if waits else 0)
+        seat = int(more > 0) if more else person.plan[place][1]
         mine, theirs = self._new_game(seat, deck), self._new_game(1 - seat, deck)
         try:
             played = Played(theirs, PERSON, PERSON, now, twin=mine.game_id)

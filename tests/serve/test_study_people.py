@@ -97,6 +97,22 @@ def test_two_people_play_one_game_that_each_keeps_a_copy_of(play, tmp_path):
     assert all(block.scores == tuple(games.scores) for block in blocks.values())
 
 
+@pytest.mark.parametrize("planned", [0, 1])
+def test_seats_alternate_whoever_waited_and_whatever_was_planned(tmp_path, planned):
+    play = made(tmp_path, PEOPLE | {"agents": [{"name": "person", "games": 4}]})
+    people = [play.folder.join()[0].number for _ in range(2)]
+    plan = tuple((0, (planned + game) % 2) for game in range(4))
+    for number in people:
+        play.folder.change(number, lambda now: dataclasses.replace(now, plan=plan))
+    for game, waits in enumerate((0, 1, 1, 0)):
+        came = people[1 - waits]
+        assert play.deal(play.folder.get(people[waits]), game) is None
+        play.leave(play.deal(play.folder.get(came), game))
+    for number in people:
+        seats = [min(played.game.people) for played in play.folder.get(number).games]
+        assert seats[0] != seats[1] and seats[2] != seats[3]
+
+
 def test_who_leaves_leaves_for_both_and_nobody_moves_for_the_other(play):
     _, _, mine, theirs = two(play)
     move(play, (mine, theirs))
