@@ -36,6 +36,8 @@ FORMAT_VERSION = 1  # of study.json
 _RANDOM = random.SystemRandom()
 _LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # none that is taken for another
 _CODE = re.compile(r"\s*(\d{6})((?:-[0-9A-Za-z]{4}){3})\s*")
+SECRET = re.compile(f"(-[{_LETTERS}]{{4}}){{3}}")
+"""What follows the number in a code."""
 
 
 class WithdrawnError(RefusedError):
@@ -59,18 +61,23 @@ class StudyFolder:
                 "changes is another one; give it another --state"
             )
 
-    def join(self) -> tuple[Participant, str]:
-        """A new person, who has agreed; and the code, which is returned this once. Raises
-        RefusedError where the study is complete."""
+    def join(self, secret: str | None = None) -> tuple[Participant, str]:
+        """A new person, who has agreed; and the code, which is kept nowhere. `secret`: the code's,
+        where it was made before (None: it is made now); who comes with it once more is the same
+        person. Raises RefusedError where the study is complete."""
+        secret = secret or new_secret()
         with self._locked():
             everyone = self.everyone()
+            for person in everyone:
+                if person.code_hash == _hash(code := f"{person.number:06d}{secret}"):
+                    return person, code
             if self.complete(everyone):
                 raise RefusedError("the study is complete: nobody else is needed")
             taken = {person.number for person in everyone}
             number = secrets.randbelow(1_000_000)
             while number in taken:
                 number = secrets.randbelow(1_000_000)
-            code = f"{number:06d}" + "".join(f"-{_word()}" for _ in range(3))
+            code = f"{number:06d}{secret}"
             order, agents = _order(self.study, self._who_play(everyone))
             person = Participant(
                 number=number,
@@ -212,8 +219,9 @@ def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     return tuple(plan)
 
 
-def _word() -> str:
-    return "".join(secrets.choice(_LETTERS) for _ in range(4))
+def new_secret() -> str:
+    """That of a code: three words, each after a `-`."""
+    return "".join("-" + "".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(3))
 
 
 def _hash(code: str) -> str:

@@ -26,6 +26,7 @@ from hanabi_rl.serve.forms import on_to, read_form
 from hanabi_rl.serve.guard import Guard, address_of
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.participant import Answers, Participant
+from hanabi_rl.serve.participants import SECRET, new_secret
 from hanabi_rl.serve.study import SCALE
 from hanabi_rl.serve.study_play import StudyPlay
 from hanabi_rl.serve.study_steps import heading_of, next_step, questions_of
@@ -55,25 +56,29 @@ class Pages:
         if self._person(request) is not None:
             return RedirectResponse("/next", 303)
         complete = self.folder.complete(self.folder.everyone())
-        return self._page(request, "study_consent.html", complete=complete)
+        secret = new_secret()  # with the form, so that one that is sent twice is of one person
+        return self._page(request, "study_consent.html", complete=complete, secret=secret)
 
     async def agree(self, request: Request) -> Response:
         """The person agrees to the consent text of this version: `begin` finds that in a cookie."""
         form = await read_form(request)
-        if self._person(request) is not None or form.get("version") != self.study.consent.version:
+        version, secret = form.get("version"), form.get("secret", "")
+        ours = version == self.study.consent.version and SECRET.fullmatch(secret)
+        if self._person(request) is not None or not ours:
             return RedirectResponse("/", 303)
-        return on_to("/begin", request, COOKIE, self._agreed, _MINUTES)
+        return on_to("/begin", request, COOKIE, f"{self._agreed}.{secret}", _MINUTES)
 
     async def begin(self, request: Request) -> Response:
         """From here on things are kept, if the browser keeps the cookie: else nobody would be known
         on the next page, and every try would take another's place."""
         if self._person(request) is not None:
             return RedirectResponse("/next", 303)
-        if request.cookies.get(COOKIE) != self._agreed:
+        agreed, _, secret = request.cookies.get(COOKIE, "").partition(".")
+        if agreed != self._agreed or not SECRET.fullmatch(secret):
             return self._page(request, "study_text.html", text=NO_COOKIE)
         try:
             self.guard.check_opening(address_of(request.client))
-            _, code = self.folder.join()
+            _, code = self.folder.join(secret)
         except RefusedError as error:
             response = self._page(request, "study_text.html", text=f"{error}.")
             response.delete_cookie(COOKIE)

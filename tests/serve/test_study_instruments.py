@@ -5,7 +5,7 @@ import json
 
 import pytest
 from support.serving import STUDY, make_study_play
-from support.study import play_here, post
+from support.study import agree, consent, play_here, post
 
 from hanabi_rl.cli import main
 from hanabi_rl.serve.study_steps import next_step, warms_up
@@ -37,7 +37,7 @@ def siu(tmp_path):
 
 def test_the_steps_of_a_study_with_a_check_a_warm_up_and_a_form_a_partner(siu, visit):
     client = visit(siu)
-    assert "1 of 1 right answers are asked for" in post(client, "/agree", version="3").text
+    assert "1 of 1 right answers are asked for" in agree(client).text
     checked = post(client, "/answer", step="check", q_pile="a 3")
     assert checked.url.path == "/checked" and "1 of 1 are right" in checked.text
     assert "Piles go up." in checked.text
@@ -75,16 +75,17 @@ def test_nobody_is_asked_about_a_warm_up_game(tmp_path):
 
 def test_who_has_the_check_wrong_plays_nothing_and_takes_nobodys_place(tmp_path, visit):
     play = make_study_play(tmp_path, study=SIU, participants=1)
-    client = visit(play)
-    post(client, "/agree", version="3")
+    client, late = visit(play), visit(play)
+    form = consent(late)
+    agree(client)
     page = post(client, "/answer", step="check", q_pile="a 1")
     assert "You said: a 1. Right is: a 3." in page.text and "people who know" in page.text
     done = client.get("/next")
     assert "no games to play for you" in done.text and "DONE-7" not in done.text
-    assert "How the game is played" in post(visit(play), "/agree", version="3").text
+    assert "How the game is played" in agree(visit(play)).text
     first, second = play.folder.everyone()
     assert first.order == second.order == 0  # whose order the next one has
-    assert "nobody else is needed" in post(visit(play), "/agree", version="3").text
+    assert "nobody else is needed" in post(late, "/agree", **form).text
 
 
 def test_who_stops_is_asked_about_the_partner_that_was_met_and_no_other(siu):
@@ -105,7 +106,7 @@ def test_who_stops_is_asked_about_the_partner_that_was_met_and_no_other(siu):
 
 def test_a_mark_is_kept_with_the_move_can_be_taken_back_and_is_exported(siu, visit, tmp_path):
     client = visit(siu)
-    post(client, "/agree", version="3")
+    agree(client)
     post(client, "/answer", step="check", q_pile="a 3")
     page = client.get("/next")
     assert "last move is questionable" in page.text

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from support.serving import STUDY, Simple, make_study_play
-from support.study import ADDRESS, HOST, play_here, post
+from support.study import ADDRESS, HOST, agree, consent, play_here, post
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
@@ -29,7 +29,7 @@ def read_lines(path):
 
 def take_part(client, ranking=("1", "2")):
     """A whole study; the code and everything that was shown."""
-    pages = [client.get("/"), post(client, "/agree", version="3")]
+    pages = [client.get("/"), agree(client)]
     pages.append(post(client, "/answer", step="before", q_played="y"))
     for number in (1, 2):
         assert re.search(r"/game/\d+$", str(pages[-1].url))
@@ -56,9 +56,9 @@ def test_nothing_is_stored_before_consent(play, visit, tmp_path):
     assert "Nothing was stored" in client.get("/no").text
     for path in ("/answer", "/stop"):
         assert post(client, path, step="before").url.path == "/"
-    post(client, "/agree", version="2")  # a text that is not this one
+    agree(client, version="2")  # a text that is not this one
     assert kept() == before and not client.cookies and "set-cookie" not in page.headers
-    post(client, "/agree", version="3")
+    agree(client)
     assert client.cookies[COOKIE]
     (person,) = play.folder.everyone()
     assert person.consent_version == "3" and person.consented_at > 0
@@ -110,7 +110,7 @@ def test_who_the_partners_are_is_told_at_the_end_alone(play, visit):
 
 def test_every_question_may_be_skipped_and_what_was_answered_once_stands(play, visit):
     client = visit(play)
-    post(client, "/agree", version="3")
+    agree(client)
     post(client, "/answer", step="before")
     post(client, "/answer", step="before", q_played="n")  # a page from the history of the browser
     page = client.get("/next")
@@ -158,7 +158,7 @@ def test_who_withdraws_in_anothers_browser_takes_nothing_of_the_others(play, vis
 
 def test_who_withdraws_at_the_table_leaves_it(play, visit):
     client = visit(play)
-    post(client, "/agree", version="3")
+    agree(client)
     page = post(client, "/answer", step="before")
     with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
         socket.receive_text()
@@ -171,7 +171,7 @@ def test_who_withdraws_at_the_table_leaves_it(play, visit):
 
 def test_who_was_withdrawn_by_the_operator_moves_no_more(play, visit):
     client = visit(play)
-    post(client, "/agree", version="3")
+    agree(client)
     page = post(client, "/answer", step="before")
     (person,) = play.folder.everyone()
     game_id = int(page.url.path.rpartition("/")[2])
@@ -188,10 +188,10 @@ def test_who_was_withdrawn_by_the_operator_moves_no_more(play, visit):
 
 def test_nobody_sits_at_the_table_of_another(play, visit):
     mine, other = visit(play), visit(play)
-    post(mine, "/agree", version="3")
+    agree(mine)
     page = post(mine, "/answer", step="before")
     assert other.get(page.url.path).url.path == "/"
-    post(other, "/agree", version="3")
+    agree(other)
     assert other.get(page.url.path).status_code == 404
     for client, headers in ((other, {}), (mine, {"origin": "http://evil.example"})):
         with (
@@ -206,7 +206,7 @@ def test_nobody_sits_at_the_table_of_another(play, visit):
 
 def test_who_stops_goes_to_the_last_questions_and_the_game_is_unfinished(play, visit, tmp_path):
     client = visit(play)
-    post(client, "/agree", version="3")
+    agree(client)
     page = post(client, "/answer", step="before")
     with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
         while not (frame := json.loads(socket.receive_text())["frame"])["actions"]:
@@ -229,7 +229,7 @@ def test_no_code_cookie_or_address_is_in_a_log_an_error_or_what_is_kept(
     caplog.set_level(logging.DEBUG, "hanabi_rl")
     code, _ = take_part(visit(play))
     client = visit(play)
-    post(client, "/agree", version="3")
+    agree(client)
     page = post(client, "/answer", step="before")
     monkeypatch.setattr(Simple, "answer", lambda self, game: 1 // 0)
     with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
@@ -251,11 +251,12 @@ def test_no_code_cookie_or_address_is_in_a_log_an_error_or_what_is_kept(
 
 
 def test_a_cookie_is_for_the_server_alone(play, visit):
-    answer = visit(play).post("/agree", data={"version": "3"}, follow_redirects=False)
+    client = visit(play)
+    answer = client.post("/agree", data=consent(client), follow_redirects=False)
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=lax" in cookie and "secure" not in cookie
     secure = TestClient(make_study(play), base_url=f"https://{HOST}")
-    answer = secure.post("/agree", data={"version": "3"}, follow_redirects=False)
+    answer = secure.post("/agree", data=consent(secure), follow_redirects=False)
     assert "; secure" in answer.headers["set-cookie"].lower()
 
 
@@ -264,28 +265,49 @@ def test_a_browser_that_keeps_no_cookie_is_told_and_takes_nobodys_place(visit, t
     client = visit(play)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     for _ in range(3):
-        answer = post(client, "/agree", version="3")
+        answer = agree(client)
         assert "Your browser kept no cookie" in answer.text and "We record moves" not in answer.text
         assert play.folder.everyone() == []
     for _ in range(2):  # the places are still there
-        assert "Before we begin" in post(visit(play), "/agree", version="3").text
+        assert "Before we begin" in agree(visit(play)).text
+
+
+def test_a_consent_that_is_sent_twice_is_one_persons(play, visit, tmp_path):
+    """A double click, or a server that starts anew between: what is under way brings no code."""
+    client = visit(play)
+    form, codes = consent(client), []
+    agreed = [client.post("/agree", data=form, follow_redirects=False) for _ in range(2)]
+    assert agreed[0].cookies[COOKIE] == agreed[1].cookies[COOKIE]
+    for server in (client, visit(make_study_play(tmp_path / "study"))):
+        server.cookies.clear()
+        server.cookies.set(COOKIE, agreed[0].cookies[COOKIE], domain=HOST)
+        server.get("/begin")
+        codes.append(server.cookies[COOKIE])
+    (person,) = play.folder.everyone()
+    assert codes[0] == codes[1] and play.folder.find(codes[0]) == person
+    agree(visit(play))
+    assert len(play.folder.everyone()) == 2
+    for secret in ("", "-AAAA-BBBB", "-aaaa-bbbb-cccc", "-AAAA-BBBB-CCCC; x=y"):
+        assert agree(visit(play), secret=secret).url.path == "/"
+    assert len(play.folder.everyone()) == 2
 
 
 def test_nobody_is_taken_in_without_the_consent_to_this_version(visit, tmp_path):
     play = make_study_play(tmp_path / "new", consent=STUDY["consent"] | {"version": "4"})
     client, older = visit(play), visit(make_study_play(tmp_path / "old"))
     client.get("/begin")
-    agreed = older.post("/agree", data={"version": "3"}, follow_redirects=False)
+    agreed = older.post("/agree", data=consent(older), follow_redirects=False)
     client.cookies.set(COOKIE, agreed.cookies[COOKIE], domain=HOST)
     client.get("/begin")
     assert play.folder.everyone() == []
-    assert "Before we begin" in post(client, "/agree", version="4").text
+    assert "Before we begin" in agree(client).text
 
 
 def test_a_complete_study_says_so(visit, tmp_path):
     play = make_study_play(tmp_path, participants=1)
-    post(visit(play), "/agree", version="3")
     client = visit(play)
+    form = consent(client)
+    agree(visit(play))
     assert "The study is complete" in client.get("/").text
-    assert "nobody else is needed" in post(client, "/agree", version="3").text
+    assert "nobody else is needed" in post(client, "/agree", **form).text
     assert not client.cookies

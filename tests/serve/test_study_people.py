@@ -7,7 +7,7 @@ import re
 
 import pytest
 from support.serving import STUDY, Simple, make_study_play
-from support.study import HOST, post
+from support.study import HOST, agree, post
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_distinct_games
@@ -234,7 +234,7 @@ def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
     pages, codes = [], []
     for _ in range(2):
         seen_by(None)
-        pages.append(post(client, "/agree", version="3"))
+        pages.append(agree(client))
         codes.append(client.cookies[COOKIE])
     assert "Waiting for another player" in pages[0].text and "wait.js" in pages[0].text
     seen_by(codes[0])

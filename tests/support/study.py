@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 HOST = "study.example"
 ADDRESS = "203.0.113.77"
@@ -10,6 +11,16 @@ ADDRESS = "203.0.113.77"
 
 def post(client, path, **fields):
     return client.post(path, data=fields, headers={"origin": f"http://{HOST}"})
+
+
+def consent(client):
+    """The fields of the form on the consent page."""
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', client.get("/").text))
+
+
+def agree(client, **fields):
+    """Presses the button of the consent page; `fields` in the place of its own."""
+    return post(client, "/agree", **consent(client) | fields)
 
 
 def play_here(client, page):
