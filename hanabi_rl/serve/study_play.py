@@ -111,6 +111,15 @@ class StudyPlay(Tables):
         self.folder.change(number, lambda person: person.with_game(place, played))
         self._seat(number, place, played)
 
+    def game(self, game_id: int) -> Game:
+        """See `Tables.game`; of two people as it is kept by now: it has lost its moves where the
+        other one was withdrawn, beside the server too."""
+        if game_id in self._twins:
+            number, place = self._of[game_id]
+            if person := self.folder.get(number):
+                self._games[game_id] = person.games[place].game
+        return super().game(game_id)
+
     def move(self, game_id: int, turn: int, action: int) -> Game:
         """See `Tables.move`; of two people the other one's copy takes the move too."""
         moved = super().move(game_id, turn, action)
@@ -185,9 +194,7 @@ class StudyPlay(Tables):
         gone = [game_id for game_id, (whose, _) in self._of.items() if whose == number]
         twins = [twin for game_id in gone for twin in self.beside(game_id)]
         for twin in twins:
-            whose, place = self._of[twin]
-            if person := self.folder.get(whose):
-                self._games[twin] = person.games[place].game  # which has no moves any more
+            self.game(twin)  # which has no moves any more
         for game_id in gone:
             del self._of[game_id], self._agents[game_id], self._games[game_id]
             del self._questioned[game_id]

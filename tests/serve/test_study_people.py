@@ -140,11 +140,33 @@ def test_no_move_brings_back_what_a_withdrawal_deleted(play):
     first, second, mine, theirs = two(play)
     while play.game(theirs).to_move not in play.game(theirs).people:
         move(play, (mine, theirs))
+    turn, action = play.game(theirs).turn, Simple().answer(play.game(theirs)).action
     play.folder.withdraw(first.number, "the operator")
-    turn = play.game(theirs).turn
     with pytest.raises(ValueError, match="the other player has withdrawn"):
-        play.move(theirs, turn, Simple().answer(play.game(theirs)).action)
+        play.move(theirs, turn, action)
     assert play.folder.get(second.number).games[0].game.moves == ()
+
+
+def test_a_withdrawal_beside_the_server_is_seen_at_the_next_move_or_look(play, visit):
+    (first, _), (second, code) = play.folder.join(), play.folder.join()
+    play.deal(first, 0)
+    theirs = play.deal(second, 0)
+    mine = play.deal(play.folder.get(first.number), 0)
+    for _ in range(2):
+        move(play, (mine, theirs))
+    client = visit(play)
+    client.cookies.set(COOKIE, code, domain=HOST)
+    address = f"ws://{HOST}/game/{theirs}/ws"
+    with client.websocket_connect(address) as socket:
+        assert json.loads(socket.receive_text())["frame"]["turn"] == 2
+        play.folder.withdraw(first.number, "the operator")
+        socket.send_text(json.dumps({"action": 0, "turn": 2}))
+        problem, now = (json.loads(socket.receive_text()) for _ in range(2))
+        assert problem["text"] == "the game is over"
+        assert now["frame"]["left"] and now["frame"]["turn"] == 0
+    with client.websocket_connect(address) as socket:
+        history, now = (json.loads(socket.receive_text()) for _ in range(2))
+        assert len(history["frames"]) == 1 and now["frame"]["left"]
 
 
 def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path):
