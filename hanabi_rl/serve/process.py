@@ -85,17 +85,16 @@ class ProcessAgent:
 
     def _ask(self, question: Mapping[str, Any]) -> bytes:
         """The line that it answers with; what it said before it was asked is no answer."""
-        if self._running is None:
-            self._running = self._started()
-        assert self._running.stdin is not None and self._running.stdout is not None
-        lines = self._running.stdout.fileno()
+        running = self._running = self._running or self._started()
+        assert running.stdin is not None and running.stdout is not None
+        lines = running.stdout.fileno()
         if select.select([lines], [], [], 0)[0] and not os.read(lines, LONGEST):
-            raise self._ended()
+            raise self._ended(running)
         try:
-            self._running.stdin.write(orjson.dumps(question) + b"\n")
-            self._running.stdin.flush()
+            running.stdin.write(orjson.dumps(question) + b"\n")
+            running.stdin.flush()
         except OSError:
-            raise self._ended() from None
+            raise self._ended(running) from None
         until, heard = time.monotonic() + self._answer_s, b""
         while b"\n" not in heard:
             left = max(0.0, until - time.monotonic())
@@ -103,7 +102,7 @@ class ProcessAgent:
                 raise self._failed(f"no answer within {self._answer_s:g} s")
             some = os.read(lines, 65536)
             if not some:
-                raise self._ended()
+                raise self._ended(running)
             heard += some
             if len(heard) > LONGEST:
                 raise self._failed(f"an answer of more than {LONGEST:,} bytes")
@@ -121,9 +120,7 @@ class ProcessAgent:
         except OSError as error:
             raise ValueError(f"--process: expected a program to start, got {error}") from None
 
-    def _ended(self) -> ValueError:
-        running = self._running
-        assert running is not None
+    def _ended(self, running: subprocess.Popen[bytes]) -> ValueError:
         self.close()
         return self._failed(f"its end, with exit status {running.returncode}")
 
