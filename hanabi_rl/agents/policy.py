@@ -64,11 +64,11 @@ class Policy(Protocol):
             reset: bool `[B]`, true on the first timestep of a game: the carry is cleared before
                 `obs` is read.
             key: typed PRNG keys `[B]`, one a row, for a policy that plays by chance of its own,
-                greedy play included (`bot:random`); most policies never read them. A row's answer
-                depends on that row's inputs alone, so that batching changes no game. Without keys
-                a policy answers with its whole distribution, as predictions and KL need it; with
-                them it may answer with what it drew. Over all keys the mean of the softmax is the
-                distribution without any.
+                greedy play included (`bot:random`), whose class says `draws = True`; others never
+                read them. A row's answer depends on that row's inputs alone, so that batching
+                changes no game. Without keys a policy answers with its whole distribution, as
+                predictions and KL need it; with them it may answer with what it drew. Over all
+                keys the mean of the softmax is the distribution without any.
 
         Returns:
             The new carry, and float32 logits `[B, A]`, -1e10 where the action is illegal.
@@ -126,8 +126,18 @@ def next_game(policy: Policy, carry: PyTree, met: jax.Array) -> PyTree:
 def thinks(policy: Policy) -> bool:
     """Whether an agent takes long over each of its moves, one game after the other, whatever
     wrappers are around it: its class says `thinks = True`."""
+    return _says(policy, "thinks")
+
+
+def draws(policy: Policy) -> bool:
+    """Whether an agent with keys answers with what it drew by them, whatever wrappers are around
+    it: its class says `draws = True`."""
+    return _says(policy, "draws")
+
+
+def _says(policy: Policy, what: str) -> bool:
     inner: Any = policy
-    while inner is not None and not getattr(inner, "thinks", False):
+    while inner is not None and not getattr(inner, what, False):
         inner = getattr(inner, "policy", None)
     return inner is not None
 

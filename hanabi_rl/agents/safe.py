@@ -42,16 +42,18 @@ class Safe(Wrapper):
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`; where every legal move is too risky, nothing is filtered."""
-        carry, logits = self.policy.step(carry, obs, legal, reset, key)
         chance, lives = jax.vmap(lambda seen: chances(self.rules, seen))(obs)
         least = jnp.where(lives == 1, self.last_life, self.before)[:, None]
         hand = self.rules.hand_size
         risky = jnp.zeros(legal.shape, bool).at[:, hand : 2 * hand].set(chance < least)
-        # who has drawn a risky play by chance says of every other move what it says of illegal ones
-        else_any = jnp.where(legal, jnp.maximum(logits, ILLEGAL_LOGIT / 2), ILLEGAL_LOGIT)
-        safe = jnp.where(risky, ILLEGAL_LOGIT, else_any)
         any_safe = jnp.any(legal & ~risky, axis=-1, keepdims=True)
-        return carry, jnp.where(any_safe, safe, logits)
+
+        def filtered(logits: jax.Array) -> jax.Array:
+            # who is sure of a risky play says of every other move what it says of illegal ones
+            else_any = jnp.where(legal, jnp.maximum(logits, ILLEGAL_LOGIT / 2), ILLEGAL_LOGIT)
+            return jnp.where(any_safe, jnp.where(risky, ILLEGAL_LOGIT, else_any), logits)
+
+        return self.step_changed(filtered, carry, obs, legal, reset, key)
 
 
 def chances(rules: Rules, obs: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -2,7 +2,8 @@
 
 Reinforcement learning sharpens a policy far beyond what people's next moves warrant: a temperature
 above 1 makes it a better prediction of them, and a more varied partner where it samples. Greedy
-play stays what it is.
+play stays what it is; but below 1 who plays that by chance too (`bot:random`, rule lists) draws
+more often what it does most.
 """
 
 from __future__ import annotations

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flax.struct
 import jax
+import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import own_structure
-from hanabi_rl.agents.policy import Policy, PyTree, next_game
+from hanabi_rl.agents.policy import Policy, PyTree, draws, next_game
 from hanabi_rl.env.game import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class Wrapper(flax.struct.PyTreeNode):
@@ -35,6 +39,24 @@ class Wrapper(flax.struct.PyTreeNode):
         """See `agents/policy.py`."""
         return next_game(self.policy, carry, met)
 
+    def step_changed(
+        self,
+        change: Callable[[jax.Array], jax.Array],
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None,
+    ) -> tuple[PyTree, jax.Array]:
+        """`Policy.step` of an agent whose whole distribution is the policy's changed by `change`,
+        logits float32 [B, A] -> logits with illegal actions at -1e10: also where the policy draws
+        from its own (`agents/policy.py` `draws`), which a change of the draw alone would miss."""
+        after, logits = self.policy.step(carry, obs, legal, reset, key)
+        if key is None or not draws(self.policy):
+            return after, change(logits)
+        _, whole = self.policy.step(carry, obs, legal, reset)
+        return after, redrawn(logits, whole, change(whole))
+
 
 class LogitsWrapper(Wrapper):
     """A wrapper that changes the answer alone: a subclass says how in `changed`. It reads what the
@@ -53,8 +75,8 @@ class LogitsWrapper(Wrapper):
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`."""
-        carry, logits = self.policy.step(carry, obs, legal, reset, key)
-        return carry, self.changed(logits, legal)
+        change = partial(self.changed, legal=legal)
+        return self.step_changed(change, carry, obs, legal, reset, key)
 
     @property
     def reads(self) -> str | None:
@@ -71,3 +93,24 @@ class LogitsWrapper(Wrapper):
         """See `ReadsInputs`."""
         carry, logits = self.policy.step_inputs(carry, inputs, legal, reset)
         return carry, self.changed(logits, legal)
+
+
+def redrawn(drawn: jax.Array, whole: jax.Array, wanted: jax.Array) -> jax.Array:
+    """What was drawn from one distribution as an answer of another: a move that is less likely
+    there gives way, as often as it has to, to those that are more likely, and all others stay (a
+    maximal coupling). Where the other one is flatter the move drawn stays the most likely.
+
+    Args:
+        drawn: logits float32 [..., A] of an answer, in the mean over all keys that of `whole`.
+        whole: logits of the distribution that it was drawn from.
+        wanted: logits of the other one, -1e10 where the action is not to be taken.
+
+    Returns:
+        Logits float32 [..., A], in the mean over all keys the distribution of `wanted`.
+    """
+    answer, before, after = (jax.nn.softmax(x, axis=-1) for x in (drawn, whole, wanted))
+    stays = answer * jnp.minimum(1.0, after / jnp.maximum(before, 1e-30))
+    more = jnp.maximum(after - before, 0.0)
+    more /= jnp.maximum(jnp.sum(more, axis=-1, keepdims=True), 1e-30)
+    chances = stays + (1.0 - jnp.sum(stays, axis=-1, keepdims=True)) * more
+    return jnp.where(wanted > ILLEGAL_LOGIT, jnp.log(jnp.maximum(chances, 1e-30)), ILLEGAL_LOGIT)

@@ -1,18 +1,23 @@
 """What holds of every wrapper of an agent."""
 
 import itertools
+from typing import Any, ClassVar
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import compiled as game
+from support.games import LENIENT_3P
+from support.policies import network_policy
 
-from hanabi_rl.agents.bots.registry import make_bot
+from hanabi_rl.agents.bots.registry import BOTS, make_bot
 from hanabi_rl.agents.gullible import Gullible
 from hanabi_rl.agents.knowing import Knowing
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.names import OPTIONS, load_policy
 from hanabi_rl.agents.noisy import Noisy
+from hanabi_rl.agents.policy import Policy, draws
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.agents.safe import Safe
 from hanabi_rl.agents.search.searched import Searched
@@ -59,6 +64,112 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
         )
     ]
     assert len({each.identity() for each in wrapped}) == len(wrapped) == 36
+
+
+@flax.struct.dataclass
+class Drawer:
+    """With a key it draws a move, which it says but for a tenth, and remembers it."""
+
+    weights: jax.Array  # [O, A]
+    rules: Rules = flax.struct.field(pytree_node=False)
+    draws: ClassVar[bool] = True
+
+    def init_carry(self, batch: int) -> jax.Array:
+        return jnp.zeros(batch, jnp.int32)
+
+    def step(
+        self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
+    ) -> tuple[Any, jax.Array]:
+        chances = jax.nn.softmax(jnp.where(legal, obs @ self.weights, -jnp.inf))
+        if key is not None:
+            carry = jax.vmap(jax.random.categorical)(key, jnp.log(chances)).astype(jnp.int32)
+            chances = jax.nn.one_hot(carry, legal.shape[1])
+        spread = 0.1 * legal / jnp.sum(legal, axis=1, keepdims=True)
+        return carry, jnp.where(legal, jnp.log(0.9 * chances + spread), -1e10)
+
+
+@pytest.fixture(scope="module")
+def positions() -> tuple[np.ndarray, np.ndarray]:
+    """What the movers of random games see after 6 moves, [N, O], and may do, [N, A]."""
+    rules, rng = LENIENT_3P, np.random.default_rng(1)
+    decks = rng.permuted(np.tile(full_deck(rules), (6, 1)), axis=1)
+    state = game.deal(rules, jnp.asarray(decks, jnp.int32))
+    for _ in range(6):
+        legal = np.asarray(game.legal_for_mover(rules, state))
+        moves = [rng.choice(np.flatnonzero(row)) for row in legal]
+        state, _, _ = game.step(rules, state, jnp.array(moves, jnp.int32))
+    seen = np.asarray(game.observe(rules, state))[np.arange(6), np.asarray(state.player)]
+    return seen, np.asarray(game.legal_for_mover(rules, state))
+
+
+SETTINGS = {
+    "colors": (1, 0),
+    "gullible": 1,
+    "noise": 0.3,
+    "safe": (0.9, 0.6),
+    "temperature": 2.0,
+}
+CHAINS = [
+    *((option,) for option in SETTINGS),
+    ("safe", "temperature"),
+    ("temperature", "safe"),
+    ("gullible", "noise", "temperature"),
+    ("temperature", "noise", "safe", "colors"),
+]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids="&".join)
+def test_around_who_draws_a_move_the_draws_are_of_the_whole_distribution(
+    chain: tuple[str, ...], positions: tuple[np.ndarray, ...]
+) -> None:
+    """See `Policy.step`: the mean of the softmax over keys is the distribution without any. What
+    is remembered is what was drawn, and no wrapper makes an illegal move."""
+    assert set(SETTINGS) == set(OPTIONS) - {"knows", "search"}  # which are of networks
+    rules, many = LENIENT_3P, 3000
+    weights = 2 * jax.random.normal(jax.random.key(0), (rules.obs_size, rules.num_moves))
+    plain: Policy = Drawer(weights / 5, rules)
+    policy = plain
+    for option in chain:
+        policy = OPTIONS[option].wrap(policy, SETTINGS[option])
+    obs, legal = positions
+    rows = obs, legal, np.zeros(len(obs), bool)
+    _, logits = game.ask(policy, policy.init_carry(len(obs)), *rows)
+    whole = np.asarray(jax.nn.softmax(logits), np.float64)
+
+    rows = tuple(np.repeat(x, many, axis=0) for x in rows)
+    keys = jax.random.split(jax.random.key(1), len(obs) * many)
+    carry, logits = game.ask(policy, policy.init_carry(len(keys)), *rows, keys)
+    answers = np.asarray(jax.nn.softmax(logits), np.float64).reshape(len(obs), many, -1)
+    error = np.sqrt(whole * (1 - whole) / many)
+    assert np.all(np.abs(answers.mean(axis=1) - whole) <= 5 * error + 1e-5)
+    assert answers.var(axis=1).max() > 0.01
+    assert answers.max(axis=1)[~legal].max() == 0.0 and np.asarray(logits)[~rows[1]].max() == -1e10
+    if "colors" not in chain:
+        drawn, _ = game.ask(plain, plain.init_carry(len(keys)), *rows, keys)
+        np.testing.assert_array_equal(carry, drawn)
+        if chain in (("noise",), ("temperature",)):  # greedy play stays what it is
+            np.testing.assert_array_equal(np.argmax(logits, axis=-1), drawn)
+
+
+def test_who_draws_by_a_key_says_so() -> None:
+    """Bots that read it; wrappers of them."""
+    rules = LENIENT_3P
+    obs, legal = jnp.zeros((1, rules.obs_size)), jnp.ones((1, rules.num_moves), bool)
+
+    def reads(policy: Policy) -> bool:
+        """Whether a step fails that is given something else as a key."""
+        row = policy.init_carry(1), obs, legal, jnp.ones(1, bool)
+        try:
+            jax.eval_shape(lambda *row: policy.step(*row, "no key"), *row)
+        except (TypeError, ValueError):
+            return True
+        return False
+
+    for name in BOTS:
+        bot = make_bot(name, rules)
+        assert draws(bot) == draws(Tempered(bot)) == reads(bot), name
+    assert draws(Safe(Noisy(make_bot("random", rules))))
+    assert not draws(network_policy(rules, 0)) and not reads(network_policy(rules, 0))
 
 
 def test_noise_is_any_legal_move_on_its_share_of_the_turns() -> None:
