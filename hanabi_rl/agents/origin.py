@@ -20,7 +20,9 @@ class _Origin(NamedTuple):
     """What a card or a config says of one agent alone."""
 
     start: str | None = None
-    """As whom it began; a card does not say."""
+    """As whom it began; a card does not say. Of BR-BC whom its clone began as, or the clone."""
+    beside: bool = False
+    """Whether it is BR-BC, which began as nobody and met its clone."""
     met: tuple[str, ...] = ()
     learnt: tuple[str, ...] = ()
     """Files of games."""
@@ -57,24 +59,32 @@ class _Origin(NamedTuple):
 
 def trained_with(name: str) -> tuple[str, ...]:
     """Whom an agent met in training: its partners, the agent that it began as (`--start-from`, the
-    clone of HDR-IPPO, the level below of OBL), and whom that one met. Each once."""
-    met: list[str] = []
+    clone of HDR-IPPO, the level below of OBL), and whom that one met; of BR-BC its clone, and as
+    whom that began. Each once."""
+    met, itself = list[str](), True
     for origin in _lineage(name).values():
-        met += origin.met if origin.start is None else (*origin.met, origin.start)
+        met += origin.met if itself else ()
+        met += [origin.start] if origin.start is not None else []
+        itself &= not origin.beside
     return tuple(dict.fromkeys(met))
 
 
 def acquaintance(name: str, file: Path) -> str | None:
     """What is known of an agent, those it began as and a file of games, in a few words; None where
     nothing is, as of a bot. Files are told by their names."""
-    deny = True
+    deny, lineage = True, _lineage(name)
+    origins = [*lineage.values()]
     said: list[str] = []
-    for age, (agent, origin) in reversed([*enumerate(_lineage(name).items())]):
+    for age, (agent, origin) in reversed([*enumerate(lineage.items())]):
         phrase = words = origin.words(file, deny)
         if age > 0:
             unknown = ", whose data is not noted" if origin.start is None else ""
             which = unknown if words is None else f", which {words}"
-            phrase = f"{'began' if age == 1 else 'that one began'} as {agent}{which}"
+            if origins[age - 1].beside:
+                began = f"{'its' if age == 1 else 'the'} clone is, or began as,"
+            else:
+                began = f"{'began' if age == 1 else 'that one began'} as"
+            phrase = f"{began} {agent}{which}"
         if file.name in _names(origin.learnt):  # that settles it, whoever went before
             said = []
         said += [phrase] if phrase else []
@@ -114,15 +124,11 @@ def _origin(name: str) -> _Origin:
         )
     algorithm, config = _config(name)
     clone = config.get("bc") or config
-    met = spread_names(config.get("partners", ()))
-    beside, start = config.get("bc_policy"), config.get("start_from") or config.get("previous")
-    if algorithm == "br_bc":  # begins with random parameters, beside the clone
-        met += [beside] if beside else []
-    else:
-        start = start or beside or clone.get("start_from")
+    starts = (config.get(key) for key in ("start_from", "previous", "bc_policy"))
     return _Origin(
-        start=start,
-        met=tuple(met),
+        start=next(filter(None, starts), clone.get("start_from")),
+        beside=algorithm == "br_bc",
+        met=tuple(spread_names(config.get("partners", ()))),
         learnt=tuple(map(str, clone.get("data", ()))),
         chosen=tuple(map(str, clone.get("val", ()))),
     )

@@ -85,12 +85,14 @@ def test_whom_an_agent_began_as_was_met_and_whom_that_one_met(tmp_path: Path) ->
         ("3", "hdr_ippo", {"bc": clone, "partners": []}, (second, *met)),
         ("4", "hdr_ippo", {"bc": {"start_from": first}, "bc_policy": second}, (second, *met)),
         ("5", "obl", {"previous": second}, (second, *met)),
-        # begins with random parameters, beside the clone
-        ("6", "br_bc", {"bc": clone, "bc_policy": first, "partners": ["bot:value"]}, None),
-        ("7", "bc", {"data": [], "start_from": None}, ()),
+        # begins with random parameters, beside the clone, which is all that it met
+        ("6", "br_bc", {"bc": clone, "bc_policy": None}, (second, first, card)),
+        ("7", "br_bc", {"bc": clone, "bc_policy": first, "partners": ["a"]}, ("a", first, card)),
+        ("8", "bc", {"data": [], "start_from": None}, ()),
     ):
-        found = trained_with(run_of(tmp_path / name, algorithm, **config))
-        assert found == (("bot:value", first) if expected is None else expected), name
+        assert trained_with(run_of(tmp_path / name, algorithm, **config)) == expected, name
+    beside = run_of(tmp_path / "9", start_from=str(tmp_path / "7"), partners=["b"])
+    assert trained_with(beside) == ("b", str(tmp_path / "7"), "a", first, card)
 
 
 def test_runs_that_began_as_each_other_or_as_what_is_gone(tmp_path: Path) -> None:
@@ -108,6 +110,9 @@ def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) ->
     new = run_of(tmp_path / "new", "bc", data=["c.json"], val=["d.json"], start_from=old)
     best = run_of(tmp_path / "best", start_from=new, partners=["bot:simple"])
     hdr = run_of(tmp_path / "hdr", "hdr_ippo", bc_policy=None, bc={"start_from": old})
+    own = run_of(tmp_path / "own", "br_bc", bc={"data": ["e.json"], "start_from": new})
+    given = run_of(tmp_path / "given", "br_bc", bc_policy=new, bc={"data": []})
+    best_of = run_of(tmp_path / "best_of", start_from=given)
     itself, by_name = "itself, so that its prediction flatters it", "by its name"
     for agent, file, words in (
         (new, "c.json", f"learnt from c.json {itself}"),
@@ -119,6 +124,20 @@ def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) ->
             f"learnt from there/a.json, not from d.json {by_name}",
         ),
         (hdr, "a.json", f"began as {old}, which learnt from a.json {itself}"),
+        (own, "e.json", f"learnt from e.json {itself}"),
+        (
+            own,
+            "c.json",
+            f"learnt from e.json; its clone is, or began as, {new}, which learnt from c.json "
+            f"{itself}",
+        ),
+        (given, "c.json", f"its clone is, or began as, {new}, which learnt from c.json {itself}"),
+        (
+            best_of,
+            "c.json",
+            f"began as {given}; the clone is, or began as, {new}, which learnt from c.json "
+            f"{itself}",
+        ),
         (
             best,
             "x.json",
