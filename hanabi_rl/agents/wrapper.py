@@ -110,7 +110,9 @@ def redrawn(drawn: jax.Array, whole: jax.Array, wanted: jax.Array) -> jax.Array:
     """
     answer, before, after = (jax.nn.softmax(x, axis=-1) for x in (drawn, whole, wanted))
     stays = answer * jnp.minimum(1.0, after / jnp.maximum(before, 1e-30))
-    more = jnp.maximum(after - before, 0.0)
-    more /= jnp.maximum(jnp.sum(more, axis=-1, keepdims=True), 1e-30)
+    # a little of the other one, so that where the two are one nothing is divided by what rounding
+    # has left of their difference
+    more = jnp.maximum(after - before, 0.0) + 1e-6 * after
+    more /= jnp.sum(more, axis=-1, keepdims=True)
     chances = stays + (1.0 - jnp.sum(stays, axis=-1, keepdims=True)) * more
     return jnp.where(wanted > ILLEGAL_LOGIT, jnp.log(jnp.maximum(chances, 1e-30)), ILLEGAL_LOGIT)

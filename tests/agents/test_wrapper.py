@@ -12,6 +12,7 @@ from support import compiled as game
 from support.games import LENIENT_3P
 from support.policies import network_policy
 
+from hanabi_rl.agents.bots.base import smoothed
 from hanabi_rl.agents.bots.registry import BOTS, make_bot
 from hanabi_rl.agents.gullible import Gullible
 from hanabi_rl.agents.knowing import Knowing
@@ -23,6 +24,7 @@ from hanabi_rl.agents.safe import Safe
 from hanabi_rl.agents.search.searched import Searched
 from hanabi_rl.agents.search.settings import Settings
 from hanabi_rl.agents.tempered import Tempered
+from hanabi_rl.agents.wrapper import redrawn
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 
@@ -149,6 +151,24 @@ def test_around_who_draws_a_move_the_draws_are_of_the_whole_distribution(
         np.testing.assert_array_equal(carry, drawn)
         if chain in (("noise",), ("temperature",)):  # greedy play stays what it is
             np.testing.assert_array_equal(np.argmax(logits, axis=-1), drawn)
+
+
+def test_a_draw_stays_where_the_distribution_does() -> None:
+    """As of a bot that is sure, tempered, and filtered of nothing: one and the same distribution
+    computed twice, of whose rounding nothing is made."""
+    rng = np.random.default_rng(0)
+    legal = jnp.asarray(rng.random((500, 13)) < 0.8).at[:, 0].set(True)
+    best, risky = jnp.argmax(legal * rng.random((500, 13)), axis=1), jnp.zeros_like(legal)
+
+    @jax.jit
+    def twice(legal: jax.Array, best: jax.Array, risky: jax.Array) -> tuple[jax.Array, jax.Array]:
+        sure = smoothed(best, legal, 0.02)
+        tempered = jnp.where(legal, sure / 0.4, -1e10)
+        filtered = jnp.where(risky, -1e10, jnp.where(legal, jnp.maximum(tempered, -5e9), -1e10))
+        return redrawn(redrawn(sure, sure, tempered), tempered, filtered), filtered
+
+    got, whole = (jax.nn.softmax(x) for x in twice(legal, best, risky))
+    np.testing.assert_allclose(got, whole, atol=1e-5)
 
 
 def test_who_draws_by_a_key_says_so() -> None:
