@@ -41,8 +41,8 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         GameDataError: a file's games are not what they should be, or one to validate on is there
             twice.
         ValueError: files of different games, or without a human seat though they name them, games
-            both to clone and to validate on, fewer than `LEAST_GAMES` and none to validate on, no
-            such bot, or one whose rules the network is shown.
+            both to clone and to validate on, fewer than `LEAST_GAMES` or of too few decks and none
+            to validate on, no such bot, or one whose rules the network is shown.
     """
     if config.data:
         games = join_games([load_some_games(path) for path in config.data])
@@ -58,12 +58,19 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         if known := len({*games.contents()} & {*validation.contents()}):
             raise ValueError(f"--val: expected games that are not in --data, got {known} that are")
         return games, validation
+    flag = "--data" if config.data else "--demo-games"
     if len(games) < LEAST_GAMES:
-        flag = "--data" if config.data else "--demo-games"
         raise ValueError(
             f"{flag}: expected at least {LEAST_GAMES} games, or --val with others, got {len(games)}"
         )
-    train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
+    try:
+        train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
+    except ValueError as error:
+        decks, files = len(np.unique(games.decks, axis=0)), ", ".join(config.data or config.demos)
+        raise ValueError(
+            f"{flag}: expected games of enough decks to hold out a tenth by deck, or --val with "
+            f"others, got {len(games)} games of {decks} in {files}"
+        ) from error
     return train, validation
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -174,6 +175,22 @@ def test_too_few_games_to_hold_some_out_are_refused(training: BCTraining, tmp_pa
             training_games(given, games.rules, seed=0)
     with_val = dataclasses.replace(config, val=training.val)
     assert len(training_games(with_val, games.rules, seed=0)[0]) == 4
+
+
+def test_games_of_too_few_decks_to_hold_some_out_are_refused(
+    training: BCTraining, tmp_path: Path
+) -> None:
+    games, path = load_games(training.data[0]), str(tmp_path / "one.safetensors")
+    save_games(path, games.select([0] * LEAST_GAMES))
+    message = (
+        "--data: expected games of enough decks to hold out a tenth by deck, or --val with others, "
+        f"got 5 games of 1 in {path}"
+    )
+    config = BCTraining(data=(path,))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        training_games(config, games.rules, seed=0)
+    with_val = dataclasses.replace(config, val=training.val)
+    assert len(training_games(with_val, games.rules, seed=0)[0]) == 5
 
 
 def test_validation_games_are_there_once_and_not_cloned(training: BCTraining) -> None:
