@@ -178,7 +178,8 @@ OPTIONS: dict[str, Option] = {
     "temperature": Option(
         float,
         _tempered,
-        "temperature=1.5: its logits are divided by 1.5; greedy play stays what it is",
+        "temperature=1.5: its logits are divided by 1.5; greedy play stays what it is (below 1 "
+        "bots that play by chance are surer there too)",
     ),
 }
 """Every option; a new wrapper is its class, a function that imports it and its line here."""
