@@ -88,7 +88,7 @@ def pool_games(config: BCTraining, rules: Rules) -> Games:
     players = spread_names(config.demos)
     each = f"{config.demo_games:,} games of {'each of ' if len(players) > 1 else ''}"
     print(
-        f"No --data: cloning {each}{', '.join(players)}, the same ones for every seed.",
+        f"No games are given: cloning {each}{', '.join(players)}, the same ones for every seed.",
         file=sys.stderr,
     )
     parts = []

@@ -17,6 +17,7 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.runs.config import RunConfig, saved_config
 from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
+from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.files import read_json
 
 KEPT_BY = {"accuracy": MOST_ACCURATE, "selfplay": BEST_POLICY, "loss": LEAST_LOSS}
@@ -60,11 +61,14 @@ def clone_title(config: WithClone) -> str:
 
 def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
     """The clone: the one already in the run, else the one given, else one trained now in
-    `run_dir`/bc."""
+    `run_dir`/bc. Raises `Stopped` of `run_dir`."""
     kept = run_dir / REFERENCE
     source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
     if config.bc_policy is None and not parallel.on_first_host(kept.exists):
-        run("bc", bc_config(config, source))
+        try:
+            run("bc", bc_config(config, source))
+        except Stopped as stopped:  # it goes on as a part of this run
+            raise Stopped(run_dir, stopped.exit_code) from None
 
     def keep() -> NetworkPolicy:
         if not kept.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 from tyro.extras import SubcommandApp
@@ -38,7 +39,7 @@ from hanabi_rl.storage.ranges import checked
 
 _DESCRIPTION = (
     "Human-like Hanabi partners: train and evaluate agents, handle recorded games. --debug shows "
-    "an error's traceback."
+    "an error's traceback, --version what is installed."
 )
 
 
@@ -62,6 +63,9 @@ def main(args: Sequence[str] | None = None) -> None:
     and exit code 2."""
     start()
     with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as given:
+        if given[:1] == ["--version"]:
+            print(f"hanabi-rl {version('hanabi-rl')}")
+            return
         if given[:1] in (["train"], ["sweep"], ["zero-shot"]):  # with flags of their own
             code = _train(given[0], given[1:])
         else:

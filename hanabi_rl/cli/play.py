@@ -176,7 +176,7 @@ def _run_terminal(table: LocalPlay) -> None:
     try:
         (watch_terminal if table.watched else play_terminal)(table, sys.stdin)
     except KeyboardInterrupt:
-        print("\nThe game is kept as it is: `hanabi-rl play` goes on with it.")
+        print("\nThe game is kept as it is: the same command goes on with it.")
 
 
 def _run_page(

@@ -37,7 +37,8 @@ def parse_args(
 
     Raises:
         ValueError: --resume without --run-dir, or with a flag that changes what the run computes;
-            --seed beside --seeds; a number that its flag cannot take.
+            --seed beside --seeds; a number that its flag cannot take; a flag of several values
+            without any.
     """
     args = hyphenated(args)
     if flag_values("--seeds", args) and (seed := flag_value("--seed", args)) is not None:
@@ -59,9 +60,20 @@ def parse_args(
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
     config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
     cls = type(config)
-    return one_line(
+    given = one_line(
         lambda: tyro.cli(cls, prog=prog, default=config, args=args, description=cls.__doc__)
     )
+    for flag in args:
+        if flag.startswith("--") and not flag_values(flag, args) and _value(given, flag) == ():
+            raise ValueError(f"{flag}: expected one value or more, got none")
+    return given
+
+
+def _value(config: Any, flag: str) -> Any:
+    """What a config has where a flag says; None where it is no field's name."""
+    for name in flag.removeprefix("--").replace("-", "_").split("."):
+        config = getattr(config, name, None)
+    return config
 
 
 def one_line(parse: Callable[[], T]) -> T:

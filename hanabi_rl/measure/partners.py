@@ -101,7 +101,7 @@ def read_partners(path: Path) -> PartnerSet:
             named.
     """
     if not path.is_file():
-        raise ValueError(f"expected a file of partners, got {path}, which is none")
+        raise ValueError(f"expected a file of partners, got {path}, which does not exist")
     record = read_json(path)
     if not isinstance(record, dict) or not isinstance(record.get("partners"), list):
         raise ValueError(f'{path}: expected {{"partners": [...]}}')

@@ -103,7 +103,7 @@ def _one_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], None
             return True
         show("\n" + table_text(frame) + "\nYour move:")
         if not _person_moves(play, game_id, source, show):
-            show("The game is kept as it is: `hanabi-rl play` goes on with it.")
+            show("The game is kept as it is: the same command goes on with it.")
             return False
 
 

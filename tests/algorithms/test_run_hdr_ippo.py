@@ -220,6 +220,15 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     assert without([summary], timed) == without([run[1]], timed)
 
 
+def test_a_run_that_stops_while_it_clones_says_how_the_whole_of_it_goes_on(
+    config: Any, interrupt_at: Any, tmp_path: Path
+) -> None:
+    interrupt_at("hanabi_rl.algorithms.bc_training", 3)
+    with pytest.raises(Stopped, match=f"--resume --run-dir {tmp_path}/run$") as stopped:
+        ALGORITHM.run(config(run_dir=str(tmp_path / "run")))
+    assert stopped.value.exit_code == 130
+
+
 def without(records: list[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str, Any]]:
     return [{key: value for key, value in record.items() if key not in names} for record in records]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,6 +108,10 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         (["replay", "missing.json"], "missing.json"),
         (["study", "exampel"], "a study's TOML file, or one of casual, example, siu, got exampel"),
         (["leaderboard", "--board", "no.json", "--agents", "a"], "--board: expected a leaderboard"),
+        (
+            ["br-prox", "bot:random", "--partners", "no"],
+            "expected a file of partners, got no, which",
+        ),
         (
             ["submit", "--server", "a", "bot:a", "--key-file", "no"],
             "--key-file: expected a file th",
@@ -235,3 +240,8 @@ def test_a_reader_that_has_left_is_no_error(args):
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_it_says_its_version(capsys):
+    main(["--version"])
+    assert re.fullmatch(r"hanabi-rl \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)

@@ -453,3 +453,11 @@ def test_unsigned_numbers_that_would_wrap(path):
     save_file(tensors, path)
     with pytest.raises(GameDataError, match="game 4, scores: expected numbers from -2147483648"):
         load_games(path)
+
+
+def test_games_that_are_saved_are_as_readable_as_any_file(tmp_path):
+    """On a shared machine, by others."""
+    (tmp_path / "any").touch()
+    for name in ("games.safetensors", "games.json"):
+        save_games(tmp_path / name, random_games(Rules(), 2))
+        assert (tmp_path / name).stat().st_mode == (tmp_path / "any").stat().st_mode

@@ -297,6 +297,14 @@ def test_one_seed_and_several_are_not_both_given() -> None:
             parse(*seeds)
 
 
+@pytest.mark.parametrize("flag", ["--bc.data", "--bc.val", "--partners", "--seeds"])
+def test_a_flag_of_several_values_wants_one(flag: str) -> None:
+    """What came of `--bc.data $DATA` where the variable is not set was a clone of a bot."""
+    for args in ([flag], [flag, "--lr", "1"], ["--lr=1", flag]):
+        with pytest.raises(ValueError, match=rf"^{flag}: expected one value or more, got none$"):
+            parse(*args)
+
+
 def test_flags_come_after_the_preset() -> None:
     quick, ablation = (
         load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS) for name in ("quick-lstm", "ablation")

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from hanabi_rl.data.games import GameDataError, Games, OnBad, refuse
 from hanabi_rl.env.game import Rules
-from hanabi_rl.storage.files import replacing
+from hanabi_rl.storage.files import write_bytes
 from hanabi_rl.storage.tensors import read_tensors
 
 DIMENSIONS = {
@@ -103,8 +103,7 @@ def write(path: Path, games: Games) -> None:
         tensors["players"] = games.players
     metadata = None if rules.is_standard else {"rules": json.dumps(dataclasses.asdict(rules))}
     rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
-    with replacing(path) as beside:
-        save_file(rows, beside, metadata)
+    write_bytes(path, save(rows, metadata))  # `save_file` would let nobody else read it
 
 
 def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
