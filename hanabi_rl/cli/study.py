@@ -85,7 +85,7 @@ def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:
 
     Args:
         study: the folder of the study.
-        out: .safetensors (AH2AC2, for train/bc.py) or .json (hanab.live).
+        out: the file to write (.safetensors, AH2AC2's layout); `data convert` makes others of it.
         unfinished: also games that were left, or go on.
     """
     from hanabi_rl.serve.study_export import export_study

@@ -25,9 +25,12 @@ from hanabi_rl.serve.participant import Participant, Played
 from hanabi_rl.serve.participants import StudyFolder, to_json_dict
 from hanabi_rl.serve.study import Study, study_of
 from hanabi_rl.serve.study_steps import Step, warms_up
-from hanabi_rl.storage.files import read_json, write_json, write_text
+from hanabi_rl.storage.files import check_place, read_json, write_json, write_text
 
 FORMAT_VERSION = 1
+SUFFIX = ".safetensors"
+"""Of the games: hanab.live's formats end a game where no more points can be reached, so that a last
+life that was lost after that is not in them, and the score is another."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,11 +51,13 @@ class Export:
 
 
 def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) -> int:
-    """Writes `out` (.safetensors or .json) and the files beside it; returns the number of games.
+    """Writes `out` (.safetensors) and the files beside it; returns the number of games.
 
     Finished games alone, or with `unfinished` also those that were left or go on. The file of games
-    is read back and replayed before it takes its place. Raises ValueError where there is none.
+    is read back and replayed before it takes its place. Raises ValueError where there is none, and
+    for another suffix.
     """
+    check_place("--out", out, (SUFFIX,))
     export = gather(folder, unfinished=unfinished)
     beside = out.with_name(f".{out.stem}.new{out.suffix}")
     try:
@@ -96,7 +101,12 @@ def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
 
 def read_export(path: Path) -> Export:
     """What `export_study` wrote to `path`. Raises FileNotFoundError; ValueError where the files do
-    not belong together."""
+    not belong together, or `path` is no `.safetensors`."""
+    if path.suffix != SUFFIX:
+        raise ValueError(
+            f"expected the {SUFFIX} file that `hanabi-rl games export` wrote, got {path}: other "
+            "formats do not hold every game to its end"
+        )
     asked = path.with_suffix(".study.json")
     if not asked.is_file():
         raise FileNotFoundError(f"expected {asked} beside {path}: export the study again")

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 from support.benchmarks import benchmark
 
+from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.serve.participants import StudyFolder, read_study_of
 from hanabi_rl.serve.study_blocks import blocks_of
 from hanabi_rl.serve.study_export import export_study, gather, read_export
@@ -43,6 +44,20 @@ def test_an_export_of_other_games_is_refused(tmp_path):
     out.with_suffix(".study.json").unlink()
     with pytest.raises(FileNotFoundError, match="export the study again"):
         read_export(out)
+
+
+def test_an_export_in_a_format_that_cuts_games_is_neither_written_nor_read(tmp_path):
+    drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
+    folder = simulated.write_study(tmp_path / "study", drawn)
+    for name in ("games.json", "games.jsonl"):  # the second is the name of what is written beside
+        with pytest.raises(ValueError, match=r"--out: expected a file ending in \.safetensors"):
+            export_study(folder, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["study"]
+    out = tmp_path / "games.safetensors"
+    export_study(folder, out)
+    save_games(out.with_suffix(".json"), load_games(out))
+    with pytest.raises(ValueError, match="do not hold every game to its end"):
+        read_export(out.with_suffix(".json"))
 
 
 @pytest.mark.slow
