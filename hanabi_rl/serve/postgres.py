@@ -20,6 +20,7 @@ _BEGINS: dict[Mode, str] = {
     # the last moments of what is written so may be lost when the database's machine fails
     "write": f"{_BEGIN}; SET LOCAL synchronous_commit = off",
     "durable": _BEGIN,
+    "beside": f"{_BEGIN}; SELECT pg_advisory_xact_lock_shared({_ALONE})",
     "alone": f"{_BEGIN}; SELECT pg_advisory_xact_lock({_ALONE})",
 }
 

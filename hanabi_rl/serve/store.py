@@ -195,7 +195,7 @@ class Store:
     def claim_all(self, keys: Sequence[Key]) -> list[Grant | RefusedError]:
         """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
         claimed: list[Grant | RefusedError] = [RefusedError("not claimed")] * len(keys)
-        with self._database.transaction("durable") as db:
+        with self._database.transaction("beside") as db:  # whose proxies these are stays so
             sizes = self._sizes(db)
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):

@@ -6,12 +6,14 @@ from __future__ import annotations
 import collections
 import contextlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from support.serving import agree
 
 from hanabi_rl.play.line_ups import CANDIDATE, LineUp
+from hanabi_rl.serve import proxies
 from hanabi_rl.serve.grants import Key
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.proxies import Proxy, identified
@@ -151,6 +153,24 @@ def test_a_server_whose_proxies_are_the_stores_no_more_plays_no_games(
     ):
         store.claim(key)
     assert sum(played(other, key).values()) == 4
+
+
+def test_no_game_is_granted_while_a_server_says_its_proxies(
+    store: Store, open_store: Open
+) -> None:
+    """It looked, and nobody had begun: then nobody begins with others until it is done."""
+    agree(store, {2: ("bot:simple",)})
+    key, other = new_key(store, {2: 4}), open_store()
+    with ThreadPoolExecutor(1) as pool:
+        with other.database.transaction("alone") as db:
+            now_known = proxies.agree(db, other.secret, {2: [Proxy("bot:iggi", "iggi")]}, 0.0)
+            claimed = pool.submit(store.claim, key)
+            with pytest.raises(TimeoutError):
+                claimed.result(0.5)
+        with pytest.raises(RefusedError, match="are not this server's"):
+            claimed.result()
+    assert other.proxies() == now_known
+    assert [row.status for row in other.rows(key)] == ["todo"] * 4
 
 
 def test_a_server_of_predictions_alone_asks_for_no_proxies(store: Store, open_store: Open) -> None:
