@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from hanabi_rl.serve.database import Mode, StoreUnavailableError
 
@@ -23,6 +24,11 @@ _BEGINS: dict[Mode, str] = {
     "beside": f"{_BEGIN}; SELECT pg_advisory_xact_lock_shared({_ALONE})",
     "alone": f"{_BEGIN}; SELECT pg_advisory_xact_lock({_ALONE})",
 }
+_UNAVAILABLE = (
+    psycopg.OperationalError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.InsufficientPrivilege,
+)
 
 
 class Postgres:
@@ -43,6 +49,8 @@ class Postgres:
     }
 
     def __init__(self, url: str) -> None:
+        """Raises ValueError for what is no address, in words that hold nothing of it."""
+        _check_address(url)
         self._url = url
         self._idle: list[psycopg.Connection] = []
         self._free = threading.BoundedSemaphore(CONNECTIONS)
@@ -60,8 +68,9 @@ class Postgres:
                 connection.execute("COMMIT")
             finally:
                 self._give_back(connection)
-        except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction) as error:
-            raise StoreUnavailableError(f"the database: {' '.join(str(error).split())}") from error
+        except _UNAVAILABLE as error:
+            said = error.diag.message_primary or str(error)
+            raise StoreUnavailableError(f"the database: {' '.join(said.split())}") from error
         finally:
             self._free.release()
 
@@ -121,6 +130,21 @@ class _Session:
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """See `Session.executemany`."""
         self._cursor.executemany(_with_marks(sql), rows)
+
+
+def _check_address(url: str) -> None:
+    """libpq quotes what it cannot read, which may be the password, and takes part of one that is
+    not written as it has to be for the host or the database."""
+    readable = False
+    with contextlib.suppress(psycopg.ProgrammingError, UnicodeError):
+        parts = conninfo_to_dict(url)
+        read = [str(parts.get(name, "")) for name in ("host", "port", "dbname")]
+        readable = not any("@" in text[1:] for text in read)  # a socket may begin with one
+    if not readable:
+        raise ValueError(
+            "expected the address of a store, postgresql://USER@HOST:PORT/DATABASE, with options "
+            "that libpq knows, got another one (in a password @ / : % are %40 %2F %3A %25)"
+        )
 
 
 def _with_marks(sql: str) -> bytes:

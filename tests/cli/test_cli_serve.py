@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +80,37 @@ def test_a_database_that_does_not_answer_is_one_line(
     error = capsys.readouterr().err
     assert stopped.value.code == 2 and "the database: " in error and len(error.splitlines()) == 1
     assert "hidden" not in error
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:hid%zzden@db.example/x",
+        "postgresql://me:hidden@[db.example/x",
+        "postgresql://me:hid@hidden@db.example/x",
+        "postgresql://me:5/hidden@db.example/x",
+        "postgresql://me:hid den@db.example/x",
+        "postgresql://me@db.example/x?sslmod=hidden",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_one_line_without_its_password(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    programs()
+    error = refused(capsys, "keys", "list", "--state", tmp_path, "--store", address)
+    assert "expected the address of a store, postgresql://" in error
+    assert not re.search("hid|den|zz", error)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_database_in_which_nobody_may_make_tables_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with cluster() as running:
+        at = ("--state", tmp_path, "--store", running.of_a_user("hanabi"))
+        assert "the database: permission denied for schema public" in refused(
+            capsys, "keys", "list", *at
+        )
 
 
 def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:

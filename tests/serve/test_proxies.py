@@ -155,9 +155,7 @@ def test_a_server_whose_proxies_are_the_stores_no_more_plays_no_games(
     assert sum(played(other, key).values()) == 4
 
 
-def test_no_game_is_granted_while_a_server_says_its_proxies(
-    store: Store, open_store: Open
-) -> None:
+def test_no_game_is_granted_while_a_server_says_its_proxies(store: Store, open_store: Open) -> None:
     """It looked, and nobody had begun: then nobody begins with others until it is done."""
     agree(store, {2: ("bot:simple",)})
     key, other = new_key(store, {2: 4}), open_store()

@@ -96,6 +96,11 @@ class Cluster:
         self._do(f"CREATE SCHEMA test_{self._made}")
         return f"{self._address}&options=-csearch_path%3Dtest_{self._made}"
 
+    def of_a_user(self, name: str) -> str:
+        """The address of the database for a new user, who owns nothing there."""
+        self._do(f"CREATE ROLE {name} LOGIN")
+        return self._address.replace("postgres@", f"{name}@", 1)
+
     @property
     def _address(self) -> str:
         return f"postgresql://postgres@/postgres?host={self._folder}"
