@@ -82,13 +82,19 @@ def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
         target: the file to write; its suffix says the format.
         skip_bad: leave out, and count, the games that are not what they should be.
     """
+    games, _ = _read(source, skip_bad)
+    _write(target, games, lambda written: f"{len(written):,} games")
+
+
+def _write(target: Path, games: Games, about: Callable[[Games], str]) -> None:
+    """Writes the games, reads them back, and prints what `about` says of what is in the file, and
+    what of the games is not."""
     from hanabi_rl.data.files import load_games, save_games
 
-    games, _ = _read(source, skip_bad)
     save_games(target, games)
     written = load_games(target)
     cut = int((written.num_actions < games.num_actions).sum())
-    print(f"{target}: {len(games):,} games")
+    print(f"{target}: {about(written)}")
     if games.players is not None and written.players is None:
         print(f"Who sat where is not in it: {target.suffix} has no place for that")
     if cut:
@@ -174,16 +180,16 @@ def demos(
         out: the file to write (.safetensors, .json or .jsonl); without it the games are only
             cached.
     """
-    from hanabi_rl.data.files import save_games
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.env.game import Rules
     from hanabi_rl.play.demos import demo_games, demo_path
 
     rules = Rules(num_players=players)
     played = demo_games(rules, bot, games, seed)
-    if out is not None:
-        save_games(out, played)
-    print(f"{out or demo_path(rules, bot, games, seed)}: {describe(statistics(played))}")
+    if out is None:
+        print(f"{demo_path(rules, bot, games, seed)}: {describe(statistics(played))}")
+    else:
+        _write(out, played, lambda written: describe(statistics(written)))
 
 
 def replay_command(

@@ -4,12 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from support.games import as_games
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.measure.annotate import annotate
+from hanabi_rl.play import demos
 from hanabi_rl.play.demos import generate
 
 
@@ -87,6 +90,44 @@ def test_convert(file, capsys, tmp_path):
     games, again = load_games(file), load_games(tmp_path / "again.safetensors")
     np.testing.assert_array_equal(again.decks, games.decks)
     np.testing.assert_array_equal(again.actions, games.actions)
+
+
+def lost_at_the_end():
+    """Red is complete, no other 1 is left, and then three lives are lost: 0, of 5 points."""
+    rules = Rules()
+    ones = [color * 5 for color in range(1, 5) for _ in range(3)]
+    rest = full_deck(rules)
+    for card in [0, 1, 2, 3, 4, *ones]:
+        rest.remove(card)
+    table, moves = Table(rules, [0, 1, 2, 3, 4, *ones, *rest]), []
+    while not table.over:
+        hand = list(enumerate(table.hands[table.player]))
+        reds, lost = [s for s, card in hand if card < 5], [s for s, card in hand if 5 <= card < 17]
+        wishes = [5 + slot for slot in reds] + lost + [*range(10, 20), 0]
+        wishes = wishes if table.can_score() else [5]
+        moves.append(next(move for move in wishes if table.illegal_reason(move) is None))
+        table.apply(moves[-1])
+    games = as_games(rules, [table], [np.array(moves, np.int32)])
+    assert (games.scores.tolist(), table.points, table.life_tokens) == ([0], 5, 0)
+    return games
+
+
+def test_what_is_written_is_what_is_said(capsys, tmp_path, monkeypatch):
+    """hanab.live ends games where nothing can be scored any more: there this one has its points."""
+    games = lost_at_the_end()
+    changed = (
+        "1 of them now end where no more points could be reached, as on hanab.live; 1 had lost"
+    )
+    monkeypatch.setattr(demos, "demo_games", lambda *args: games)
+    for name, bombed, score in (("a.safetensors", 1, 0), ("a.json", 0, 5)):
+        out = tmp_path / name
+        text = run(capsys, "data", "demos", "--games", 1, "--out", out)
+        assert f"{out}: 1 games of 2 players" in text and f" {bombed} bombed" in text
+        assert (changed in text) == (name == "a.json")
+        assert run(capsys, "data", "info", out).splitlines()[0] == text.splitlines()[0]
+        assert load_games(out).scores.tolist() == [score]
+    text = run(capsys, "data", "convert", tmp_path / "a.safetensors", tmp_path / "b.json")
+    assert text.startswith(f"{tmp_path / 'b.json'}: 1 games\n") and changed in text
 
 
 def test_split(file, capsys, tmp_path):
