@@ -4,6 +4,8 @@ has ended. The same tests for both databases."""
 from __future__ import annotations
 
 import collections
+import contextlib
+import re
 import sqlite3
 import subprocess
 import sys
@@ -484,6 +486,28 @@ def test_a_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
     kept = sqlite3.connect(tmp_path / "challenge.sqlite.schema-1")
     assert kept.execute("SELECT leased FROM games WHERE status = 'active'").fetchall() == [(1,)]
     kept.close()
+
+
+def test_what_is_no_store_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "garbage.sqlite").write_bytes(bytes(range(256)) * 20)
+    (tmp_path / "folder.sqlite").mkdir()
+    for name, what in (("garbage", "file is not a database"), ("folder", "unable to open")):
+        place = tmp_path / f"{name}.sqlite"
+        with pytest.raises(StoreUnavailableError, match=f"{re.escape(str(place))}: {what}"):
+            Store(place)
+    assert not list(tmp_path.glob("*.secret"))
+
+
+def test_a_file_that_another_process_just_makes_is_waited_for(tmp_path: Path) -> None:
+    place = tmp_path / "challenge.sqlite"
+    other = sqlite3.connect(place, isolation_level=None)
+    with contextlib.closing(other), ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        opened = pool.submit(Store, place)
+        with pytest.raises(TimeoutError):
+            opened.result(0.5)
+        other.execute("ROLLBACK")
+        opened.result().close()
 
 
 def test_what_is_no_address_is_refused(tmp_path: Path) -> None:
