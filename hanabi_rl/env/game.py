@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
+import operator
 from functools import cached_property
 from typing import Any
 
@@ -36,16 +36,19 @@ class Rules:
     else 2."""
 
     def __post_init__(self) -> None:
-        if self.hand_size is None:
-            object.__setattr__(self, "hand_size", _standard_hand_size(self.num_players))
-        self._check_ranges()
+        self._set_numbers()
         copies = self.num_cards_of_rank
         if copies is None:
             copies = _standard_copies(self.num_ranks)
-        object.__setattr__(self, "num_cards_of_rank", tuple(int(n) for n in copies))
+        try:
+            copies = tuple(int(operator.index(number)) for number in copies)
+        except TypeError:
+            raise ValueError(f"num_cards_of_rank must be integers, got {copies!r}") from None
+        object.__setattr__(self, "num_cards_of_rank", copies)
         self._check()
 
-    def _check_ranges(self) -> None:
+    def _set_numbers(self) -> None:
+        """Of any kind of integer (NumPy's) plain ones, which JSON holds too."""
         for field, low, high in (
             ("num_players", 2, 5),
             ("num_colors", 1, 15),
@@ -55,8 +58,15 @@ class Rules:
             ("max_life_tokens", 1, 32),
         ):
             value = getattr(self, field)
-            if not isinstance(value, numbers.Integral) or not low <= int(value) <= high:
+            if field == "hand_size" and value is None:
+                value = _standard_hand_size(self.num_players)
+            try:
+                number = int(operator.index(value))
+            except TypeError:
+                number = low - 1
+            if not low <= number <= high:
                 raise ValueError(f"{field} must be {low} to {high}, got {value!r}")
+            object.__setattr__(self, field, number)
 
     def _check(self) -> None:
         colors, ranks, copies = self.num_colors, self.num_ranks, self.num_cards_of_rank

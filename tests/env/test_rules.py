@@ -4,8 +4,10 @@ whole games."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +94,13 @@ def test_the_standard_games_have_the_published_sizes():
     ("numbers", "message"),
     [
         (dict(num_players=6), "num_players must be 2 to 5, got 6"),
+        (dict(num_players="2"), "num_players must be 2 to 5, got '2'"),
         (dict(num_colors=0), "num_colors must be 1 to"),
+        (dict(hand_size=4.0), "hand_size must be 1 to 8, got 4.0"),
+        (dict(num_cards_of_rank=(3.9, 2, 2, 2, 1)), r"of_rank must be integers, got \(3.9, 2, "),
+        (dict(num_cards_of_rank=(np.inf, 2, 2, 2, 1)), r"of_rank must be integers, got \(inf, 2, "),
+        (dict(num_cards_of_rank="32221"), "of_rank must be integers, got '32221'"),
+        (dict(num_cards_of_rank=3), "of_rank must be integers, got 3"),
         (
             dict(num_cards_of_rank=(3, 2)),
             r"num_cards_of_rank must have 5 entries of at least 1, got \(3, 2\)",
@@ -103,6 +111,15 @@ def test_the_standard_games_have_the_published_sizes():
 def test_numbers_that_make_no_game_are_refused(numbers, message):
     with pytest.raises(ValueError, match=message):
         Rules(**numbers)
+
+
+def test_integers_of_any_kind_are_kept_as_plain_ones():
+    rules = Rules(
+        np.int64(3), num_colors=np.uint8(4), num_cards_of_rank=np.array([3, 2, 2, 2, 1], np.int8)
+    )
+    assert rules == Rules(3, num_colors=4)
+    kept = json.loads(json.dumps(dataclasses.asdict(rules)))
+    assert Rules(**kept) == rules
 
 
 @pytest.fixture(scope="module")
