@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -88,7 +89,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a place beside `path` to write a file to, which then takes the place of `path`,
     atomically. After an error (a full disk) nothing of it is left."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")  # of this thread alone
     try:
         yield beside
         fsync_path(beside)

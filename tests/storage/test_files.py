@@ -1,5 +1,7 @@
 """Files written by `hanabi_rl.storage.files`."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -31,6 +33,23 @@ def test_write_json_replaces_and_leaves_nothing_beside(tmp_path: Path) -> None:
         files.write_json(path, value)
         assert files.read_json(path) == value
     assert [entry.name for entry in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_threads_replace_one_file_each_with_its_own(tmp_path: Path) -> None:
+    path, both = tmp_path / "a", threading.Barrier(2)
+
+    def write(text: str) -> None:
+        with files.replacing(path) as beside:
+            beside.write_text(text)
+            both.wait(60)  # the other one has written, too
+            assert beside.read_text() == text
+            both.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(write, "one"), pool.submit(write, "two")]:
+            done.result()
+    assert path.read_text() in ("one", "two")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_beside(tmp_path: Path) -> None:
