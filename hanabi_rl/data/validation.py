@@ -86,7 +86,7 @@ def _error(
 def check_arrays(games: Games, source: str = "games") -> None:
     """Raises GameDataError for an array of another shape or kind than a record of games has."""
     rules, num_games = games.rules, len(games.decks)
-    num_turns = games.actions.shape[1] if games.actions.ndim == 2 else 0
+    num_turns = max(1, games.actions.shape[1]) if games.actions.ndim == 2 else 1
     expected = {
         "decks": ((num_games, rules.deck_size), "u"),
         "actions": ((num_games, num_turns), "i"),

@@ -283,6 +283,18 @@ def test_the_first_offending_game_is_named(path):
     assert (caught.value.game, caught.value.game_id, caught.value.field) == (2, 102, "scores")
 
 
+@pytest.mark.parametrize("validate", [True, False])
+def test_games_without_a_turn_are_none(path, games, validate):
+    tensors = load_file(path)
+    tensors["actions"] = tensors["actions"][:, :0].copy()
+    save_file(tensors, path)
+    with pytest.raises(GameDataError, match=f"{path}, actions: expected 1 to 1024 turns, got 0"):
+        load_games(path, validate=validate)
+    none = dataclasses.replace(games, actions=games.actions[:, :0])
+    with pytest.raises(GameDataError, match=r"expected signed integers \[8, 1\], got int32\[8, 0"):
+        validate_games(none)
+
+
 def test_validation_can_be_left_out(path, games):
     tensors = load_file(path)
     tensors["scores"][2] += 1

@@ -178,9 +178,9 @@ def _rules(num_players: int, metadata: dict[str, str], source: str) -> Rules:
 def _check_shapes(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> None:
     num_games = len(tensors["game_ids"])
     num_turns = tensors["actions"].shape[1]
-    if num_turns > MAX_TURNS:
+    if not 1 <= num_turns <= MAX_TURNS:
         raise GameDataError(
-            f"expected at most {MAX_TURNS} turns, got {num_turns}", source=source, field="actions"
+            f"expected 1 to {MAX_TURNS} turns, got {num_turns}", source=source, field="actions"
         )
     expected = {
         "actions": (num_games, num_turns, rules.num_players),
