@@ -92,12 +92,12 @@ def check_arrays(games: Games, source: str = "games") -> None:
         "actions": ((num_games, num_turns), "i"),
         "num_actions": ((num_games,), "i"),
         "scores": ((num_games,), "i"),
-        "game_ids": ((num_games,), "iu"),
+        "game_ids": ((num_games,), "i"),
         "unfinished": ((num_games,), "b"),
         "human_seats": ((num_games, rules.num_players), "b"),
         "players": ((num_games, rules.num_players), "i"),
     }
-    kinds = {"u": "unsigned integers", "i": "signed integers", "iu": "integers", "b": "bool"}
+    kinds = {"u": "unsigned integers", "i": "signed integers", "b": "bool"}
     for name, (shape, kind) in expected.items():
         array = getattr(games, name)
         if name in ("human_seats", "players") and array is None:

@@ -219,6 +219,11 @@ def go_on_after_the_end(t):
             lambda t: t.update(num_players=np.array(3)),
             r"actions: expected shape \(8, 89, 3\), got \(8, 89, 2\)",
         ),
+        (
+            lambda t: t.update(game_ids=t["game_ids"].astype(np.uint64) + 2**63),
+            "game 0, game_ids: expected numbers from -9223372036854775808 to 9223372036854775807, "
+            "got 9223372036854775908",
+        ),
         (lambda t: t.update(scores=t["scores"][:5]), r"scores: expected shape \(8,\), got \(5,\)"),
         (lambda t: t.update(decks=t["decks"][:, :49]), r"decks: expected shape \(8, 50, 2\)"),
         (
@@ -293,6 +298,19 @@ def test_games_without_a_turn_are_none(path, games, validate):
     none = dataclasses.replace(games, actions=games.actions[:, :0])
     with pytest.raises(GameDataError, match=r"expected signed integers \[8, 1\], got int32\[8, 0"):
         validate_games(none)
+
+
+def test_numbers_of_games_of_any_kind_are_joined_as_they_are(path, games):
+    tensors, numbers = load_file(path), np.arange(8) + 2**53
+    save_file(tensors | {"game_ids": numbers.astype(np.uint64)}, path)
+    loaded = load_games(path)
+    joined = join_games([loaded, games])
+    assert joined.game_ids.tolist() == [*numbers.tolist(), *games.game_ids.tolist()]
+    assert (loaded.game_ids.dtype, joined.game_ids.dtype) == (np.int64, np.int64)
+    save_file(tensors | {"game_ids": np.arange(8, dtype=np.uint8)}, path)
+    assert load_games(path).game_ids.dtype == np.int32
+    with pytest.raises(GameDataError, match="game_ids: expected signed integers"):
+        validate_games(dataclasses.replace(games, game_ids=games.game_ids.astype(np.uint64)))
 
 
 def test_validation_can_be_left_out(path, games):

@@ -47,8 +47,8 @@ def read_each(
     """The games in the file, `unfinished` not yet known, and which are good so far (bool[N]).
     Raises GameDataError where the layout is not the expected one.
 
-    Hands `on_bad` each game with a number that does not fit into 32 bits; with `validate`, also
-    with a card or action out of range, or where a seat acts out of turn.
+    Hands `on_bad` each game with a number that does not fit into 32 bits (its id: 64); with
+    `validate`, also with a card or action out of range, or where a seat acts out of turn.
     """
     source = str(path)
     tensors, metadata = _open(path)
@@ -68,14 +68,14 @@ def read_each(
             good[error.game] = False
     actions = tensors["actions"]
     turns = np.arange(actions.shape[1])
-    decks = tensors["decks"]
+    decks, ids = tensors["decks"], tensors["game_ids"]
     games = Games(
         rules=rules,
         decks=(decks[..., 0] * rules.num_ranks + decks[..., 1]).astype(np.uint8),
         actions=actions[:, turns, turns % rules.num_players].astype(np.int32),
         num_actions=tensors["num_actions"].astype(np.int32),
         scores=tensors["scores"].astype(np.int32),
-        game_ids=tensors["game_ids"],
+        game_ids=ids.astype(np.int32 if np.can_cast(ids.dtype, np.int32) else np.int64),
         unfinished=np.zeros(len(decks), bool),
         human_seats=tensors.get("human_seats"),
         players=None if (players := tensors.get("players")) is None else players.astype(np.int32),
@@ -141,11 +141,12 @@ def _check_tensors(tensors: dict[str, np.ndarray], source: str, validate: bool) 
 
 
 def _too_wide(tensors: dict[str, np.ndarray], source: str) -> Iterator[GameDataError]:
-    """Games with a number that does not fit into int32: it would come out as another one."""
-    limits = np.iinfo(np.int32)
-    for name in ("actions", "decks", "num_actions", "scores", "players"):
-        tensor = tensors.get(name, np.zeros((), np.int32))
-        if tensor.dtype.itemsize < 4 or tensor.dtype == np.int32:
+    """Games with a number that does not fit into int32, or their id into int64: it would come out
+    as another one."""
+    for name in ("actions", "decks", "num_actions", "scores", "players", "game_ids"):
+        kind = np.int64 if name == "game_ids" else np.int32
+        tensor, limits = tensors.get(name, np.zeros((), kind)), np.iinfo(kind)
+        if np.can_cast(tensor.dtype, kind):
             continue
         for game in _games_with((tensor < limits.min) | (tensor > limits.max)):
             low, high = tensor[game].min(), tensor[game].max()
