@@ -147,13 +147,13 @@ def _by_seat(read: Read, which: np.ndarray) -> np.ndarray:
 
 def constructive(record: Record) -> Ratio:
     """Int_cons: information links whose card scored and whose hint told something about it."""
-    return _a_game(record.links, record.links.outcome("constructive"))
+    return _a_game(record, record.links.outcome("constructive"))
 
 
 def constructive_kept(record: Record) -> Ratio:
     """The same, 0 in games that lost every life."""
     kept = record.links.outcome("constructive") * (record.games.lives > 0)[:, None, None]
-    return _a_game(record.links, kept)
+    return _a_game(record, kept)
 
 
 def constructive_per_point(record: Record) -> Ratio:
@@ -163,39 +163,38 @@ def constructive_per_point(record: Record) -> Ratio:
 
 def nonconstructive(record: Record) -> Ratio:
     """Int_non-cons: the information links that are not constructive, whatever the card came to."""
-    links = record.links
     kept = [name != "constructive" and name != "unused" for name in OUTCOMES]
-    return _a_game(links, links.outcomes[..., kept])
+    return _a_game(record, record.links.outcomes[..., kept])
 
 
 def misplays(record: Record) -> Ratio:
     """Information links whose card was played and did not fit."""
-    return _a_game(record.links, record.links.outcome("misplay"))
+    return _a_game(record, record.links.outcome("misplay"))
 
 
 def useful_discards(record: Record) -> Ratio:
     """Information links whose card was discarded though it could still have scored."""
-    return _a_game(record.links, record.links.outcome("useful_discard"))
+    return _a_game(record, record.links.outcome("useful_discard"))
 
 
 def useless_discards(record: Record) -> Ratio:
     """Information links whose card was discarded when it could score no more: tidying up."""
-    return _a_game(record.links, record.links.outcome("useless_discard"))
+    return _a_game(record, record.links.outcome("useless_discard"))
 
 
 def loops(record: Record) -> Ratio:
     """Information links whose card scored, of a hint that repeated what was known of it."""
-    return _a_game(record.links, record.links.outcome("loop"))
+    return _a_game(record, record.links.outcome("loop"))
 
 
 def firework(record: Record) -> Ratio:
     """Cards that scored on top of another seat's."""
-    return _a_game(record.links, record.links.firework)
+    return _a_game(record, record.links.firework)
 
 
 def token(record: Record) -> Ratio:
     """Hints that spent a token which another seat gained."""
-    return _a_game(record.links, record.links.token)
+    return _a_game(record, record.links.token)
 
 
 def triggers(record: Record) -> Ratio:
@@ -242,11 +241,13 @@ def reciprocal(record: Record) -> Ratio:
     """Games in which two seats helped each other: constructive links in both directions."""
     given = record.links.outcome("constructive") > 0
     both = given & given.swapaxes(1, 2)
-    return Ratio(_sums(both).clip(max=1), _sums(record.links.games))
+    return _a_game(record, _sums(both).clip(max=1))
 
 
-def _a_game(links: Links, counts: np.ndarray) -> Ratio:
-    return Ratio(_sums(counts), _sums(links.games))
+def _a_game(record: Record, counts: np.ndarray) -> Ratio:
+    """`counts` [N, ...] of the games that were not left before their end."""
+    finished = ~record.games.unfinished
+    return Ratio(_sums(counts) * finished, _sums(record.links.games) * finished)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> Ratio:

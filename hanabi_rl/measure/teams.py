@@ -66,12 +66,15 @@ def play_team(
 
 def interdependence_figures(record: Record, roles: Roles) -> dict[str, Any]:
     """JSON-ready: every measure of interdependence, the correlation of points with constructive
-    links over games (`correlation`, and `correlation_kept` of the games that kept a life; None
-    where one of them does not vary), and the measures of each ordered pair of roles (`pairs`)."""
+    links over games that were not left before their end (`correlation`, and `correlation_kept` of
+    those that kept a life; None where one of them does not vary), and the measures of each ordered
+    pair of roles (`pairs`)."""
     measures = (*measures_of("interdependence"), *measures_of("team"))
-    figures = _counts(record) | measure_figures(record, measures)
-    figures |= _correlation(record, "correlation", np.ones(len(record.games), bool))
-    figures |= _correlation(record, "correlation_kept", record.games.lives > 0)
+    finished = ~record.games.unfinished
+    figures = _counts(record) | {"unfinished": int((~finished).sum())}
+    figures |= measure_figures(record, measures)
+    figures |= _correlation(record, "correlation", finished)
+    figures |= _correlation(record, "correlation_kept", finished & (record.games.lives > 0))
     return figures | {"pairs": [_pair_figures(record, roles, *pair) for pair in roles.pairs()]}
 
 

@@ -70,6 +70,7 @@ def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
 
 
 _SHARES = ("triggers", "not_accepted", "not_prompt", "not_helpful", "hinted_points", "crossing")
+_LINKS = ("constructive", "constructive_per_point", "nonconstructive")
 
 
 def interdependence_table(
@@ -78,14 +79,17 @@ def interdependence_table(
     """`interdependence_figures` as text, beside `reference_figures` (empty: none)."""
     measures = (*measures_of("interdependence"), *measures_of("team"))
     table, _ = measure_table(figures, measures, rules, references)
+    left = figures["unfinished"]
+    of_these = f" ({left:,} left before their end, of which no figure a game is)" if left else ""
     lines = [
         table,
         _correlation_line(figures),
         "",
         *_pair_lines(figures["pairs"]),
         "",
-        f"{figures['games']:,} games of {rules.num_players} players, {figures['turns']:,} turns, "
-        f"{figures['hints']:,} hints. Intervals are 95%, over games, those of one deck as one.",
+        f"{figures['games']:,} games of {rules.num_players} players{of_these}, "
+        f"{figures['turns']:,} turns, {figures['hints']:,} hints. Intervals are 95%, over games, "
+        "those of one deck as one.",
         "A link says what rested on what, not what was meant: luck counts. Read it beside "
         "bot:random's. Counts of links grow with the score: compare teams by those for each point.",
     ]
@@ -115,14 +119,13 @@ def _pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
 
 def _pair_line(pair: dict[str, Any]) -> str:
     shares = {name: "none" if pair[name] is None else f"{pair[name]:.1%}" for name in _SHARES}
-    links = pair["constructive_per_point"]
-    a_point = "none" if links is None else f"{links:.2f}"
+    links = {name: "none" if pair[name] is None else f"{pair[name]:.2f}" for name in _LINKS}
     bounds = pair["not_helpful_ci95"]
     interval = "" if bounds is None else f"[{bounds[0]:.1%}, {bounds[1]:.1%}]"
     return (
         f"{pair['giver'] + ' -> ' + pair['receiver']:<20} {pair['hints']:>8,} "
         f"{shares['triggers']:>7} {shares['not_accepted']:>9} {shares['not_prompt']:>9} "
-        f"{shares['not_helpful']:>11} {interval:<14} {pair['constructive']:>12.2f} {a_point:>8} "
-        f"{pair['nonconstructive']:>6.2f} "
+        f"{shares['not_helpful']:>11} {interval:<14} {links['constructive']:>12} "
+        f"{links['constructive_per_point']:>8} {links['nonconstructive']:>6} "
         f"{shares['hinted_points']:>7} {shares['crossing']:>8}"
     )

@@ -40,6 +40,11 @@ def pairs_of(links, game=0):
     return set(zip(links.giver[of_game].tolist(), links.receiver[of_game].tolist(), strict=True))
 
 
+def whole(games):
+    """As if they were over: figures a game are of those that were not left."""
+    return dataclasses.replace(games, unfinished=np.zeros(len(games), bool))
+
+
 def test_eight_turns_by_hand():
     """Seat 1 is told of R1 and R2 and plays them; seat 0 is told of B3 and throws it away."""
     games = eight_turns()
@@ -58,7 +63,7 @@ def test_eight_turns_by_hand():
     assert links.hinted_points[0].tolist() == [[0, 2], [0, 0]]
     assert (links.points[0].tolist(), links.steps[0].tolist()) == ([0, 2], [0, 1])
     assert links.turns[0].tolist() == [4, 4]
-    record = Record(games)
+    record = Record(whole(games))
     assert MEASURES["not_helpful"].of(record).mean == 0.5
     assert MEASURES["nonconstructive"].of(record).mean == 1  # B3, thrown away
     assert MEASURES["constructive_per_point"].of(record).mean == 2 / 2
@@ -71,13 +76,13 @@ def test_links_for_a_point_do_not_grow_with_the_score():
     nobody scored, and no game at all, leave nothing to divide by."""
     deck = deck_of("B2 B3 G4 W4 Y3 R1 R2 Y1 G3 W2")
     told = [10, 5 + 4, 15, 5]  # red, a card that is no point, rank 1, R1
-    one = Record(one_game(deck, told))
-    two = Record(one_game(deck, [*told, 16, 5]))  # rank 2, R2, which red had named, too
+    one = Record(whole(one_game(deck, told)))
+    two = Record(whole(one_game(deck, [*told, 16, 5])))  # rank 2, R2, which red had named, too
     for record, points in ((one, 1), (two, 2)):
         links = 2.0 * points
         assert MEASURES["constructive"].of(record).mean == links
         assert MEASURES["constructive_per_point"].of(record).mean == 2.0
-    none = Record(one_game(deck, [10, 5 + 4]))
+    none = Record(whole(one_game(deck, [10, 5 + 4])))
     assert MEASURES["constructive"].of(none).mean == 0
     assert not MEASURES["constructive_per_point"].of(none).defined
     receivers = np.array([[True, False]])  # seat 0 scored nothing

@@ -6,6 +6,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from support.games import TINY, random_games
 
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env.game import Rules
@@ -73,6 +74,22 @@ def test_a_game_that_was_left_has_no_score():
         assert figures[name] == pytest.approx(value), name
     none = dataclasses.replace(games, unfinished=np.ones(5, bool))
     assert measure_figures(Record(none), measures_of("scores"))["score"] is None
+
+
+def test_figures_a_game_are_of_the_games_that_were_not_left():
+    """Every one of them; shares of turns and of hints are of all moves."""
+    games = random_games(TINY, 60)
+    assert 10 < games.unfinished.sum() < 50
+    mixed, alone = Record(games), Record(games.select(~games.unfinished))
+    a_game = [
+        measure
+        for measure in MEASURES.values()
+        if measure.unit.endswith((" a game", "of games")) and "own turns" not in measure.unit
+    ]
+    assert len(a_game) == 15
+    for measure in a_game:
+        assert measure.of(mixed).mean == measure.of(alone).mean, measure.name
+    assert MEASURES["hint_share"].of(mixed).mean != MEASURES["hint_share"].of(alone).mean
 
 
 def test_over_counts_where_it_is_told():

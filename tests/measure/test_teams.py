@@ -3,12 +3,14 @@
 import dataclasses
 
 import numpy as np
+import pytest
 from support.games import random_games
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.teams import interdependence_figures, play_team, roles_of
+from hanabi_rl.show.measures import interdependence_table
 
 RULES = Rules(num_players=3, num_colors=2, num_ranks=2, hand_size=2)
 
@@ -39,11 +41,41 @@ def test_an_agent_moves_from_seat_to_seat():
     assert sum(pair["hints"] for pair in figures["pairs"]) == figures["hints"]
 
 
+def test_games_that_were_left_are_no_games_of_figures_a_game():
+    """Their turns and hints count, and the file has so many games."""
+    games = random_games(RULES, 80)
+    alone, whole = games.select(~games.unfinished), Record(games)
+    figures = interdependence_figures(whole, roles_of(games))
+    expected = interdependence_figures(Record(alone), roles_of(alone))
+    assert figures["unfinished"] == games.unfinished.sum() > 0 == expected["unfinished"]
+    assert figures["games"] == 80 > expected["games"]
+    assert figures["hints"] == whole.links.hints.sum() > expected["hints"]
+    for name in ("constructive", "firework_links", "reciprocal", "correlation", "correlation_kept"):
+        assert figures[name] == pytest.approx(expected[name]), name
+    for pair, of_alone in zip(figures["pairs"], expected["pairs"], strict=True):
+        assert pair["constructive"] == pytest.approx(of_alone["constructive"])
+        assert pair["hints"] > of_alone["hints"]
+    left = f"80 games of 3 players ({figures['unfinished']} left before their end"
+    assert left in interdependence_table(figures, {}, RULES)
+    assert "left before" not in interdependence_table(expected, {}, RULES)
+
+
+def test_a_file_of_games_that_were_left_has_a_table():
+    games = random_games(RULES, 80)
+    games = games.select(games.unfinished)
+    figures = interdependence_figures(Record(games), roles_of(games))
+    assert figures["constructive"] is None and figures["correlation"] is None
+    assert figures["triggers"] is not None
+    assert " none " in interdependence_table(figures, {}, RULES)
+
+
 def test_what_was_not_counted_is_none_not_a_number():
     games = random_games(RULES, 1)
     nothing = np.full_like(games.actions, RULES.noop)
     nothing[:, 0] = RULES.hand_size  # one card played
-    games = dataclasses.replace(games, actions=nothing, num_actions=np.ones(1, np.int32))
+    games = dataclasses.replace(
+        games, actions=nothing, num_actions=np.ones(1, np.int32), unfinished=np.zeros(1, bool)
+    )
     figures = interdependence_figures(Record(games), roles_of(games))
     assert figures["not_helpful"] is None and figures["correlation"] is None
     assert figures["constructive"] == 0.0
