@@ -52,7 +52,8 @@ class Adaptation:
     def share(self) -> Interval:
         """Of the agent's decisions in the last games, over decks, all seats of one together."""
         numbers = np.bincount([change.game for change in self.changes], minlength=len(self.last))
-        return Ratio(numbers, self.decisions).summed(self.last.deck_numbers).interval
+        share = Ratio(numbers, self.decisions, share=True)
+        return share.summed(self.last.deck_numbers).interval
 
     @property
     def gain(self) -> Interval:

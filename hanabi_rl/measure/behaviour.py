@@ -49,23 +49,23 @@ class Turns(NamedTuple):
 
 def information_per_play(record: Record) -> Ratio:
     """By the hints that named a card's colour or rank."""
-    return Ratio.over(record.turns.named, record.turns.plays)
+    return Ratio.over(record.turns.named, record.turns.plays, share=True)
 
 
 def deduced_information_per_play(record: Record) -> Ratio:
     """The same, counting also what hints about other cards left as the only colour or rank
     possible."""
-    return Ratio.over(record.turns.deduced, record.turns.plays)
+    return Ratio.over(record.turns.deduced, record.turns.plays, share=True)
 
 
 def communicativeness(record: Record) -> Ratio:
     """Hints given per turn on which there was an information token."""
-    return Ratio.over(record.turns.hints, record.turns.could_hint)
+    return Ratio.over(record.turns.hints, record.turns.could_hint, share=True)
 
 
 def hint_share(record: Record) -> Ratio:
     """Hints given per turn."""
-    return Ratio.over(record.turns.hints, record.turns.counted)
+    return Ratio.over(record.turns.hints, record.turns.counted, share=True)
 
 
 def length(record: Record) -> Ratio:

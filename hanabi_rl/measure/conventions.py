@@ -39,7 +39,7 @@ class Conventions:
         return self._share(self.breaks >> BREAKS.index(name) & 1 != 0)
 
     def _share(self, which: np.ndarray) -> Ratio:
-        return Ratio.over(which, self.counted)
+        return Ratio.over(which, self.counted, share=True)
 
 
 def adherence(record: Record) -> Ratio:

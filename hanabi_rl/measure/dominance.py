@@ -62,12 +62,12 @@ def frequency(record: Record, kind: Kind, level: Level = "hints") -> Ratio:
         turns = counted[:, seats == seat].sum(axis=1)
         share += found[:, seats == seat].sum(axis=1) / np.maximum(turns, 1)
         present += turns > 0
-    return Ratio(share, present)
+    return Ratio(share, present, share=True)
 
 
 def pooled_frequency(record: Record, kind: Kind, level: Level = "hints") -> Ratio:
     """The share of all the agent's turns together."""
-    return Ratio.over(moves(record, kind, level), counted_turns(record.games))
+    return Ratio.over(moves(record, kind, level), counted_turns(record.games), share=True)
 
 
 def moves(record: Record, kind: Kind, level: Level = "hints") -> np.ndarray:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def event_rate(record: Record, place: int) -> Ratio:
     """The share of the counted seats' turns on which the move is `EVENTS[place]`."""
-    return Ratio(record.events[:, place], counted_turns(record.games).sum(axis=1))
+    turns = counted_turns(record.games).sum(axis=1)
+    return Ratio(record.events[:, place], turns, share=True)
 
 
 def counted_events(games: Games) -> np.ndarray:

@@ -158,7 +158,7 @@ def constructive_kept(record: Record) -> Ratio:
 
 def constructive_per_point(record: Record) -> Ratio:
     """Constructive links for each point of the receivers: what does not grow with the score."""
-    return _share(record.links.outcome("constructive"), record.links.points)
+    return Ratio(_sums(record.links.outcome("constructive")), _sums(record.links.points))
 
 
 def nonconstructive(record: Record) -> Ratio:
@@ -241,17 +241,17 @@ def reciprocal(record: Record) -> Ratio:
     """Games in which two seats helped each other: constructive links in both directions."""
     given = record.links.outcome("constructive") > 0
     both = given & given.swapaxes(1, 2)
-    return _a_game(record, _sums(both).clip(max=1))
+    return _a_game(record, _sums(both).clip(max=1), share=True)
 
 
-def _a_game(record: Record, counts: np.ndarray) -> Ratio:
+def _a_game(record: Record, counts: np.ndarray, share: bool = False) -> Ratio:
     """`counts` [N, ...] of the games that were not left before their end."""
     finished = ~record.games.unfinished
-    return Ratio(_sums(counts) * finished, _sums(record.links.games) * finished)
+    return Ratio(_sums(counts) * finished, _sums(record.links.games) * finished, share)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> Ratio:
-    return Ratio(_sums(part), _sums(whole))
+    return Ratio(_sums(part), _sums(whole), share=True)
 
 
 def _sums(counts: np.ndarray) -> np.ndarray:

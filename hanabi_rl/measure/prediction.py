@@ -45,7 +45,7 @@ class Prediction(NamedTuple):
 
     def accuracy(self) -> Ratio:
         """Share of decisions guessed right."""
-        return Ratio(self.correct, self.decisions)
+        return Ratio(self.correct, self.decisions, share=True)
 
     def cross_entropy(self) -> Ratio:
         """Nats per decision."""
@@ -64,7 +64,8 @@ class Prediction(NamedTuple):
     def accuracy_per_timestep(self) -> Ratio:
         """Share of seat-timesteps guessed right: on an idle turn the no-op is the only legal
         action, a sure guess."""
-        return Ratio(self.correct + self.seat_timesteps - self.decisions, self.seat_timesteps)
+        right = self.correct + self.seat_timesteps - self.decisions
+        return Ratio(right, self.seat_timesteps, share=True)
 
     def cross_entropy_per_timestep(self) -> Ratio:
         """Nats per seat and timestep, as AH2AC2 prints it: idle turns add 0 to the sum and 1 to the

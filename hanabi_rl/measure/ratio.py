@@ -8,7 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from hanabi_rl.measure.intervals import Interval, bootstrap_ratio, bootstrap_ratios, group_sums
+from hanabi_rl.measure.intervals import (
+    Interval,
+    bootstrap_ratio,
+    bootstrap_ratios,
+    exact_share,
+    group_sums,
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -18,18 +24,22 @@ class Ratio:
 
     numerator: np.ndarray  # float[N]
     denominator: np.ndarray  # float[N], what is counted: decisions, turns, games
+    share: bool = False
+    """Of what is counted: in every game from 0 to the denominator."""
 
     @classmethod
-    def over(cls, values: np.ndarray, counted: np.ndarray) -> Ratio:
+    def over(cls, values: np.ndarray, counted: np.ndarray, share: bool = False) -> Ratio:
         """The mean of `values` [N, T] where `counted` bool[N, T]."""
-        return cls(np.where(counted, values, 0).sum(axis=1, dtype=np.float64), counted.sum(axis=1))
+        total = np.where(counted, values, 0).sum(axis=1, dtype=np.float64)
+        return cls(total, counted.sum(axis=1), share)
 
     def summed(self, groups: np.ndarray) -> Ratio:
         """The same ratio of whole groups of games, as `Games.deck_numbers` int[N] tells them apart:
         its interval resamples groups."""
         if len(groups) == len(set(groups.tolist())):
             return self
-        return Ratio(group_sums(self.numerator, groups), group_sums(self.denominator, groups))
+        sums = group_sums(self.numerator, groups), group_sums(self.denominator, groups)
+        return Ratio(*sums, self.share)
 
     @property
     def defined(self) -> bool:
@@ -45,8 +55,20 @@ class Ratio:
 
     @cached_property
     def interval(self) -> Interval:
-        """The ratio with its 95% interval, games resampled."""
-        return bootstrap_ratio(self.numerator, self.denominator)
+        """The ratio with its 95% interval, games resampled; of a share within 0 and 1."""
+        return self._within(bootstrap_ratio(self.numerator, self.denominator))
+
+    def _within(self, interval: Interval) -> Interval:
+        """Where a share is 0 or 1 resamples say that it always will be: the interval is then the
+        exact one of as many tries as there are games (or groups) with something to count. Of
+        shares of moves that is conservative: a game of thirty counts as one."""
+        if not self.share or np.isinf(interval.low):  # of one game it has no bounds
+            return interval
+        share, low, high, error = interval
+        if share in (0, 1):
+            count = int((self.denominator > 0).sum())
+            low, high = exact_share(round(share * count), count).bounds
+        return Interval(share, max(low, 0.0), min(high, 1.0), error)
 
     @property
     def bounds(self) -> list[float]:
@@ -62,4 +84,4 @@ def intervals_of(ratios: Sequence[Ratio]) -> list[Interval | None]:
     where nothing was counted."""
     defined = [ratio for ratio in ratios if ratio.defined]
     found = iter(bootstrap_ratios([(ratio.numerator, ratio.denominator) for ratio in defined]))
-    return [next(found) if ratio.defined else None for ratio in ratios]
+    return [ratio._within(next(found)) if ratio.defined else None for ratio in ratios]

@@ -108,18 +108,20 @@ def points(record: Record) -> Ratio:
 
 def zero_share(record: Record) -> Ratio:
     """Games of score 0."""
-    return _a_game(record, record.games.scores == 0)
+    return _a_game(record, record.games.scores == 0, share=True)
 
 
 def perfect_share(record: Record) -> Ratio:
     """Games of the highest score."""
-    return _a_game(record, record.games.scores == record.games.rules.max_score)
+    perfect = record.games.scores == record.games.rules.max_score
+    return _a_game(record, perfect, share=True)
 
 
-def _a_game(record: Record, values: np.ndarray) -> Ratio:
+def _a_game(record: Record, values: np.ndarray, share: bool = False) -> Ratio:
     """`values` [N] of the games that were not left before their end, which have no score."""
     finished = ~record.games.unfinished
-    return Ratio(np.where(finished, values, 0).astype(np.float64), finished.astype(np.float64))
+    counted = np.where(finished, values, 0).astype(np.float64)
+    return Ratio(counted, finished.astype(np.float64), share)
 
 
 def evaluate_selfplay(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hanabi_rl.measure.intervals import Interval, exact_share
+from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 
 ENOUGH = 6
@@ -115,17 +115,15 @@ def _figures(agent: str, blocks: Sequence[Block]) -> AgentFigures:
     marks = [each.questioned for each in blocks]  # of one partner's moves: none is in two blocks
     ratios = {
         "score": _ratio(_of_games(blocks, sum), games),
-        "zero_share": _ratio(_of_games(blocks, lambda scores: scores.count(0)), games),
+        "zero_share": _share(_of_games(blocks, lambda scores: scores.count(0)), games),
         "rating": _ratio([each.rating or 0.0 for each in blocks], rated),
         "place": _ratio([each.place or 0 for each in blocks], ranked),
-        "first_share": _ratio([each.place == 1 for each in blocks], ranked),
-        "questioned": _ratio(marks, [each.partner_moves for each in blocks]),
+        "first_share": _share([each.place == 1 for each in blocks], ranked),
+        "questioned": _share(marks, [each.partner_moves for each in blocks]),
     }
     group = groups_of(blocks)
     groups = np.array([group[each.person] for each in blocks])
     found = figures_over(ratios, [[each.person] for each in blocks], groups)
-    for name in ("zero_share", "first_share", "questioned"):
-        found[name] = _as_share(found[name])
     return AgentFigures(
         agent=agent,
         people=len(blocks),
@@ -150,15 +148,8 @@ def _ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
     return Ratio(np.array(numerators, np.float64), np.array(denominators, np.float64))
 
 
-def _as_share(figure: Figure) -> Figure:
-    """An interval within 0 and 1. Where it never, or always, happened resamples say that it never
-    will: the interval is the exact one of as many groups then."""
-    if figure.interval is None:
-        return figure
-    share, low, high, error = figure.interval
-    if share in (0, 1):
-        low, high = exact_share(round(share * figure.groups), figure.groups).bounds
-    return figure._replace(interval=Interval(share, max(low, 0.0), min(high, 1.0), error))
+def _share(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
+    return dataclasses.replace(_ratio(numerators, denominators), share=True)
 
 
 def figures_over(

@@ -110,7 +110,8 @@ class Predictions:
         for game, *sums in found:
             nats[game], right[game], decisions[game] = map(float, sums)
         timesteps = held_out.games.num_actions * held_out.seats.sum(axis=1)
-        ratios = (Ratio(nats, timesteps), Ratio(nats, decisions), Ratio(right, decisions))
+        accuracy = Ratio(right, decisions, share=True)
+        ratios = (Ratio(nats, timesteps), Ratio(nats, decisions), accuracy)
         figures: dict[str, Any] = {
             "players": held_out.players,
             "games": number,

@@ -116,7 +116,7 @@ def _figure_lines(rows: Sequence[tuple[str, Figures]]) -> list[str]:
     for label, figures in rows:
         small = small_sample(figures)
         cells = [
-            _cell(name, figures[name], _half(figures[f"{name}_ci95"]), name in small)
+            _cell(name, figures[name], _half(figures[name], figures[f"{name}_ci95"]), name in small)
             for name in SHORT
         ]
         spread = _cell("points", figures["points_sd"], None)
@@ -164,11 +164,11 @@ def _digits(name: str) -> int:
     return 2 if name == "points" else 4 if name.startswith("g") else 3
 
 
-def _half(bounds: Sequence[float] | None) -> float | None:
-    """Half of an interval; None of one without bounds too."""
+def _half(mean: float | None, bounds: Sequence[float] | None) -> float | None:
+    """Half of an interval, all of one that ends at the mean; None of one without bounds too."""
     if bounds is None or not np.isfinite(bounds[1] - bounds[0]):
         return None
-    return (bounds[1] - bounds[0]) / 2
+    return (bounds[1] - bounds[0]) / (1 if mean in bounds else 2)
 
 
 def ratings_table(profiles: Sequence[ObjectiveProfile]) -> str:

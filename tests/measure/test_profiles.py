@@ -136,6 +136,13 @@ def test_the_tables_stand_beside_the_papers_where_the_game_is_theirs():
     assert "Recorded games" in text and "HolmesBot" in text and "Teamwork" not in text
 
 
+def test_around_a_figure_stands_half_of_its_interval_or_all_where_it_is_an_end():
+    figures = {**standard("a").alone, "g2_hints": 0.0, "g2_hints_ci95": [0.0, 0.0018]}
+    figures |= {"g3_hints": 0.08, "g3_hints_ci95": [0.07, 0.095]}
+    text = profiles_text([ObjectiveProfile("a", figures)], SMALL, recorded=True)
+    assert "0.0000 ± 0.0018" in text and "0.0800 ± 0.0125" in text
+
+
 def test_figures_of_small_samples_are_marked_wherever_they_stand():
     """IC and ARD want 20,000 pairs of moves, CI and AD 2,000 moves; the others are means."""
     marked = ["coordination", "response_entropy", "context_independence", "action_entropy"]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from support.games import TINY, random_games
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import bootstrap_ratio, mean_interval
-from hanabi_rl.measure.ratio import Ratio
+from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import MEASURES, Group, Measure, measure_figures, measures_of
 from hanabi_rl.measure.selfplay import summarise
@@ -104,6 +105,51 @@ def test_a_ratio_of_nothing_says_so():
     assert not ratio.defined
     with pytest.raises(ValueError, match="expected something to count"):
         ratio.mean  # noqa: B018
+
+
+def test_what_never_happened_in_some_games_may_yet_happen():
+    """Clopper and Pearson's 1 - 0.025^(1/n), of the games (or decks) with something to count."""
+    never, counted = np.zeros(100), np.full(100, 7.0)
+    ratio = Ratio(never, counted, share=True)
+    assert ratio.bounds == [0, pytest.approx(1 - 0.025**0.01)]
+    assert Ratio(counted, counted, share=True).bounds == [pytest.approx(0.025**0.01), 1]
+    some = Ratio(never, np.where(np.arange(100) < 60, 7.0, 0), share=True)
+    assert some.bounds[1] == pytest.approx(1 - 0.025 ** (1 / 60))
+    decks = ratio.summed(np.arange(100) % 40)
+    assert decks.bounds[1] == pytest.approx(1 - 0.025 ** (1 / 40))
+    assert intervals_of([ratio, some]) == [ratio.interval, some.interval]
+    assert Ratio(never, counted).bounds == [0, 0]  # a mean: nothing says how far it could reach
+
+
+def test_an_interval_of_a_share_is_within_0_and_1():
+    few, one = np.array([1.0, 0, 0, 0, 0]), np.array([4.0])
+    mean, share = (Ratio(few, np.ones(5), share).interval for share in (False, True))
+    assert mean.low < 0 and share == mean._replace(low=0.0)
+    assert Ratio(one, one, share=True).bounds == [-np.inf, np.inf]
+    many = np.arange(60) % 2.0
+    assert Ratio(many, np.ones(60), share=True).interval == bootstrap_ratio(many, np.ones(60))
+
+
+@pytest.mark.parametrize(("games", "share"), [(100, 0.01), (41, 0.03), (41, 0.97)])
+def test_intervals_of_rare_shares_cover(games: int, share: float):
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(200):
+        low, high = Ratio((rng.random(games) < share) * 1.0, np.ones(games), share=True).bounds
+        covered += low <= share <= high
+    assert covered >= 180  # 95% of 200, less three standard errors
+
+
+def test_a_measure_that_is_a_share_says_so():
+    """Of every game it is part of what is counted. A hint is one of the turns that could be one."""
+    games = random_games(TINY, 20)
+    record = Record(games, load_policy("bot:random", TINY))
+    for measure in MEASURES.values():
+        ratio = measure.of(record)
+        is_share = measure.unit.startswith(("share of", "hints a turn"))
+        assert ratio.share == is_share, measure.name
+        if ratio.share:
+            assert (ratio.numerator >= 0).all(), measure.name
+            assert (ratio.numerator <= ratio.denominator).all(), measure.name
 
 
 def test_measures_of_scores_are_those_of_a_summary():
