@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -26,7 +26,11 @@ from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import able, behaviour_features, read_partners
 from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
 from hanabi_rl.storage.files import check_place
-from hanabi_rl.storage.ranges import Count, LearningRate, Number, Seed, check_fields
+from hanabi_rl.storage.ranges import Count, LearningRate, Number, Range, Seed, check_fields
+
+_MEMBERS = 1000
+"""The first seed of the members of populations: a learner of the same seed would begin as one of
+its partners did."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +45,7 @@ class ZeroShot:
     """Candidates."""
     partners: Number = 4
     """Chosen for evaluation, with as many mid-skill ones."""
-    runs: Number = 3
+    runs: Annotated[int, Range(1, _MEMBERS)] = 3
     """Training seeds of each method."""
     selfplay_runs: int = 4
     """In the population of FCP, each at its beginning, half-way and end; HSP has half as many, and
@@ -60,7 +64,7 @@ class ZeroShot:
     """Decks a seat, in all that is measured."""
     seed: Seed = 0
     """Of the candidates, the choice of partners and all decks; the methods' seeds are 0 to
-    `runs` - 1."""
+    `runs` - 1, those of the members of populations 1000 and on."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -142,19 +146,20 @@ class Runs:
             report_games=64,
         )
 
+    def members(self, first: int, count: int) -> list[str]:
+        """The checkpoints of a window of self-play runs that are no method's."""
+        window = range(_MEMBERS + first, _MEMBERS + first + count)
+        return [policy for seed in window for policy in ladder(self.selfplay(seed))]
+
     def fcp(self, seed: int) -> Path:
         """FCP: a window of the self-play runs, which moves with the seed."""
-        window = range(seed, seed + self.config.selfplay_runs)
-        return self.beside("fcp", seed, [p for s in window for p in ladder(self.selfplay(s))])
+        return self.beside("fcp", seed, self.members(seed, self.config.selfplay_runs))
 
     def hsp(self, seed: int) -> Path:
         """HSP: half of FCP's window, and as many biased partners that are not evaluated with."""
         half = self.config.selfplay_runs // 2
-        window = range(seed, seed + half)
         biased = self.biased(3 * half, seed)
-        return self.beside(
-            "hsp", seed, biased + [p for s in window for p in ladder(self.selfplay(s))]
-        )
+        return self.beside("hsp", seed, biased + self.members(seed, half))
 
     def biased(self, count: int, seed: int) -> list[str]:
         """The biased partners farthest from each other in their own events, of the able ones that

@@ -12,9 +12,9 @@ from support.policies import network_policy
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig
-from hanabi_rl.launch import partner_set
+from hanabi_rl.launch import partner_set, zero_shot
 from hanabi_rl.launch.partner_set import better, folder_name, train_set
-from hanabi_rl.launch.zero_shot import ZeroShot, ladder, rank_table
+from hanabi_rl.launch.zero_shot import Runs, ZeroShot, ladder, rank_table
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import Partner, PartnerSet, read_partners, write_partners
@@ -203,6 +203,32 @@ def test_a_ladder_is_the_beginning_half_way_and_the_end_of_a_run(tmp_path: Path)
     for steps, score in ((0, 0.3), (100, 1.7), (2000, 2.4), (30_000, 4.9), (40_000, 5.0)):
         keep(tmp_path / "policies" / str(steps), steps, score)
     assert [Path(name).name for name in ladder(tmp_path)] == ["0", "2000", "40000"]
+
+
+def test_no_learner_has_the_seed_of_a_member_of_a_population(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would begin as that one did, whose first checkpoint is a partner."""
+    seeds: dict[str, int] = {}
+    partners: dict[str, tuple[str, ...]] = {}
+
+    def run_once(algorithm: str, config: Any) -> None:
+        name = str(Path(config.run_dir).relative_to(tmp_path))
+        seeds[name], partners[name] = config.seed, getattr(config, "partners", ())
+
+    monkeypatch.setattr(zero_shot, "run_once", run_once)
+    monkeypatch.setattr(zero_shot, "ladder", lambda run: [str(run.relative_to(tmp_path))])
+    monkeypatch.setattr(Runs, "biased", lambda self, count, seed: ["bot:random"])
+    runs = Runs(ZeroShot(out=str(tmp_path), runs=3, selfplay_runs=4))
+    for method in (runs.selfplay, runs.fcp, runs.hsp):
+        for seed in range(3):
+            method(seed)
+    members = {member for of in partners.values() for member in of} - {"bot:random"}
+    learners = {f"{method}/s{seed}" for method in ("sp", "fcp", "hsp") for seed in range(3)}
+    assert len(members) == 6 and set(seeds) == learners | members
+    assert not {seeds[name] for name in learners} & {seeds[name] for name in members}
+    assert len({partners[f"fcp/s{seed}"] for seed in range(3)}) == 3
+    assert [len(partners[f"{method}/s0"]) for method in ("fcp", "hsp")] == [4, 3]
 
 
 def test_populations_are_halves(tmp_path: Path) -> None:
