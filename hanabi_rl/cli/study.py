@@ -47,6 +47,7 @@ def study(
     check_extra()
     import uvicorn
 
+    from hanabi_rl.runs.folder import locked
     from hanabi_rl.serve.deadlines import GuardedConfig
     from hanabi_rl.serve.participants import StudyFolder
     from hanabi_rl.serve.study import read_study
@@ -57,27 +58,29 @@ def study(
     check_input("FILE", file, f"a study's TOML file, or one of {', '.join(_shipped_names())}")
     asked = read_study(file)
     folder = StudyFolder(state or Path("studies") / file.stem, asked)
-    listening = listen(host, port)
-    play = _tables(folder, slots)
-    scheme = "http" if tls_cert is None else "https"
-    print(
-        f"The study is at {scheme}://{host}:{listening.getsockname()[1]}/ (Ctrl-C stops; "
-        f"everything is in {folder.path})",
-        flush=True,
-    )
-    config = GuardedConfig(
-        lambda guard: make_study(play, pause, guard),
-        limits,
-        log_level="warning",
-        access_log=False,  # addresses are nobody's business
-        h11_max_incomplete_event_size=limits.head_bytes,
-        ws_max_size=MAX_MESSAGE,
-        timeout_graceful_shutdown=2,
-        ssl_certfile=tls_cert,
-        ssl_keyfile=tls_key,
-    )
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+    # not its `.lock`, which `hanabi-rl games` takes beside a server
+    with locked(folder.path, "server", "--state", ".server"):
+        listening = listen(host, port)
+        play = _tables(folder, slots)
+        scheme = "http" if tls_cert is None else "https"
+        print(
+            f"The study is at {scheme}://{host}:{listening.getsockname()[1]}/ (Ctrl-C stops; "
+            f"everything is in {folder.path})",
+            flush=True,
+        )
+        config = GuardedConfig(
+            lambda guard: make_study(play, pause, guard),
+            limits,
+            log_level="warning",
+            access_log=False,  # addresses are nobody's business
+            h11_max_incomplete_event_size=limits.head_bytes,
+            ws_max_size=MAX_MESSAGE,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=tls_cert,
+            ssl_keyfile=tls_key,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:

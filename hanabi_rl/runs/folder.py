@@ -86,18 +86,21 @@ def create_run(
 
 
 @contextmanager
-def locked(run_dir: Path) -> Iterator[None]:
-    """Holds the run's folder for this process alone. The lock dies with its process, however that
-    ends; the file stays.
+def locked(
+    folder: Path, what: str = "run", flag: str = "--run-dir", name: str = LOCK
+) -> Iterator[None]:
+    """Holds a run's folder, or that of another kind of program (`what`, whose folder `flag` names),
+    for this process alone. The lock dies with its process, however that ends; its file `name`
+    stays.
 
     Raises:
         ValueError: where another process holds it, or nothing can be written there.
     """
     try:
-        file = (run_dir / LOCK).open("a+")
+        file = (folder / name).open("a+")
     except OSError as error:
         raise ValueError(
-            f"{run_dir}: expected a run's folder that can be written to, got: {error}"
+            f"{folder}: expected a {what}'s folder that can be written to, got: {error}"
         ) from error
     with file:
         try:
@@ -105,13 +108,14 @@ def locked(run_dir: Path) -> Iterator[None]:
         except BlockingIOError as error:
             file.seek(0)
             raise ValueError(
-                f"{run_dir}: another run is at work there "
+                f"{folder}: another {what} is at work there "
                 f"({file.read().strip() or 'just started'}): "
-                "wait for it, stop it, or name another --run-dir"
+                f"wait for it, stop it, or name another {flag}"
             ) from error
         except OSError as error:  # some network file systems
             warnings.warn(
-                f"{run_dir} cannot be locked, so do not start two runs in it: {error}", stacklevel=3
+                f"{folder} cannot be locked, so do not start two {what}s in it: {error}",
+                stacklevel=3,
             )
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}\n")

@@ -1,9 +1,12 @@
 """A study as a browser meets it: consent, forms, the table, withdrawal; and its export."""
 
+import functools
 import json
 import logging
+import os
 import re
 from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from support.serving import STUDY, Simple, make_study_play
 from support.study import ADDRESS, HOST, agree, consent, play_here, post
 
 from hanabi_rl.cli import main
+from hanabi_rl.cli.study import export_games, study, withdraw
 from hanabi_rl.data.files import load_games
 from hanabi_rl.serve.study import AFTER_GAME
 from hanabi_rl.serve.study_pages import COOKIE, make_study
@@ -145,6 +149,29 @@ def test_withdrawal_leaves_nothing_in_the_store_or_in_a_later_export(play, visit
     assert play.folder.everyone() == []
     with pytest.raises(SystemExit):
         main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
+
+
+def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_path, monkeypatch):
+    path, out = tmp_path / "study", tmp_path / "games.safetensors"
+    compiled = []
+    start = functools.partial(study, Path("example"), state=path, port=0)
+
+    def serve(server, sockets):
+        sockets[0].close()
+        holder = f"another server is at work there .process {os.getpid()} on .*another --state"
+        with pytest.raises(ValueError, match=holder):
+            start()
+        export_games(path, out)
+        withdraw(int(code[:6]), path)
+
+    monkeypatch.setattr("hanabi_rl.serve.study.read_study", lambda file: play.folder.study)
+    monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or play)
+    monkeypatch.setattr("uvicorn.Server.run", serve)
+    for starts in (1, 2):  # the second once the first has ended
+        code, _ = take_part(visit(play))
+        start()
+        assert len(compiled) == starts
+        assert len(load_games(out)) == 2 and play.folder.everyone() == []
 
 
 def test_who_withdraws_in_anothers_browser_takes_nothing_of_the_others(play, visit):
