@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,21 @@ Kind = Literal["dataset", "model"]
 LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The Hub's client without its warnings, of which each of its retries is several lines: our
+    errors say once what is wrong."""
+    from huggingface_hub.utils import logging  # slow to import, as all of the library
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@_quiet()
 def fetch_file(
     repository: str,
     name: str,
@@ -38,10 +54,7 @@ def fetch_file(
     # Slow to import, and only these functions need it.
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-    from huggingface_hub.utils import logging
 
-    # else each of its retries is several lines; the error below says it once
-    logging.set_verbosity_error()
     try:
         return Path(
             hf_hub_download(
@@ -68,6 +81,7 @@ def fetch_file(
         ) from error
 
 
+@_quiet()
 def list_files(
     repository: str, *, kind: Kind = "model", revision: str | None = None
 ) -> tuple[str, ...]:
@@ -94,6 +108,7 @@ def list_files(
         ) from error
 
 
+@_quiet()
 def put_files(repository: str, files: Mapping[str, bytes], *, private: bool, message: str) -> str:
     """Commits files to a repository of models, which is made where there is none.
 

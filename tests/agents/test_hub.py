@@ -154,6 +154,25 @@ def test_what_the_hub_refuses(
             load_policy("hf:me/a@v9")
 
 
+@pytest.mark.parametrize("name", ["hf:me/away", "hf:me/away/x.safetensors"])
+def test_the_retries_of_the_client_are_not_shown(
+    name: str, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = huggingface_hub.utils.logging.get_logger("huggingface_hub.utils._http")
+
+    def retry(*_: Any, **__: Any) -> None:
+        logger.warning("Retrying in 1s [Retry 1/5].")
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", retry)
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: SimpleNamespace(list_repo_files=retry))
+    with pytest.raises(ConnectionError, match="could not .*no route to host"):
+        load_policy(name)
+    assert not caplog.records
+    logger.warning("of a program that uses the client itself")
+    assert len(caplog.records) == 1
+
+
 class Hub:
     """The client's calls of a push, noted; the repository is there already, and public or not."""
 
