@@ -68,10 +68,12 @@ def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
         ValueError: another kind of agent, games of another game, or no such seat.
         GameDataError, FileNotFoundError: as `load_some_games`.
     """
-    if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not learns(policy):
+    told = learns(policy)
+    if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not told:
         raise ValueError(
             "expected an agent that reads a profile of its partners (agent:anyone-2p, what "
-            f"--network.profile trains), got {_kind(policy)}"
+            f"--network.profile trains), got a {type(policy).__name__}"
+            f"{'' if told else ', which has no profile'}"
         )
     games = load_some_games(path)
     games.check_rules(policy.rules, f"{path}: ")
@@ -95,8 +97,3 @@ def known_counts(games: Games, seat: int | None = None) -> np.ndarray:
     counts = player_counts(games)
     partner = counts[is_partner].sum(axis=0)
     return np.stack([np.zeros_like(partner), *[partner] * (players - 1)])
-
-
-def _kind(policy: Policy) -> str:
-    network = getattr(policy, "network", None)
-    return f"a {type(policy).__name__}" + ("" if network is None else f" with {network}")

@@ -285,7 +285,10 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
         policy = STORED[name.source](name.plain) if name.source else _in_folder(name.place)
         _check_finite(policy, text)
         if rules is not None and policy.rules != rules:
-            raise ValueError(f"{text}: expected a policy for {rules}, got one for {policy.rules}")
+            raise ValueError(
+                f"{text}: expected an agent for {rules.apart_from(policy.rules)}, got one for "
+                f"{policy.rules.apart_from(rules)}"
+            )
     for key, (value, given) in options.items():
         try:
             policy = OPTIONS[key].wrap(policy, value, **given)
@@ -378,14 +381,9 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
     rules = next((p.rules for p in found.values()), Rules(num_players=num_players or 2))
     for name, policy in found.items():
         if policy.rules != rules:
-            first, mine = next(iter(found)), policy.rules
-            if mine.num_players != rules.num_players:
-                raise ValueError(
-                    f"expected agents for one number of players, got {first} for "
-                    f"{rules.num_players} and {name} for {mine.num_players}"
-                )
             raise ValueError(
-                f"expected agents of one game, got {first} for {rules} and {name} for {mine}"
+                f"expected agents of one game, got {next(iter(found))} for "
+                f"{rules.apart_from(policy.rules)} and {name} for {policy.rules.apart_from(rules)}"
             )
     for name in names:
         if name not in found:

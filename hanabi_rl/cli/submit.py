@@ -138,9 +138,10 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
     free = set(sizes) - {policy.rules.num_players for _, policy in loaded}
     loaded += [(bot, load_policy(bot, Rules(num_players=n))) for bot in bots for n in sorted(free)]
     for name, policy in loaded:
-        if not policy.rules.is_standard:
-            raise ValueError(f"{name}: expected an agent of the standard game, got {policy.rules}")
         size = policy.rules.num_players
+        if not policy.rules.is_standard:
+            got = policy.rules.apart_from(Rules(num_players=size))
+            raise ValueError(f"{name}: expected an agent of the standard game, got one for {got}")
         if size in found:
             raise ValueError(f"expected one agent for {size} players, got {found[size][0]}, {name}")
         found[size] = name, policy

@@ -57,11 +57,9 @@ def unit_tests(
     check_rules(rules)
     if games is None:
         recorded = demo_games(rules, "convention", _GAMES * instances, seed, "situations")
-    elif (recorded := load_distinct_games([games])).rules != rules:
-        raise ValueError(
-            f"{games}: expected games of {rules.num_players} players, as the agents', got "
-            f"{recorded.rules}"
-        )
+    else:
+        recorded = load_distinct_games([games])
+        recorded.check_rules(rules, f"{games}: ")
     chances = chance_levels(recorded, max(instances, _CHANCE), seed + 1)
     results = {
         name: run_tests(

@@ -107,7 +107,8 @@ class Games:
         """Raises ValueError where these are games of other rules; `where` they come from is said
         first (`--val: `, `FILE: `)."""
         if self.rules != rules:
-            raise ValueError(f"{where}expected games of {rules}, got {self.rules}")
+            expected, got = rules.apart_from(self.rules), self.rules.apart_from(rules)
+            raise ValueError(f"{where}expected games of {expected}, got {got}")
 
     @property
     def points(self) -> np.ndarray:
@@ -162,7 +163,8 @@ def join_games(parts: Sequence[Games]) -> Games:
     for part in parts:
         if part.rules != first.rules:
             raise ValueError(
-                f"expected games of one set of rules, got {first.rules} and {part.rules}"
+                "expected games of one set of rules, got games of "
+                f"{first.rules.apart_from(part.rules)} and of {part.rules.apart_from(first.rules)}"
             )
     longest = max(part.actions.shape[1] for part in parts)
     noop, players = first.rules.noop, first.rules.num_players

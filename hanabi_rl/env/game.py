@@ -11,6 +11,16 @@ RULES_VERSION = 1
 """Changes whenever the same deck and actions could score otherwise: caches of games are keyed by
 it."""
 
+_WORDS = {
+    "num_players": "{} players",
+    "num_colors": "{} colours",
+    "num_ranks": "{} ranks",
+    "hand_size": "hands of {}",
+    "max_info_tokens": "{} hint tokens",
+    "max_life_tokens": "{} lives",
+    "num_cards_of_rank": "copies {} of the ranks",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
@@ -98,12 +108,30 @@ class Rules:
         number of players and of ranks. None stands for the standard ones. Raises ValueError as
         `Rules` does.
         """
+        return Rules(**(self._chosen() | changes))
+
+    def fields_apart_from(self, other: Rules) -> tuple[str, ...]:
+        """The fields in which this is another game than `other`; no hand size and no copies of the
+        ranks that are the standard ones of both."""
+        ours, theirs = self._chosen(), other._chosen()
+        apart = [name for name in ours if ours[name] != theirs[name]]
+        return tuple(name for name in apart if getattr(self, name) != getattr(other, name))
+
+    def apart_from(self, other: Rules) -> str:
+        """What tells this game from another one, for errors: `3 players`, `3 players and 4
+        colours`."""
+        fields = self.fields_apart_from(other)
+        *words, last = (_WORDS[name].format(getattr(self, name)) for name in fields)
+        return f"{', '.join(words)} and {last}" if words else last
+
+    def _chosen(self) -> dict[str, Any]:
+        """The fields; None for those that follow from others."""
         fields = dataclasses.asdict(self)
         if self.hand_size == _standard_hand_size(self.num_players):
             fields["hand_size"] = None
         if self.num_cards_of_rank == _standard_copies(self.num_ranks):
             fields["num_cards_of_rank"] = None
-        return Rules(**(fields | changes))
+        return fields
 
     @property
     def is_standard(self) -> bool:

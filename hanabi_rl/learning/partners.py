@@ -65,11 +65,13 @@ def stack_policies(policies: Sequence[Policy]) -> Population:
     """
     if not policies:
         raise ValueError("partners: expected at least one policy, got none")
-    for i, policy in enumerate(policies):
-        if policy.rules != policies[0].rules:
+    rules = policies[0].rules
+    for number, policy in enumerate(policies, start=1):
+        if policy.rules != rules:
             raise ValueError(
-                f"partners: expected policies of one game, got {_described(policies[0])} and, as "
-                f"number {i + 1}, {_described(policy)}"
+                "partners: expected policies of one game, got one for "
+                f"{rules.apart_from(policy.rules)} and, as number {number}, one for "
+                f"{policy.rules.apart_from(rules)}"
             )
     groups = [[policies[i] for i in group] for group in alike(policies)]
     stacked = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in groups)
@@ -85,10 +87,6 @@ def alike(policies: Sequence[Policy]) -> list[list[int]]:
         shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         groups.setdefault((structure, shapes), []).append(i)
     return list(groups.values())
-
-
-def _described(policy: Policy) -> str:
-    return f"{getattr(policy, 'network', type(policy).__name__)} for {policy.rules}"
 
 
 def at_precision(policy: Policy | Population | None, precision: Precision) -> Any:

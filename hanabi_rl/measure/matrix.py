@@ -86,10 +86,11 @@ def make_agents(
         )
     )
     for index, agent in enumerate(agents):
-        if agent.policy.rules != agents[0].policy.rules:
+        rules, mine = agents[0].policy.rules, agent.policy.rules
+        if mine != rules:
             raise ValueError(
-                f"expected agents of one game, got {agents[0].label} for {agents[0].policy.rules} "
-                f"and {agent.label} for {agent.policy.rules}"
+                f"expected agents of one game, got {agents[0].label} for {rules.apart_from(mine)} "
+                f"and {agent.label} for {mine.apart_from(rules)}"
             )
         if agent.label in labels[:index]:
             raise ValueError(f"expected labels that differ, got {agent.label!r} twice")

@@ -229,7 +229,10 @@ def _kl(
     """Of N games the sums of KL at each temperature, [N, K], and their decisions [N]."""
     rules = policy.rules
     if reference.rules != rules:
-        raise ValueError(f"expected a reference for {rules}, got {reference.rules}")
+        raise ValueError(
+            f"expected a reference for {rules.apart_from(reference.rules)}, got one for "
+            f"{reference.rules.apart_from(rules)}"
+        )
     at = jnp.asarray(temperatures, jnp.float32)
     parts = []
     for chunk in in_chunks(chunk_size, decks, actions):

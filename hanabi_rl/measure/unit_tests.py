@@ -128,7 +128,10 @@ def play_all(
     if callable(agent):
         actions = _play_script(agent, todo, seed)
     elif agent.rules != rules:
-        raise ValueError(f"expected an agent of the games' {rules}, got one of {agent.rules}")
+        raise ValueError(
+            f"expected an agent for {rules.apart_from(agent.rules)}, as the games, got one for "
+            f"{agent.rules.apart_from(rules)}"
+        )
     else:
         actions = _play_policy(agent, todo, seed, sample)
     done = iter(actions)
@@ -172,7 +175,8 @@ def category_means(results: Sequence[Result], *, corrected: bool = False) -> dic
 def check_rules(rules: Rules) -> None:
     """Raises ValueError for a game that has no unit tests."""
     if rules not in [Rules(num_players=players) for players in PLAYERS]:
-        raise ValueError(f"expected the standard game of 2 or 3 players, got {rules}")
+        got = rules.apart_from(Rules())
+        raise ValueError(f"expected the standard game of 2 or 3 players, got {got}")
 
 
 def _instances(

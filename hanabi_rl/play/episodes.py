@@ -316,7 +316,10 @@ def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
         raise ValueError(f"expected {rules.num_players} policies, one a seat, got {len(policies)}")
     for position, policy in enumerate(policies):
         if policy.rules != rules:
-            raise ValueError(f"policy {position} plays {policy.rules}, expected {rules}")
+            raise ValueError(
+                f"expected policies for {rules.apart_from(policy.rules)}, got policy {position} "
+                f"for {policy.rules.apart_from(rules)}"
+            )
 
 
 def _seat_every_game(

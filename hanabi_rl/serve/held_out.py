@@ -86,7 +86,8 @@ def read_held_out(path: Path) -> HeldOut:
     games = ah2ac2.read(path)
     standard = Rules(num_players=games.rules.num_players)
     if games.rules != standard:
-        raise GameDataError(f"expected games of {standard}, got {games.rules}", source=str(path))
+        expected, got = standard.apart_from(games.rules), games.rules.apart_from(standard)
+        raise GameDataError(f"expected games of {expected}, got {got}", source=str(path))
     for game in range(len(games)):
         _check(games, game, str(path))
     held_out = HeldOut(games, hashlib.sha256(path.read_bytes()).hexdigest()[:16])

@@ -92,7 +92,10 @@ class Runner:
     ) -> None:
         for policy in policies:
             if policy.rules != rules:
-                raise ValueError(f"expected partners for {rules}, got one for {policy.rules}")
+                raise ValueError(
+                    f"expected partners for {rules.apart_from(policy.rules)}, got one for "
+                    f"{policy.rules.apart_from(rules)}"
+                )
         self.rules, self.size, self.show = rules, slots, show
         self._width = min(WIDTH, slots)
         self._policies, held = group_identical(tuple(policies))

@@ -282,7 +282,9 @@ def test_an_older_run_of_another_network_names_the_leaf(old: Path) -> None:
 
 
 def test_other_rules_and_missing_agents_are_refused(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected a policy for Rules\(num_players=2"):
+    with pytest.raises(
+        ValueError, match="an agent for 2 players, 5 colours, .* and 3 lives, got one for 3 "
+    ):
         load_policy(run, Rules())
     with pytest.raises(ValueError, match=r"expected an agent: bot:NAME.*which does not exist"):
         load_policy(tmp_path / "nowhere")

@@ -90,7 +90,7 @@ def test_an_exported_agent(cache: Path, exported: Path) -> None:
         assert load_policy(f"hf:me/anyone@{revision}").identity() == other.identity()
     assert load_policy("hf:me/anyone@v2?temperature=2", TINY).identity() != other.identity()
     assert trained_with("hf:me/anyone") == ("bot:iggi",)
-    with pytest.raises(ValueError, match="hf:me/anyone: expected a policy for Rules"):
+    with pytest.raises(ValueError, match="hf:me/anyone: expected an agent for 5 colours"):
         load_policy("hf:me/anyone", Rules())
     assert not names_games("hf:me/anyone/b.safetensors")
     assert short_labels(["hf:me/anyone", "hf:me/anyone@v2"]) == ["anyone", "anyone@v2"]

@@ -139,12 +139,18 @@ def test_identity_and_options_of_others(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("{f}/blind.safetensors?knows={f}/games.safetensors", "an agent that reads a profile of "),
+        (
+            "{f}/blind.safetensors?knows={f}/games.safetensors",
+            "got a NetworkPolicy, which has no profile$",
+        ),
         ("bot:random?knows={f}/games.safetensors", "--network.profile trains.*, got a RandomBot"),
         ("{f}/told.safetensors?knows={f}/games.safetensors,2", "expected a seat from 0 to 1, got"),
         ("{f}/told.safetensors?knows={f}/games.safetensors,x", "knows: expected a file of games, "),
         ("{f}/told.safetensors?knows={f}/games.safetensors,0,1", "FILE,SEAT; got .*,0,1"),
-        ("{f}/told.safetensors?knows={f}/three.safetensors", "expected games of .*num_players=2"),
+        (
+            "{f}/told.safetensors?knows={f}/three.safetensors",
+            "expected games of 2 players, got 3 players$",
+        ),
         (
             "{f}/told.safetensors?knows={f}/none.safetensors",
             "expected a file of games, got .*none.safetensors, which does",

@@ -281,7 +281,7 @@ def test_published_agents_play_a_game_and_are_told_apart(stored):
     line_up = (policies[0], policies[1])
     records = play_games(line_up, Rules(), evaluation_decks(Rules(), 4, 0))
     assert (records.num_actions > 0).all()
-    with pytest.raises(ValueError, match="expected a policy for Rules\\(num_players=3"):
+    with pytest.raises(ValueError, match="expected an agent for 3 players, got one for 2"):
         load_policy(names[0], Rules(num_players=3))
     assert {f"{source}:" for source in STORED} == {"agent:", "hf:", *PREFIXES}
 

@@ -198,7 +198,7 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
     )
     found = validation_games(given, nowhere)
     assert found is not None and len(found) == 40
-    with pytest.raises(ValueError, match="--bc.val: expected games of .*num_colors=5.*, got .*=2"):
+    with pytest.raises(ValueError, match="--bc.val: expected games of 5 colours.*, got 2 colours"):
         validation_games(dataclasses.replace(given, game=Rules()), nowhere)
     twice = dataclasses.replace(given, bc=dataclasses.replace(given.bc, val=given.bc.val * 2))
     with pytest.raises(ValueError, match="expected games that differ"):

@@ -254,7 +254,7 @@ def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
     save_policy(tmp_path / "clone", clone, algorithm="bc", steps=0, score=None)
     folder = tmp_path / "run"
     given = {"bc_policy": str(tmp_path / "clone"), "run_dir": str(folder)}
-    with pytest.raises(ValueError, match="--bc.val: expected games of .*hand_size=2.* got"):
+    with pytest.raises(ValueError, match="--bc.val: expected games of .*hands of 2, .* got"):
         ALGORITHM.run(config(**given, total_steps=ENVS * STEPS))  # which are of the tiny game
     assert not folder.exists()
     ALGORITHM.run(config(**given, total_steps=ENVS * STEPS, bc=BCTraining()))

@@ -184,7 +184,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
     ("args", "message"),
     [
         (["cross-play", "bot:random", "bot:random", "--out", "OUT"], "policies that differ"),
-        (["cross-play", "RUNS/s0", "RUNS/three", "--out", "OUT"], "one number of players"),
+        (["cross-play", "RUNS/s0", "RUNS/three", "--out", "OUT"], "s0 for 2 players and "),
         (["cross-play", "RUNS/s0", "nowhere", "--out", "OUT"], "expected an agent"),
         (["cross-play", "RUNS/s0", "--players", "3", "--out", "OUT"], "expected --players 2"),
         (
@@ -198,7 +198,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
         (["leaderboard", "--proxies", "bot:genius", "--agents", "RUNS/s0"], "bot:convention"),
         (
             ["leaderboard", "--proxies", "RUNS/three", "--agents", "RUNS/s0"],
-            "one number of players",
+            "three for 3 players and ",
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"],

@@ -45,7 +45,7 @@ def test_moves_of_another_game_are_not_predicted(monkeypatch, capsys):
     monkeypatch.setattr(files, "load_distinct_games", lambda paths: found[str(paths[0])])
     with pytest.raises(SystemExit):
         main(["likeness", "bot:random", "--games", "a.json", "--predict", "b.json"])
-    assert "--predict b.json: expected games of Rules(" in capsys.readouterr().err
+    assert "--predict b.json: expected games of 2 players, got 3 players" in capsys.readouterr().err
 
 
 def test_nobody_to_measure(small_file, capsys):

@@ -89,4 +89,4 @@ def test_games_of_other_rules_are_refused(policy_folder, capsys, tmp_path):
     )
     with pytest.raises(SystemExit):
         main(["predict", str(policy_folder), str(tmp_path / "games.safetensors")])
-    assert "expected a policy for Rules(" in capsys.readouterr().err
+    assert "expected an agent for 3 colours, 8 hint tokens and 3 lives" in capsys.readouterr().err

@@ -59,7 +59,7 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
         ),
         (
             ["agent:human-3p"],
-            "expected games of 3 players, as the agents', got Rules(num_players=2",
+            "convention.safetensors: expected games of 3 players, got 2 players (",
         ),
         (["agent:human-3p", "--players", "2"], "which it was trained for, got 2"),
         (["bot:simple", "--players", "4"], "expected the standard game of 2 or 3 players, got"),

@@ -164,7 +164,9 @@ def test_joining_and_selecting(games):
     )
     with pytest.raises(ValueError, match="games to join, got none"):
         join_games([])
-    with pytest.raises(ValueError, match="one set of rules"):
+    with pytest.raises(
+        ValueError, match="one set of rules, got games of 2 players and of 3 players"
+    ):
         join_games([games, dataclasses.replace(games, rules=Rules(num_players=3))])
 
 

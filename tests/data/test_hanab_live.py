@@ -362,7 +362,9 @@ def test_malformed_links_are_refused(old, new, message):
 
 def test_what_cannot_be_exported():
     small = Rules(num_colors=2, num_ranks=3, hand_size=2)
-    with pytest.raises(ValueError, match="standard 50-card game only"):
+    with pytest.raises(
+        ValueError, match="standard 50-card game only, got one of 2 colours, 3 ranks and hands of 2"
+    ):
         share_link(small, full_deck(small), [2])
     with pytest.raises(ValueError, match="at least one move, got none"):
         share_link(Rules(), full_deck(Rules()), [20, 20])

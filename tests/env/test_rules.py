@@ -135,6 +135,38 @@ def allowed() -> list[Rules]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ({}, {"num_players": 3}, ("2 players", "3 players")),
+        ({}, {"num_players": 4}, ("2 players", "4 players")),  # whose hands are of 4
+        ({}, {"num_players": 4, "hand_size": 5}, ("2 players", "4 players")),
+        (
+            {"hand_size": 4},
+            {"num_players": 3},
+            ("2 players and hands of 4", "3 players and hands of 5"),
+        ),
+        (
+            {"num_colors": 3},
+            {"max_life_tokens": 2},
+            ("3 colours and 3 lives", "5 colours and 2 lives"),
+        ),
+        ({"num_ranks": 4}, {}, ("4 ranks", "5 ranks")),
+        (
+            {"num_cards_of_rank": (2,) * 5, "max_info_tokens": 4},
+            {},
+            (
+                "4 hint tokens and copies (2, 2, 2, 2, 2) of the ranks",
+                "8 hint tokens and copies (3, 2, 2, 2, 1) of the ranks",
+            ),
+        ),
+    ],
+)
+def test_two_games_are_told_apart_by_what_differs(one, other, words):
+    one, other = Rules(**one), Rules(**other)
+    assert (one.apart_from(other), other.apart_from(one)) == words
+
+
 def test_every_field_of_a_state_holds_what_the_rules_allow(allowed):
     """An illegal move takes a turn, and each costs a life."""
     most = {

@@ -290,7 +290,7 @@ def test_errors_say_what_was_expected():
     for policies, labels, message in [
         ([], [], "at least one agent"),
         ([one, same], ["x", "y"], "got the same one as x and as y"),
-        ([one, three], ["x", "y"], "expected agents of one game, got x for"),
+        ([one, three], ["x", "y"], "agents of one game, got x for 2 players and y for 3"),
         ([one, network_policy(LENIENT, 2)], ["x", "x"], "labels that differ, got 'x' twice"),
     ]:
         with pytest.raises(ValueError, match=message):

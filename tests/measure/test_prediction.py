@@ -179,7 +179,9 @@ def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules):
 
 def test_errors_name_both_games(rules, records):
     policy = recurrent_policy(Rules(), 1)
-    with pytest.raises(ValueError, match="expected games of Rules"):
+    with pytest.raises(ValueError, match="expected games of 5 colours, .*, got 2 colours"):
         predict(policy, records)
-    with pytest.raises(ValueError, match="expected a reference for Rules"):
+    with pytest.raises(
+        ValueError, match="expected a reference for 5 colours, .*, got one for 2 colours"
+    ):
         kl_on_games(recurrent_policy(rules, 1), policy, records.decks, records.actions)

@@ -278,7 +278,7 @@ def test_new_parameters_and_seatings_do_not_recompile():
             r"expected a seating \[2\] or \[2, 2\], got shape \(3, 2\)",
         ),
         ({"decks": np.zeros((0, 12))}, r"expected decks \[N, 12\]"),
-        ({"rules": Rules()}, "policy 0 plays"),
+        ({"rules": Rules()}, "expected policies for 5 colours.*, got policy 0 for"),
     ],
 )
 def test_errors_say_what_was_expected(arguments, message):

@@ -29,7 +29,7 @@ def damaged(folder: Path) -> str:
         (2, "bot:simple?speed=2", "expected one of .*, got 'speed'"),
         (2, "bot:simple?", "expected .key=value.*, got ''"),
         (3, "agent:nobody", "agent:nobody: expected agent: and one of "),
-        (3, "agent:hgroup-2p", r"expected a policy for Rules\(num_players=3.* got one for Rules"),
+        (3, "agent:hgroup-2p", "expected an agent for 3 players, got one for 2 players"),
         (2, "runs/none", "got runs/none, which does not exist"),
         (2, "obl:/none.safetensors", "/none.safetensors, which does not exist"),
         (2, "", "'': "),

@@ -256,7 +256,7 @@ def test_a_game_that_is_asked_for_at_two_turns_at_once_is_answered_for_both(part
 
 def test_wrong_line_ups_are_refused(partners, played):
     _, games = played
-    with pytest.raises(ValueError, match="expected partners for Rules"):
+    with pytest.raises(ValueError, match="expected partners for 3 players, 2 colours"):
         Runner((load_policy("bot:random", Rules()),), TINY_3P)
     with pytest.raises(ValueError, match="expected 3 seats for the partners, got 2"):
         partners.think([dataclasses.replace(games[0], people=frozenset({0}))])

@@ -231,7 +231,8 @@ def _site_actions(
 ) -> list[tuple[int, int, int | None]]:
     """(type, target, value) of each move the site keeps."""
     if not rules.is_standard:
-        raise ValueError(f"hanab.live has the standard 50-card game only, got {rules}")
+        got = rules.apart_from(Rules(num_players=rules.num_players))
+        raise ValueError(f"hanab.live has the standard 50-card game only, got one of {got}")
     table = Table(rules, deck)
     result: list[tuple[int, int, int | None]] = []
     for action in actions:
