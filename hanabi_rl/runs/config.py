@@ -61,7 +61,12 @@ def with_game(config: R, game: Rules, source: str) -> R:
     no configuration says.
     """
     if config.game not in (Rules(), game):
-        raise ValueError(f"expected the game of {source}, {game}, got {config.game}")
+        flags = [f"--{field.replace('_', '-')}" for field in game.fields_apart_from(config.game)]
+        flags += [] if config.preset is None else [f"--preset {config.preset}"]
+        raise ValueError(
+            f"{' or '.join(flags)}: expected {game.apart_from(config.game)}, the game of {source}, "
+            f"got {config.game.apart_from(game)}"
+        )
     return dataclasses.replace(config, game=game)
 
 

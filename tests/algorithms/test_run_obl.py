@@ -73,7 +73,7 @@ def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -
         with pytest.raises(ValueError, match=f"--previous {name}: expected a structured network"):
             level_below(config)
     assert level_below(config_of(TINY, tmp_path / "run", previous=good, network=LEARNT))
-    with pytest.raises(ValueError, match="expected the game of the level below"):
+    with pytest.raises(ValueError, match="expected 2 players, the game of the level below, got 3"):
         run("obl", config_of(TINY_3P, tmp_path / "run", previous=good, network=LEARNT))
     assert not (tmp_path / "run").exists()
 

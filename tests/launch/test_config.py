@@ -255,8 +255,12 @@ def test_the_game_of_the_data_is_played_unless_another_one_was_configured() -> N
     three = Rules(num_players=3)
     assert with_game(BCConfig(), three, "the games").game == three
     assert with_game(BCConfig(game=three), three, "the games").game == three
-    with pytest.raises(ValueError, match=r"expected the game of the games, .*=3.*, got .*=4"):
-        with_game(BCConfig(game=Rules(num_players=4)), three, "the games")
+    four = BCConfig(game=Rules(num_players=4))
+    said = "expected 3 players, the game of the games, got 4 players$"
+    with pytest.raises(ValueError, match=f"^--num-players: {said}"):
+        with_game(four, three, "the games")
+    with pytest.raises(ValueError, match=f"^--num-players or --preset 4p: {said}"):
+        with_game(dataclasses.replace(four, preset="4p"), three, "the games")
 
 
 def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
