@@ -7,9 +7,11 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hanabi_rl.agents.folder import FILE
 from hanabi_rl.agents.hub import hub_card
 from hanabi_rl.agents.names import HUB, SHIPPED, parse_name, spread_names
 from hanabi_rl.agents.one_file import SUFFIX, read_card, shipped_file
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.storage.files import read_json
 
 NOT_NOTED = "not noted"
@@ -161,9 +163,26 @@ def card_of(name: str) -> dict[str, Any]:
         return read_card(shipped_file(parsed.plain))
     if parsed.source == HUB:
         return hub_card(parsed.plain)
-    if parsed.source or Path(parsed.place).suffix != SUFFIX:
+    if parsed.source:
         return {}
-    return read_card(Path(parsed.place))  # empty of a run's own
+    place = Path(parsed.place)
+    inside = (place / FILE, place / "policy" / FILE)  # of a folder
+    files = [place] if place.suffix == SUFFIX else [file for file in inside if file.exists()]
+    return read_card(files[0]) if files else {}  # empty of a run's own
+
+
+def known_of(name: str, policy: NetworkPolicy) -> dict[str, Any]:
+    """What is known of a trained agent without its card and without playing, by the keys that a
+    card has. Raises as `trained_with`."""
+    return {
+        "players": policy.rules.num_players,
+        "algorithm": policy.info.algorithm,
+        "tier": getattr(policy.network, "level", policy.network.kind),
+        "data": ", ".join(_origin(name).learnt) or NOT_NOTED,
+        "met": list(trained_with(name)),
+        "steps": policy.info.steps,
+        "unit": policy.info.unit,
+    }
 
 
 def _config(name: str) -> tuple[str | None, dict[str, Any]]:

@@ -132,25 +132,39 @@ def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> Non
     AGENT?option=value&... With a name, the card of that agent alone.
 
     Args:
-        name: agent:NAME.
+        name: any agent; of one without a card, as a run's, what is known of it.
         json: print one line of JSON.
     """
     from hanabi_rl.agents.names import known_agents
 
     known = known_agents()
     if name:
-        known = _one(known, name)
+        known = _one(known["agents"], name)
     if json:
         print(json_format.dumps(known))
     else:
         print(_card(known) if name else _table(known))
 
 
-def _one(known: dict[str, Any], name: str) -> dict[str, Any]:
-    found = {agent["name"]: agent for agent in known["agents"]}
-    if name not in found:
-        raise ValueError(f"expected one of {', '.join(found)}, got {name}")
-    return dict(found[name])
+def _one(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The card of an agent, or what is known of it, its options aside."""
+    from hanabi_rl.agents.names import load_policy, parse_name
+    from hanabi_rl.agents.origin import card_of, known_of
+    from hanabi_rl.agents.policy import NetworkPolicy
+
+    parsed = parse_name(name)
+    plain = parsed.plain
+    if listed := [agent for agent in known if agent["name"] == plain]:
+        return listed[0]
+    if card := card_of(plain):
+        return {"name": plain, **card}
+    policy = load_policy(plain)
+    if parsed.source or not isinstance(policy, NetworkPolicy):
+        without = {"card": "none: published by others", "players": policy.rules.num_players}
+    else:  # a run's
+        without = {"card": "none: `hanabi-rl export` writes one", **known_of(plain, policy)}
+        without["score"] = policy.info.score  # by which it was selected
+    return {"name": plain, **without}
 
 
 def _card(agent: dict[str, Any]) -> str:

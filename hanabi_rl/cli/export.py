@@ -87,17 +87,12 @@ def export(
 
 def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[str, Any]:
     """What is known of an agent without playing: what is `said`, else what its own card says."""
-    from hanabi_rl.agents.origin import NOT_NOTED, card_of, trained_with
+    from hanabi_rl.agents.origin import NOT_NOTED, card_of, known_of
 
     known = {
         "about": f"A policy of {policy.info.algorithm} for {policy.rules.num_players} players.",
-        "players": policy.rules.num_players,
-        "algorithm": policy.info.algorithm,
-        "tier": getattr(policy.network, "level", policy.network.kind),
-        "data": NOT_NOTED,
-        "met": list(trained_with(agent)),
-        "steps": policy.info.steps,
-        "unit": policy.info.unit,
+        **known_of(agent, policy),
+        "data": NOT_NOTED,  # the names of its files tell others nothing
         "selfplay": None,
         "prediction": None,
         "command": "",

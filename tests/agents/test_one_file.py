@@ -170,7 +170,7 @@ def test_a_description_that_is_none(tmp_path: Path, said: str) -> None:
 def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, path = tmp_path / "run" / "policy", tmp_path / "a.safetensors"
     save_policy(folder, network_policy(TINY, 0), algorithm="bc", steps=7, score=None)
-    met = {"config": {"partners": ["bot:simple", "bot:iggi"]}}
+    met = {"config": {"partners": ["bot:simple", "bot:iggi"], "data": ["people.safetensors"]}}
     (folder.parent / "config.json").write_text(json.dumps(met))
     main(["export", str(folder), str(path), "--about", "A test.", "--games", "64"])
     assert f"Written: {path} (" in capsys.readouterr().err
@@ -178,6 +178,27 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     assert card["selfplay"]["mean"] == pytest.approx(summary.mean.mean, abs=5e-4)
     assert (card["steps"], card["algorithm"], card["tier"]) == (7, "bc", "lstm")
     assert card["met"] == ["bot:simple", "bot:iggi"] == list(trained_with(str(path)))
+    # the file's card is shown, wherever it lies, and of the run what is known
+    copy = tmp_path / "fetched" / "policy.safetensors"
+    copy.parent.mkdir()
+    copy.write_bytes(path.read_bytes())
+    for name in (str(path), f"{path}?temperature=2", str(copy.parent)):
+        main(["agents", name, "--json"])
+        assert json.loads(capsys.readouterr().out) == {"name": name.partition("?")[0], **card}
+    main(["agents", str(path)])
+    assert "about       A test.\n" in capsys.readouterr().out
+    for name in (str(folder.parent), str(folder)):
+        main(["agents", name, "--json"])
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["card"] == "none: `hanabi-rl export` writes one"
+        assert (shown["players"], shown["algorithm"], shown["steps"]) == (2, "bc", 7)
+        assert (shown["data"], shown["met"]) == ("people.safetensors", card["met"])
+    main(["agents", "bot:simple?noise=0.1", "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["name"] == "bot:simple" and shown["scores"]
+    with pytest.raises(SystemExit):
+        main(["agents", str(tmp_path)])
+    assert f"or hf:OWNER/NAME[/FILE][@REVISION]; got {tmp_path} (" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["export", "bot:random", str(path), "--about", "No policy."])
     assert "expected a trained policy" in capsys.readouterr().err
@@ -198,7 +219,7 @@ def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
     assert card["command"] in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["agents", "agent:nobody"])
-    assert "expected one of" in capsys.readouterr().err
+    assert "agent:nobody: expected agent: and one of" in capsys.readouterr().err
     with pytest.raises(ValueError, match="agent:nobody: expected agent: and one of"):
         load_policy("agent:nobody")
 

@@ -1,6 +1,8 @@
 """Published weights: the forward pass against NumPy, on random weights in the same file layouts;
 what is refused."""
 
+import json
+
 import huggingface_hub
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy
 from hanabi_rl.algorithms.clone import reference_policy
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
+from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import load_agent
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
@@ -297,6 +300,10 @@ def test_a_published_layout_is_told_by_its_tensors(stored, tmp_path, monkeypatch
     capsys.readouterr()
     assert load_policy("hf:you/x/a/w.safetensors").identity() == expected
     assert ("NON-COMMERCIAL" in capsys.readouterr().err) == (layout == "obl")
+    for name in (f"{family}:{path}", "hf:you/x/a/w.safetensors"):
+        main(["agents", name, "--json"])
+        shown = {"name": name, "card": "none: published by others", "players": 2}
+        assert json.loads(capsys.readouterr().out) == shown
 
 
 def test_a_published_clone_starts_hdr_ippo_and_is_saved_as_ours(stored, tmp_path):
