@@ -4,7 +4,7 @@ family after the other (`train/best_response.py`), each run then in the gauntlet
     python benchmarks/never_met.py RUNS [--families simple smart] [--seed 0] [--commands]
 
 Of two players. Each run is from nothing, at `learnt`: as whom the preset begins has met a family
-already. It is an hour of one core; what is finished is not done again, so run the same command
+already. The preset is an hour of one core; what is finished is not done again: run the same command
 again until all are there, also for other seeds in the same folder. With `--commands` the trainings
 are printed, a line each, to be run elsewhere (RUNS may be a variable of the shell there).
 """
@@ -12,9 +12,6 @@ are printed, a line each, to be run elsewhere (RUNS may be a variable of the she
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-import json
 import shlex
 import subprocess
 import sys
@@ -23,10 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hanabi_rl.agents.names import spread_names
-from hanabi_rl.cli.gauntlet import gauntlet
-from hanabi_rl.measure.gauntlet import FAMILIES, family_of
+from hanabi_rl.agents.names import load_policy, spread_names
+from hanabi_rl.agents.origin import trained_with
+from hanabi_rl.measure.gauntlet import FAMILIES, family_of, run_gauntlet, strangers
 from hanabi_rl.measure.intervals import mean_interval
+from hanabi_rl.show.gauntlet import gauntlet_figures
 from hanabi_rl.storage.files import read_json, write_json
 
 PRESET = "strangers-reading"
@@ -34,8 +32,8 @@ RESEMBLES = {"agent:br-bc-2p": "conventions"}
 """Partners that are no family's, and whose they learnt to play with."""
 ENVS_EACH = 16
 """Environments and, as the preset has it, one minibatch for each partner."""
-GAMES = 200
-"""With each partner of the gauntlet, at each seat."""
+GAMES, SERIES = 200, 5
+"""With each partner of the gauntlet, at each seat; and in a row."""
 
 
 def main() -> None:
@@ -79,10 +77,10 @@ def measure(words: list[str], run: Path) -> None:
     if not (run / "summary.json").is_file():
         resume = ["--resume"] if (run / "config.json").is_file() else []
         subprocess.run([sys.executable, *words, "--run-dir", str(run), *resume], check=True)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        gauntlet((str(run),), games=GAMES, json=True)
-    write_json(run / "gauntlet.json", json.loads(said.getvalue())["agents"][0])
+    name, agent = str(run), load_policy(run)
+    met = trained_with(name)
+    result = run_gauntlet(name, agent, strangers(agent), met, GAMES // SERIES, SERIES)
+    write_json(run / "gauntlet.json", gauntlet_figures(result))
 
 
 def table(runs: Path) -> str:
