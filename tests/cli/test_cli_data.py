@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from support.games import as_games
+from support.games import as_games, red_alone
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
 from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.play import demos
 from hanabi_rl.play.demos import generate
@@ -93,21 +92,9 @@ def test_convert(file, capsys, tmp_path):
 
 
 def lost_at_the_end():
-    """Red is complete, no other 1 is left, and then three lives are lost: 0, of 5 points."""
-    rules = Rules()
-    ones = [color * 5 for color in range(1, 5) for _ in range(3)]
-    rest = full_deck(rules)
-    for card in [0, 1, 2, 3, 4, *ones]:
-        rest.remove(card)
-    table, moves = Table(rules, [0, 1, 2, 3, 4, *ones, *rest]), []
-    while not table.over:
-        hand = list(enumerate(table.hands[table.player]))
-        reds, lost = [s for s, card in hand if card < 5], [s for s, card in hand if 5 <= card < 17]
-        wishes = [5 + slot for slot in reds] + lost + [*range(10, 20), 0]
-        wishes = wishes if table.can_score() else [5]
-        moves.append(next(move for move in wishes if table.illegal_reason(move) is None))
-        table.apply(moves[-1])
-    games = as_games(rules, [table], [np.array(moves, np.int32)])
+    """Once nothing can be scored any more three lives are lost: 0, of 5 points."""
+    table, moves = red_alone(lose=True)
+    games = as_games(table.rules, [table], [np.array(moves, np.int32)])
     assert (games.scores.tolist(), table.points, table.life_tokens) == ([0], 5, 0)
     return games
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.games import red_alone
 
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live import (
@@ -123,20 +124,8 @@ def test_another_starting_player(start):
 
 
 def test_the_export_stops_where_no_more_points_can_be_reached():
-    """Three 1s of every colour but red discarded: once red is complete, nothing is left to play."""
-    rules = Rules()
-    ones = [color * 5 for color in range(1, 5) for _ in range(3)]
-    rest = full_deck(rules)
-    for card in [0, 1, 2, 3, 4, *ones]:
-        rest.remove(card)
-    deck = [0, 1, 2, 3, 4, *ones[:5], *ones[5:], *rest]
-    table, moves = Table(rules, deck), []
-    while not table.over:
-        reds = [slot for slot, order in enumerate(table.hands[table.player]) if order < 5]
-        lost = [slot for slot, order in enumerate(table.hands[table.player]) if 5 <= order < 17]
-        wishes = [5 + slot for slot in reds] + lost + [10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0]
-        moves.append(next(move for move in wishes if table.illegal_reason(move) is None))
-        table.apply(moves[-1])
+    table, moves = red_alone()
+    rules, deck = table.rules, table.deck
     kept = exported_length(rules, deck, moves)
     assert 0 < kept < len(moves)
     again = Table(rules, deck)

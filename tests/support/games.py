@@ -123,3 +123,20 @@ def eight_turns() -> Games:
     hints blue, seat 0 discards its oldest card, a blue one; seat 1 hints 2s."""
     deck = deck_of("B2 B3 G4 W4 Y3 R1 R2 Y1 G3 W2 W3 G2 B4 Y2 R3 G1")
     return one_game(deck, [15, 5, 10, 5, 0, 14, 0, 16])
+
+
+def red_alone(lose: bool = False) -> tuple[Table, list[int]]:
+    """A game of two and its moves, in which red is completed and all other 1s are discarded, so
+    that nothing is left to play; with `lose` the first card is played from then on."""
+    ones = [f"{color}1" for color in "YGWB" for _ in range(3)]
+    table = Table(Rules(), deck_of(" ".join(["R1 R2 R3 R4 R5", *ones])))
+    moves: list[int] = []
+    while not table.over:
+        hand = list(enumerate(table.hands[table.player]))
+        reds = [slot for slot, order in hand if order < 5]
+        lost = [slot for slot, order in hand if 5 <= order < 17]
+        wishes = [5 + slot for slot in reds] + lost + [*range(10, 20), 0]
+        wishes = [5] if lose and not table.can_score() else wishes
+        moves.append(next(move for move in wishes if table.illegal_reason(move) is None))
+        table.apply(moves[-1])
+    return table, moves
