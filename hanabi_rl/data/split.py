@@ -60,16 +60,21 @@ def _assign(counts: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> 
     """int[decks]: the part of each deck, which was played `counts` times.
 
     A deck goes to a random part, in proportion to the room left there. The most played ones choose
-    first, so that decks played once are left to fill every part exactly.
+    first, so that decks played once are left to fill every part exactly; the last ones are kept for
+    parts that have none yet. Of the last part, of what is left out, none is asked.
     """
     room = sizes.copy()
     part_of_deck = np.empty(len(counts), int)
     shuffled = rng.permutation(len(counts))
-    for deck in shuffled[np.argsort(-counts[shuffled], kind="stable")]:
-        fits = np.where(room >= counts[deck], room, 0)
+    empty = np.arange(len(sizes)) < len(sizes) - 1
+    for chosen, deck in enumerate(shuffled[np.argsort(-counts[shuffled], kind="stable")]):
+        kept = empty.any() and empty.sum() >= len(counts) - chosen
+        left = np.where(empty, room, 0) if kept else room
+        fits = np.where(left >= counts[deck], left, 0)
         part = (
-            int(rng.choice(len(room), p=fits / fits.sum())) if fits.any() else int(np.argmax(room))
+            int(rng.choice(len(room), p=fits / fits.sum())) if fits.any() else int(np.argmax(left))
         )
         part_of_deck[deck] = part
         room[part] -= counts[deck]
+        empty[part] = False
     return part_of_deck

@@ -56,6 +56,17 @@ def test_repeated_decks_are_in_every_part():
     assert [int(counts[parts == part].sum()) for part in range(3)] == [100, 100, 0]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_no_part_is_left_without_a_deck(seed):
+    """Three decks played twice each leave no room for a whole one in the smaller part."""
+    games = random_games(Rules(), 6)
+    games = dataclasses.replace(games, decks=games.decks[[0, 0, 1, 1, 2, 2]])
+    parts = split_games_by_size(games, (5, 1), seed)
+    assert [len(part) for part in parts] == [4, 2]
+    parts = split_games_by_size(games, (1, 1, 1), seed)
+    assert [len(part) for part in parts] == [2, 2, 2]
+
+
 def test_what_cannot_be_split(games):
     for fractions in [(), (0.5, 0.6), (1.5, -0.5)]:
         with pytest.raises(ValueError, match="positive fractions that add to 1"):
