@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ from hanabi_rl.storage.files import canonical_json, to_json
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+
+
+_CLASSES = itertools.count()
 
 
 def digest(description: Any, params: Any = None) -> str:
@@ -65,8 +69,9 @@ def own_structure(cls: type) -> None:
 
     To jaxlib 0.10 the structures of two dataclasses are equal where their static fields are,
     whatever their classes: without it a jitted function could play one agent for another of the
-    same parameters (where the hashes happened to meet).
+    same parameters (where the hashes happened to meet). A class that is made anew under its name,
+    as by a notebook's cell that is run again, is another one.
     """
     cls.__annotations__ = {**inspect.get_annotations(cls), "kind": str}
-    kind = flax.struct.field(pytree_node=False, default=f"{cls.__module__}.{cls.__name__}")
-    cls.kind = kind  # type: ignore[attr-defined]
+    kind = f"{cls.__module__}.{cls.__name__} {next(_CLASSES)}"
+    cls.kind = flax.struct.field(pytree_node=False, default=kind)  # type: ignore[attr-defined]

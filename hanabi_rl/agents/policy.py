@@ -31,7 +31,8 @@ class Policy(Protocol):
     take as an argument.
 
     A policy is stepped on every timestep of a game for every seat it holds, idle ones too: it
-    remembers what it saw.
+    remembers what it saw. One of your own is a `Bot` or a `Wrapper`, which jitted functions can
+    tell from others (`identity.own_structure`).
     """
 
     @property

@@ -12,6 +12,7 @@ import pytest
 from support import compiled as game
 from support.compiled import observe, permute_actions, permute_decks
 
+from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.hints import all_hints
 from hanabi_rl.agents.bots.registry import BOTS, bot_scores, make_bot
 from hanabi_rl.agents.policy import Policy
@@ -108,6 +109,20 @@ def test_no_two_bots_are_one_structure_to_jit() -> None:
     for one, other in itertools.combinations(structures, 2):
         assert structures[one] != structures[other], (one, other)
     assert structures["simple"] == jax.tree.structure(make_bot("simple", SMALL))
+
+
+def test_a_class_made_anew_under_its_name_is_another_one():
+    """As by a notebook's cell that is run again: what was compiled is not played for it."""
+
+    def cell():
+        class Careful(Bot):
+            name, version = "careful", "1"
+
+        return Careful(SMALL)
+
+    old, new = cell(), cell()
+    assert old.identity() == new.identity()
+    assert jax.tree.structure(old) != jax.tree.structure(new)
 
 
 def test_another_games_observation_is_refused() -> None:
