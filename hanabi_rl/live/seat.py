@@ -96,6 +96,7 @@ class Seat:
         self.names = [str(name) for name in collection(fields, "playerNames", list)]
         self.options = options = collection(fields, "options", dict)
         self._me = whole(fields, "ourPlayerIndex")
+        self._paused = fields.get("paused") is True  # `pause` is told to those who are here alone
         start = options.get("startingPlayer") or 0
         refused = cannot_play(options, len(self.names), self._settings.players)
         if refused is not None:
@@ -154,10 +155,12 @@ class Seat:
             return [] if self.phase == "loading" else self._resynchronise(now, str(error))
 
     def warned(self, now: float) -> list[Effect]:
-        """Some command of ours was refused; perhaps our move here, which the list will say."""
+        """Some command of ours was refused; perhaps our move here, which the list will say. In a
+        pause it says nothing about the move."""
         if self._acted is None or self.phase != "playing":
             return []
-        self._refused.add(self._acted)
+        if not self._paused:
+            self._refused.add(self._acted)
         return self._resynchronise(now, "a move may have been refused")
 
     def clocked(self, fields: Mapping[str, Any]) -> None:

@@ -656,6 +656,36 @@ def test_nobody_moves_in_a_pause():
     assert sent(talk.think([again])) == [("action", HERE | {"type": 0, "target": 7})]
 
 
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_pause_is_what_the_game_says_once_we_are_back(before, after):
+    """Who is away is not told of `pause`."""
+    talk = Talk()
+    talk.play()
+    talk.say("pause", tableID=TABLE, active=before, playerIndex=0)
+    talk.bot.connected()
+    talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE]}))
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    talk.say("init", **(INIT | {"paused": after}))
+    effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert [type(effect) for effect in effects] == ([] if after else [Think])
+    if after:
+        effects = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
+    assert sent(talk.think(effects)) == [("action", HERE | {"type": 0, "target": 7})]
+
+
+def test_a_move_that_a_pause_refused_is_made_after_it():
+    talk = Talk()
+    weighed = {6: 0.6, 1: 0.25, 4: 0.15}
+    move = [("action", HERE | {"type": 0, "target": 7})]
+    assert sent(talk.think(talk.play(), 6, weighed)) == move
+    talk.say("pause", tableID=TABLE, active=True, playerIndex=0)
+    talk.say("warning", warning="You cannot perform a game action when the game is paused.")
+    assert talk.say("gameActionList", tableID=TABLE, list=LIST) == []
+    effects = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
+    assert sent(talk.think(effects, 6, weighed)) == move
+
+
 def test_notes_are_written_on_request_alone():
     weighed = {6: 0.6, 1: 0.25, 4: 0.12, 15: 0.03}
     talk = Talk(Settings("x", frozenset({2}), notes=True))
