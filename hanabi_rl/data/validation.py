@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from hanabi_rl.data.games import GameDataError, Games
+from hanabi_rl.env.decks import wrong_decks
 from hanabi_rl.env.replay import Outcomes, explain_illegal, replay_moves
-from hanabi_rl.env.table import Table, card_name, full_deck
+from hanabi_rl.env.table import Table
 
 
 def replay_outcomes(games: Games) -> Outcomes:
@@ -110,18 +111,9 @@ def check_arrays(games: Games, source: str = "games") -> None:
 
 
 def _wrong_decks(games: Games, source: str, good: np.ndarray) -> Iterator[GameDataError]:
-    expected = np.array(full_deck(games.rules), np.uint8)
-    differs = (np.sort(games.decks, axis=1) != expected).any(axis=1)
-    for game in np.flatnonzero(differs & good):
-        counts = np.bincount(games.decks[game], minlength=games.rules.num_cards)
-        wanted = np.bincount(expected, minlength=len(counts))
-        card = int(np.flatnonzero(counts != wanted)[0])
-        name = card_name(games.rules, card) if card < games.rules.num_cards else f"card id {card}"
-        problem = (
-            f"expected the {len(expected)}-card deck with {wanted[card]} of {name}, got "
-            f"{counts[card]}"
-        )
-        yield _error(games, source, "decks", game, problem)
+    for game, problem in wrong_decks(games.rules, games.decks):
+        if good[game]:
+            yield _error(games, source, "decks", game, problem)
 
 
 def _wrong_moves(games: Games, source: str, good: np.ndarray) -> Iterator[GameDataError]:

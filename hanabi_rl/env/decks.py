@@ -7,13 +7,17 @@ sharded change nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from hanabi_rl.env.bits import CARD_MASK, any_of, pack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.streams import random_words
+from hanabi_rl.env.table import card_name, full_deck
 
 POOL_SIZE = 4
 """Decks kept ready for each environment: large enough that refills are rare, small enough that few
@@ -76,13 +80,47 @@ def given_pool(rules: Rules, decks: jax.Array) -> DeckPool:
     round and round.
 
     Raises:
-        ValueError: decks of another shape.
+        ValueError: decks of another shape, or, where they are not traced, of other cards.
     """
     if decks.ndim != 3 or decks.shape[2] != rules.deck_size:
         raise ValueError(
             f"decks must have shape [N, K, {rules.deck_size}], got {list(decks.shape)}"
         )
+    if not isinstance(decks, jax.core.Tracer):
+        check_decks(rules, np.asarray(decks).reshape(-1, rules.deck_size))
     return DeckPool(decks=pack_deck(decks), first=jnp.zeros(decks.shape[0], jnp.int32), keys=None)
+
+
+def check_decks(rules: Rules, decks: np.ndarray) -> None:
+    """Raises ValueError for `decks` that are not integers [N, deck_size], or of which one is not
+    the game's."""
+    if decks.ndim != 2 or decks.shape[1] != rules.deck_size or decks.dtype.kind not in "iu":
+        raise ValueError(
+            f"expected decks of integers [N, {rules.deck_size}], got {decks.dtype} "
+            f"{list(decks.shape)}"
+        )
+    for deck, problem in wrong_decks(rules, decks):
+        raise ValueError(f"deck {deck}: {problem}")
+
+
+def wrong_decks(rules: Rules, decks: np.ndarray) -> Iterator[tuple[int, str]]:
+    """The number of each of the decks, integers [N, deck_size], that is not the game's, and what is
+    wrong with it."""
+    expected = np.array(full_deck(rules))
+    for deck in np.flatnonzero((np.sort(decks, axis=1) != expected).any(axis=1)):
+        cards = decks[deck]
+        outside = (cards < 0) | (cards >= rules.num_cards)
+        counts = np.bincount(cards[~outside].astype(int), minlength=rules.num_cards)
+        wanted = np.bincount(expected)
+        if outside.any():
+            problem = f"expected card ids 0 to {rules.num_cards - 1}, got {cards[outside][0]}"
+        else:
+            card = int(np.flatnonzero(counts != wanted)[0])
+            problem = (
+                f"expected the {len(expected)}-card deck with {wanted[card]} of "
+                f"{card_name(rules, card)}, got {counts[card]}"
+            )
+        yield int(deck), problem
 
 
 def deck_of_game(

@@ -19,6 +19,7 @@ import numpy as np
 from hanabi_rl.agents.policy import next_game, thinks
 from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env import rules as game
+from hanabi_rl.env.decks import check_decks
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
@@ -68,20 +69,25 @@ def play_games(
     of each other (`agents/policy.py`, `next_game`), so with three players and more their seatings
     must be rotations of one another.
 
-    Raises ValueError for a wrong number of policies, a seating that is no permutation, policies for
-    other rules, or a number of decks that is no multiple of `series`.
+    Raises ValueError for a wrong number of policies, a seating that is no permutation, policies or
+    decks for other rules, a number of decks that is no multiple of `series`, and a seed that is not
+    one of 32 bits, as JAX would take it for another.
     """
     _check_lineup(policies, rules)
-    decks = np.asarray(decks, np.uint8)
-    if decks.ndim != 2 or decks.shape[1] != rules.deck_size or len(decks) == 0:
-        raise ValueError(
-            f"expected decks [N, {rules.deck_size}] with N >= 1, got shape {decks.shape}"
-        )
-    total = len(decks)
+    check_decks(rules, decks := np.asarray(decks))
+    decks, total = decks.astype(np.uint8), len(decks)
+    if not total:
+        raise ValueError("expected at least one deck, got none")
     if series < 1 or total % series:
         raise ValueError(f"expected whole series of {series} games, got {total} decks")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"expected a seed from 0 to {2**32 - 1:,}, got {seed}")
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"expected at least 1 game at once, got a chunk_size of {chunk_size}")
     seating = _seat_every_game(seating, rules, total)
     key_index = np.arange(total) if key_index is None else np.asarray(key_index)
+    if key_index.shape != (total,):
+        raise ValueError(f"expected a key_index [{total}], got shape {key_index.shape}")
     distinct, positions = group_identical(policies)
     slow = chunk_size is None and any(map(thinks, distinct))
     if chunk_size is None:
@@ -312,9 +318,12 @@ def _game_keys(key: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
-    if len(policies) != rules.num_players:
-        raise ValueError(f"expected {rules.num_players} policies, one a seat, got {len(policies)}")
+    if not isinstance(policies, tuple | list) or len(policies) != rules.num_players:
+        got = len(policies) if isinstance(policies, tuple | list) else type(policies).__name__
+        raise ValueError(f"expected {rules.num_players} policies, one a seat, got {got}")
     for position, policy in enumerate(policies):
+        if isinstance(policy, str):
+            raise ValueError(f"expected policies, as load_policy returns them, got {policy!r}")
         if policy.rules != rules:
             raise ValueError(
                 f"expected policies for {rules.apart_from(policy.rules)}, got policy {position} "

@@ -144,3 +144,8 @@ def test_every_card_is_as_likely_in_every_place():
 def test_decks_of_another_shape_are_refused():
     with pytest.raises(ValueError, match=r"decks must have shape \[N, K, 18\], got \[4, 18\]"):
         ENV.reset_from_decks(jnp.zeros((4, 18), jnp.uint8))
+
+
+def test_decks_of_other_cards_are_refused():
+    with pytest.raises(ValueError, match="deck 0: expected the 18-card deck with .* of R1, got 18"):
+        ENV.reset_from_decks(jnp.zeros((4, 1, 18), jnp.uint8))

@@ -24,6 +24,7 @@ from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
 GAMES = 16
+DECKS = evaluation_decks(LENIENT, 2, 0)
 
 
 def assert_same(first, second):
@@ -277,17 +278,33 @@ def test_new_parameters_and_seatings_do_not_recompile():
             {"seating": np.zeros((3, 2))},
             r"expected a seating \[2\] or \[2, 2\], got shape \(3, 2\)",
         ),
-        ({"decks": np.zeros((0, 12))}, r"expected decks \[N, 12\]"),
+        ({"decks": np.zeros((0, 12), int)}, "at least one deck, got none"),
+        ({"decks": DECKS[:, :11]}, r"decks of integers \[N, 12\], got uint8 \[2, 11\]"),
+        ({"decks": DECKS.astype(float)}, r"decks of integers \[N, 12\], got float64 \[2, 12\]"),
+        ({"decks": DECKS.astype(int) + 256}, "deck 0: expected card ids 0 to \\d, got 2\\d\\d"),
+        ({"decks": DECKS - np.int8(1)}, "deck 0: expected card ids 0 to \\d, got -1"),
+        (
+            {"decks": np.stack([DECKS[0], np.zeros(12, int)])},
+            "deck 1: expected the 12-card deck with 3 of R1, got 12",
+        ),
         ({"rules": Rules()}, "expected policies for 5 colours.*, got policy 0 for"),
+        ({"seed": -1}, "a seed from 0 to 4,294,967,295, got -1"),
+        ({"seed": 2**32}, "a seed from 0 to 4,294,967,295, got 4294967296"),
+        ({"chunk_size": 0}, "at least 1 game at once, got a chunk_size of 0"),
+        ({"key_index": np.arange(3)}, r"expected a key_index \[2\], got shape \(3,\)"),
     ],
 )
 def test_errors_say_what_was_expected(arguments, message):
     policies = (recurrent_policy(LENIENT, 1),) * arguments.get("policies", 2)
-    decks = arguments.get("decks", evaluation_decks(LENIENT, 2, 0))
+    given = {"rules": LENIENT, "decks": DECKS} | arguments | {"policies": policies}
     with pytest.raises(ValueError, match=message):
-        play_games(
-            policies, arguments.get("rules", LENIENT), decks, seating=arguments.get("seating")
-        )
+        play_games(**given)
+
+
+def test_what_is_no_line_up_is_refused():
+    for policies, got in ((recurrent_policy(LENIENT, 1), "RecurrentPolicy"), (("a", "b"), "'a'")):
+        with pytest.raises(ValueError, match=f"expected .*policies.*, got {got}"):
+            play_games(policies, LENIENT, DECKS)
 
 
 @pytest.mark.parametrize("at_once", [2, pytest.param(GAMES, marks=pytest.mark.slow)])
