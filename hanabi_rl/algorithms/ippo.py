@@ -10,6 +10,7 @@ from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.kinds import NetworkField
 from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.show.report import link_lines, score_figures, score_table
+from hanabi_rl.storage.ranges import Weight
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,7 @@ class IPPOConfig(PPORunConfig):
 
     lr_schedule: Literal["linear", "constant"] = "constant"
     """linear: falls to 0 over the run, constant within an update."""
-    entropy_coef: float = 0.01
+    entropy_coef: Weight = 0.01
     network: NetworkField = FEED_FORWARD
 
 

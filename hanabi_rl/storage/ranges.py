@@ -2,7 +2,8 @@
 
 A range stands where the number is declared, `lr: Annotated[float, Range(...)]`; what declares none
 must be finite, and of whole numbers fit into 32 bits. So every number is checked before anything
-is computed with it or written.
+is computed with it or written; and every other field for being of its type, as configs are made in
+Python too.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import dataclasses
 import functools
 import inspect
 import math
+import types
 import typing
 from collections.abc import Callable, Hashable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,8 +28,8 @@ EXACT = 2**53
 
 
 class OutOfRangeError(ValueError):
-    """A number that its field or flag cannot hold: `place` (dots for nesting), and what was
-    expected and got."""
+    """A value, most often a number, that its field or flag cannot hold: `place` (dots for nesting),
+    and what was expected and got."""
 
     def __init__(self, place: str, problem: str, where: str | None = None) -> None:
         self.place, self.problem = place, problem
@@ -77,8 +81,8 @@ _DEFAULT = {int: Range(-WORD - 1, WORD), float: Range()}
 
 
 def check_fields(config: Any) -> None:
-    """Raises OutOfRangeError for the first number in `config`, a dataclass, or in a dataclass in
-    it, that is not in the range of its field."""
+    """Raises OutOfRangeError for the first value in `config`, a dataclass, or in a dataclass in it,
+    that is not of the type of its field, or a number that is not in its range."""
     _check_fields(config, "")
 
 
@@ -86,7 +90,10 @@ def _check_fields(config: Any, prefix: str) -> None:
     cls: Any = type(config)
     hints = _hints(cls)
     for field in dataclasses.fields(config):
-        _check(getattr(config, field.name), hints[field.name], prefix + field.name)
+        value, hint, place = getattr(config, field.name), hints[field.name], prefix + field.name
+        if not _is_of(value, hint):
+            raise OutOfRangeError(place, f"expected {_said(hint)}, got {value!r}")
+        _check(value, hint, place)
 
 
 def checked(function: F) -> F:
@@ -134,6 +141,41 @@ def _number(hint: Any) -> tuple[type, Range] | None:
     found = next(filter(None, map(_number, typing.get_args(hint))), None)
     ranges = [note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Range)]
     return (found[0], ranges[-1]) if found and ranges else found
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type. A whole number is a float too, a list a tuple, and a float may
+    be a whole number: `_check_number` says whether it is."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _is_of(value, args[0])
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_of(value, each) for each in args)
+    if origin is Literal:
+        return value in args
+    if origin is tuple:
+        if not isinstance(value, tuple | list):
+            return False
+        within = args[:1] * len(value) if args[1:] == (...,) else args
+        return len(value) == len(within) and all(map(_is_of, value, within))
+    if hint in _DEFAULT:
+        return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return not isinstance(hint, type) or isinstance(value, hint)
+
+
+def _said(hint: Any) -> str:
+    """A type in words."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _said(args[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_said, args))
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, args))}"
+    if origin is tuple:
+        return f"a tuple of {_said(args[0])}"
+    words = {int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
+    return words.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 def _plain(value: float) -> str:

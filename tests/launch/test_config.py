@@ -4,7 +4,7 @@ import dataclasses
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +28,7 @@ from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.folder import write_config
+from hanabi_rl.storage.ranges import Range, _number
 from hanabi_rl.storage.records import from_dict, to_dict
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -148,6 +149,25 @@ def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
         (PPOConfig, {"num_steps": 0}, "--num-steps: expected a whole number from 1 to .*, got 0"),
         (HDRIPPOConfig, {"kl_weight": 1.5}, "--kl-weight: expected a number from 0 to 1, got 1.5"),
         (BCConfig, {"batch_size": 0}, "--batch-size: expected a whole number from 1 to .*, got 0"),
+        (IPPOConfig, {"entropy_coef": -5.0}, "--entropy-coef: expected a number from 0 .*, got -5"),
+        (
+            IPPOConfig,
+            {"lr_schedule": "cosine"},
+            "--lr-schedule: expected one of 'linear', 'constant', got 'cosine'",
+        ),
+        (IPPOConfig, {"clip_value": "no"}, "--clip-value: expected True or False, got 'no'"),
+        (IPPOConfig, {"gamma": None}, "--gamma: expected a number, got None"),
+        (IPPOConfig, {"lr": "0.1"}, "--lr: expected a number, got '0.1'"),
+        (IPPOConfig, {"num_envs": "8"}, "--num-envs: expected a whole number, got '8'"),
+        (
+            IPPOConfig,
+            {"num_minibatches": True},
+            "--num-minibatches: expected a whole number, got T",
+        ),
+        (IPPOConfig, {"game": "x"}, "--game: expected Rules, got 'x'"),
+        (IPPOConfig, {"preset": 3}, "--preset: expected str or None, got 3"),
+        (BCConfig, {"data": ("a", 3)}, r"--data: expected a tuple of str, got \('a', 3\)"),
+        (BCConfig, {"data": "a"}, "--data: expected a tuple of str, got 'a'"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(
@@ -155,6 +175,18 @@ def test_values_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         cls(**fields)
+
+
+@pytest.mark.parametrize("cls", CLASSES.values())
+def test_what_a_config_declares_again_keeps_its_range(cls: Any) -> None:
+    """Or narrows it."""
+    hints = get_type_hints(cls, include_extras=True)
+    for base in filter(dataclasses.is_dataclass, cls.__mro__[1:]):
+        for name, hint in get_type_hints(base, include_extras=True).items():
+            if number := _number(hint):
+                kind, narrow = _number(hints[name]) or (None, Range())
+                assert kind is number[0], name
+                assert narrow.low >= number[1].low and narrow.high <= number[1].high, name
 
 
 def game_of(*args: str) -> Rules:
