@@ -75,10 +75,15 @@ def load_distinct_games(paths: Sequence[str | Path]) -> Games:
 
 
 def save_games(path: str | Path, games: Games) -> None:
-    """Write the games in the format of the suffix, atomically. Raises ValueError where the format
-    cannot hold them."""
+    """Write the games in the format of the suffix, atomically. In hanab.live's formats a game ends
+    where no card can be scored with any more: of one whose last life is lost after that, the points
+    are read back.
+
+    Raises ValueError where the format cannot hold them, or they are no record of games.
+    """
     path = Path(path)
     write = ah2ac2.write if _is_safetensors(path) else hanab_live_files.write
+    check_arrays(games, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, games)
 

@@ -487,6 +487,20 @@ def test_unsigned_numbers_that_would_wrap(path):
         load_games(path)
 
 
+@pytest.mark.parametrize("suffix", [".safetensors", ".json"])
+def test_what_cannot_be_read_back_is_not_written(tmp_path, suffix):
+    games = random_games(Rules(), 2)
+    for name, array in (
+        ("human_seats", np.ones((2, 2), int)),
+        ("game_ids", np.array([0.5, 1.5])),
+        ("game_ids", np.array(["a", "b"])),
+    ):
+        wrong = dataclasses.replace(games, **{name: array})
+        with pytest.raises(GameDataError, match=rf"games{suffix}, {name}: expected .*, got "):
+            save_games(tmp_path / f"games{suffix}", wrong)
+    assert not list(tmp_path.iterdir())
+
+
 def test_games_that_are_saved_are_as_readable_as_any_file(tmp_path):
     """On a shared machine, by others."""
     (tmp_path / "any").touch()
