@@ -155,10 +155,11 @@ class Lobby:
         game = self.play.game(game_id)
         if self.play.watched:
             if content.get("step") == game.turn and game.status == "active":
-                answer = await asyncio.to_thread(self.play.think, game_id)
-                self.play.partner_moves(game_id, game.turn, answer)
-                await self._weigh(game_id)
-                await self._show(game_id)
+                async with self._failure_told(game_id):
+                    answer = await asyncio.to_thread(self.play.think, game_id)
+                    self.play.partner_moves(game_id, game.turn, answer)
+                    await self._weigh(game_id)
+                    await self._show(game_id)
             return
         if content.get("leave") is True:
             self.play.leave(game_id)
@@ -178,7 +179,8 @@ class Lobby:
         """Where agents are watched: what the next one thinks of its moves is shown before it
         moves."""
         if self.play.watched and self.play.partner_to_move(game_id):
-            await asyncio.to_thread(self.play.think, game_id)
+            async with self._failure_told(game_id):
+                await asyncio.to_thread(self.play.think, game_id)
 
     def _ask_partner(self, game_id: int) -> None:
         running = self._turns.get(game_id)
@@ -186,11 +188,19 @@ class Lobby:
             self._turns[game_id] = asyncio.create_task(self._partners_play(game_id))
 
     async def _partners_play(self, game_id: int) -> None:
-        try:
+        async with self._failure_told(game_id):
             with contextlib.suppress(RefusedError):  # the person has left meanwhile
                 while self.play.partner_to_move(game_id):
                     await self._partner_turn(game_id)
-        except Exception:  # of any agent's code: the game is kept, and a reload asks it again
+
+    @contextlib.asynccontextmanager
+    async def _failure_told(self, game_id: int) -> AsyncIterator[None]:
+        """What any agent's code raises: the game is kept, and a reload asks it again."""
+        try:
+            yield
+        except RefusedError:
+            raise
+        except Exception:
             logging.getLogger(__name__).exception("the partner failed")
             text = "The partner failed (the terminal says how). Reload to ask it again."
             await self._tell(game_id, [{"type": "error", "text": text}])

@@ -398,6 +398,35 @@ def test_a_game_that_is_left_is_kept_as_unfinished(make_play, client_of, tmp_pat
     assert play.folder.finished(Rules()) is None
 
 
+@pytest.mark.parametrize("error", [ValueError, RuntimeError])
+def test_an_agent_that_fails_while_it_is_watched_is_said(make_play, client_of, monkeypatch, error):
+    """As the page opens, and when the agent is to move; a reload asks again."""
+    play = make_play(Rules(), agents=("a", "b"))
+    game, real, fails = play.new_game(), Simple.answer, [True, False, True, False]
+
+    def answer(self, game):
+        if fails.pop(0):
+            raise error("no memory")
+        return real(self, game)
+
+    def heard(socket, kinds):
+        messages = [json.loads(socket.receive_text()) for _ in kinds]
+        assert [message["type"] for message in messages] == kinds
+        return messages[0]
+
+    monkeypatch.setattr(Simple, "answer", answer)
+    with client_of(play) as client:
+        with at_table(client, game.game_id) as socket:
+            assert "The partner failed" in heard(socket, ["error", "history", "frame"])["text"]
+        with at_table(client, game.game_id) as socket:
+            heard(socket, ["history", "frame"])
+            socket.send_text(json.dumps({"step": 0}))
+            assert "The partner failed" in heard(socket, ["error"])["text"]
+        with at_table(client, game.game_id) as socket:
+            heard(socket, ["history", "frame"])
+    assert not fails
+
+
 def test_a_partner_that_fails_is_said_and_asked_again(make_play, client_of, monkeypatch):
     play = make_play(Rules())
     play.new_game()
