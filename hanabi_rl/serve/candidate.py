@@ -207,9 +207,11 @@ class Arena:
 
     def _test_seats(self, players: str, positions: Sequence[str]) -> tuple[int, frozenset[int]]:
         """What the client's query says. Raises RefusedError."""
-        sizes = ", ".join(map(str, self.proxies))
-        if not players.isdecimal() or int(players) not in self.proxies:
-            raise RefusedError(f"num_players: expected one of {sizes}, got {players!r:.20}")
+        sizes = [str(size) for size in self.proxies]
+        if players not in sizes:
+            raise RefusedError(
+                f"num_players: expected one of {', '.join(sizes)}, got {players!r:.20}"
+            )
         number = int(players)
         seats = frozenset(int(seat) for seat in positions if seat.isdecimal() and len(seat) < 3)
         if not 0 < len(seats) == len(positions) < number or max(seats) >= number:

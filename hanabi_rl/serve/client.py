@@ -45,9 +45,9 @@ class ServerSaysError(ValueError):
     `again`: it may be asked again later, after `wait_s` seconds where it says so.
     """
 
-    def __init__(self, text: str, *, again: bool = True) -> None:
+    def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
-        self.again = again
+        self.again = status >= 500 or "again" in text
         found = _AGAIN.search(text)
         self.wait_s = float(found[1]) if found else None
 
@@ -85,8 +85,7 @@ class Server:
         status, body = self._info()
         done = body["human_ai_eval_done"]
         if not isinstance(done, bool):  # how a server of ours says why
-            words = self._hidden(done)
-            raise ServerSaysError(words, again=status >= 500 or _AGAIN.search(words) is not None)
+            raise ServerSaysError(self._hidden(done), status)
         try:
             return [
                 KeyGame(
@@ -133,6 +132,8 @@ class Server:
             body = orjson.loads(text)
             if isinstance(body, dict) and {"all_envs", "human_ai_eval_done"} <= set(body):
                 return status, body
+        if status >= 500 or status == 429:  # of whoever stands before the server
+            raise OSError(f"{self.address} answers with status {status}")
         raise self.strange(f"status {status}: {self._hidden(text.decode(errors='replace'))}")
 
     @contextlib.contextmanager

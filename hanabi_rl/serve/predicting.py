@@ -45,7 +45,7 @@ def predict_all(
                     tried = 0
                 return reading.frame is None
         except ServerSaysError as error:
-            if at is None and error.wait_s is None:
+            if at is None and not error.again:
                 raise  # what it says of the key, or of the number of players, will not change
             if at is not None:
                 refused[at] += 1

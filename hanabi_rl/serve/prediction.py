@@ -134,9 +134,9 @@ class Predictor:
         return Response(as_csv(rows), media_type="text/csv")
 
     def _asked(self, players: str) -> HeldOut:
-        if not players.isdecimal() or int(players) not in self.held_out:
-            sizes = ", ".join(map(str, self.held_out)) or "none: this server has no such games"
-            raise RefusedError(f"num_players: expected one of {sizes}, got {players!r:.20}")
+        if players not in (sizes := [str(size) for size in self.held_out]):
+            known = ", ".join(sizes) or "none: this server has no such games"
+            raise RefusedError(f"num_players: expected one of {known}, got {players!r:.20}")
         return self.held_out[int(players)]
 
     async def _all(self, candidate: Connection, key: Key, held_out: HeldOut) -> None:

@@ -257,13 +257,14 @@ def test_test_games_are_played_with_random_partners_and_not_kept(served: Served)
     ("players", "seats", "reason"),
     [
         (4, [0], "num_players: expected one of 2, got '4'"),
+        ("1" * 5000, [0], "num_players: expected one of 2, got '1111"),  # read by no `int`
         (2, [], "candidate_positions: expected 1 to 1 different seats"),
         (2, [0, 1], "candidate_positions: expected 1 to 1"),
         (2, [2], "candidate_positions: expected 1 to 1 different seats from 0 to 1, got '2'"),
     ],
 )
 def test_a_wrong_test_game_is_refused(
-    served: Served, players: int, seats: list[int], reason: str
+    served: Served, players: Any, seats: list[int], reason: str
 ) -> None:
     with pytest.raises(ServerSaysError, match=reason):
         play_test(served.address, test_key(served), players, seats)

@@ -32,6 +32,8 @@ from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.serve.challenge import make_challenge
+from hanabi_rl.serve.client import Server
+from hanabi_rl.serve.connection import AWAY
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.held_out import ROWS, HeldOut, read_all
 from hanabi_rl.serve.lifecycle import Game
@@ -160,9 +162,15 @@ def test_agents_by_name_predict_as_predict_says(served: Served, agent: str) -> N
 def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And where nothing is left to predict it says so."""
+    """Or put off; and where nothing is left to predict it says so."""
     key, policy = served.key("submitted"), load_policy("bot:iggi")
-    real, answered = Reading.answer, []
+    real, answered, opened, opens = Reading.answer, [], [], Server.predict
+
+    def predict(self: Server, players: int) -> Any:
+        opened.append(players)
+        if len(opened) == 1:
+            raise ServerSaysError(AWAY)
+        return opens(self, players)
 
     def answer(self: Reading, *said: Any) -> None:
         answered.append(self.frame)
@@ -170,6 +178,7 @@ def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
             raise ConnectionResetError("the cable was pulled")
         real(self, *said)
 
+    monkeypatch.setattr(Server, "predict", predict)
     monkeypatch.setattr(Reading, "answer", answer)
     args = ["submit", "bot:iggi", "--server", served.address, "--key", key, "--predict", "2"]
     for _ in range(2):
@@ -367,6 +376,8 @@ def test_who_is_refused_reads_why(served: Served) -> None:
         predictions(served.address, "hk_eval_no")
     with pytest.raises(ServerSaysError, match="num_players: expected one of 2, got '3'"):
         predictions(served.address, key, 3)
+    with pytest.raises(ServerSaysError, match="num_players: expected one of 2, got '1111"):
+        predictions(served.address, key, "1" * 5000)  # type: ignore[arg-type]
     test_key = served.store.add_key("refused", "test")
     with pytest.raises(ServerSaysError, match="a key of kind test, expected one of kind eval"):
         predictions(served.address, test_key)

@@ -33,6 +33,7 @@ from hanabi_rl.cli.submit import agents_for, read_key, summary
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.challenge import make_challenge
 from hanabi_rl.serve.client import KeyGame, ProtocolError, Server, ServerSaysError, server_at
+from hanabi_rl.serve.connection import AWAY
 from hanabi_rl.serve.grants import Limits
 from hanabi_rl.serve.guard import Guard
 from hanabi_rl.serve.seated import SeatedPolicy
@@ -193,6 +194,23 @@ def test_a_server_that_is_away_is_waited_for_and_then_given_up() -> None:
     with pytest.raises(ValueError, match=r"nothing came of the server for \d+ s") as gone:
         Submission(server, lambda size: FirstLegal(), patience_s=0.3).run(games, lambda: None)
     assert "secret-key" not in str(gone.value)
+
+
+@pytest.mark.parametrize("status", [429, 502])
+def test_who_stands_before_the_server_and_has_no_list_is_waited_for(status: int) -> None:
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        server = Server(f"http://127.0.0.1:{proxy.server_port}/", "secret-key")
+        with pytest.raises(OSError, match=f"answers with status {status}$"):
+            server.games()
+        proxy.shutdown()
 
 
 def test_a_policy_at_two_seats_plays_as_stepped_by_hand() -> None:
@@ -381,6 +399,14 @@ def test_the_summary_by_hand() -> None:
     }
     assert record["players"]["3"] == {"games": 1, "done": 0}
     assert (record["played"], record["unlike"]) == (2, 1)  # heard twice, told of once
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [(AWAY, True), ("try again later", True), ("this key is not known", False)],
+)
+def test_words_of_a_refusal_say_whether_to_come_back(words: str, again: bool) -> None:
+    assert ServerSaysError(words).again == again and ServerSaysError(words, 503).again
 
 
 def test_words_of_a_refusal_say_when_to_come_back() -> None:
