@@ -277,9 +277,10 @@ class Runner:
         players, rows = self.rules.num_players, collections.defaultdict(list)
         for row, (place, slot) in enumerate(zip(places, slots, strict=True)):
             game, begins = slot.game, slot.turn < 0 and slot.given is None
+            asked = slot.turn + 1 == game.turn  # the moves before were made
             others = (seat for seat in range(players) if seat not in game.people)
             for policy, seat in zip(slot.team, others, strict=True):
-                which = row, seat, place * players + seat, begins, game.game_id % 2**32
+                which = row, seat, place * players + seat, begins, asked, game.game_id % 2**32
                 rows[self._group[policy]].append(which)
         return [
             (group, self._padded(of_group[first : first + self._width]))
@@ -303,10 +304,10 @@ class Runner:
             for policy, seat in zip(held.team, seats, strict=True)
         ]
 
-    def _padded(self, rows: Sequence[tuple[int, int, int, bool, int]]) -> Seats:
-        unused = (self._width, 0, self._beyond, False, 0)
+    def _padded(self, rows: Sequence[tuple[int, int, int, bool, bool, int]]) -> Seats:
+        unused = (self._width, 0, self._beyond, False, False, 0)
         columns = zip(*rows, *[unused] * (self._width - len(rows)), strict=True)
-        types = (np.int32, np.int32, np.int32, bool, np.uint32)
+        types = (np.int32, np.int32, np.int32, bool, bool, np.uint32)
         return Seats(*map(np.array, columns, types))
 
     @property

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.policy import Policy, next_game
+from hanabi_rl.agents.policy import Policy, next_game, thinks
 from hanabi_rl.env import rules as core
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
@@ -42,6 +42,7 @@ class Seats(NamedTuple):
     seat: Any  # int32[W]
     place: Any  # int32[W], of what it remembers there
     begins: Any  # bool[W]
+    asked: Any  # bool[W], for an answer; else it moved before, and looks on
     key_index: Any  # uint32[W], the game's number among the streams of chance
 
 
@@ -109,13 +110,14 @@ def step(
     memory: Any, policy: Policy, tick: Tick, seats: Seats, key: jax.Array
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Steps `policy` on W seats, idle ones too, as those are that are not used: who thinks for long
-    does so at its turn alone. `memory` is what it remembers, [S * P, ...], and
-    `key` that of the chance it may play by. Returns the memory, and of every seat the
-    greedy action int32[W] and the probabilities float32[W, A]."""
+    does so at its turn alone, and there where it is asked alone. `memory` is what it remembers,
+    [S * P, ...], and `key` that of the chance it may play by. Returns the memory, and of every seat
+    the greedy action int32[W] and the probabilities float32[W, A]."""
     used = seats.row < tick.turn.shape[0]
     row = jnp.where(used, seats.row, 0)
     idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop
-    legal = jnp.where(used[:, None], tick.legal[row, seats.seat], idle)
+    awake = used & seats.asked if thinks(policy) else used
+    legal = jnp.where(awake[:, None], tick.legal[row, seats.seat], idle)
     fold = jax.vmap(jax.random.fold_in)
     key = jax.random.fold_in(key, OWN_CHANCE)
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from types import SimpleNamespace
+from typing import ClassVar
 
 import flax.struct
 import jax
@@ -123,20 +124,25 @@ def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):
         assert_same(play(partners, seated, chosen=records.actions), records)
 
 
-def test_a_policy_has_to_choose_at_its_own_turns_alone(played):
-    """Rows of a tick that no seat uses have nothing to choose: a search would think in each."""
+@pytest.mark.parametrize("long", [False, True])
+def test_a_policy_has_to_choose_at_its_own_turns_alone(played, long):
+    """Rows of a tick that no seat uses have nothing to choose: a search would think in each. Where
+    a game is played again who thinks for long does so where it is asked alone."""
     turns = []
 
     @flax.struct.dataclass
     class Counted:
         rules: Rules = flax.struct.field(pytree_node=False)
+        thinks: ClassVar[bool] = long
 
         def init_carry(self, batch):
             return jax.numpy.zeros((batch, 1))
 
         def step(self, carry, obs, legal, reset, key=None):
             jax.debug.callback(turns.append, (~legal[:, self.rules.noop]).sum())
-            return carry, jax.numpy.where(legal, jax.numpy.arange(legal.shape[1]), -1e10)
+            carry = jax.numpy.where(reset[:, None], 0, carry) + obs.sum(axis=1, keepdims=True)
+            order = (jax.numpy.arange(legal.shape[1]) + 7 * carry) % legal.shape[1]
+            return carry, jax.numpy.where(legal, order, -1e10)
 
     game = dataclasses.replace(played[1][0], people=frozenset({0}))
     partners = Runner((Counted(TINY_3P), Counted(TINY_3P)), TINY_3P, SLOTS)
@@ -145,10 +151,18 @@ def test_a_policy_has_to_choose_at_its_own_turns_alone(played):
         legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
         game = move(game, legal[person])
         for _ in range(others):
-            game = move(game, partners.think([game])[0].action)
+            asked, answer = game, partners.think([game])[0]
+            game = move(game, answer.action)
     jax.effects_barrier()
     assert max(turns) == 1
     assert sum(turns) == 3
+    turns.clear()
+    partners.forget()
+    (again,) = partners.think([asked])
+    jax.effects_barrier()
+    assert again.action == answer.action
+    np.testing.assert_array_equal(again.probabilities, answer.probabilities)
+    assert sum(turns) == (1 if long else 3)
 
 
 def test_a_runner_killed_in_the_middle_is_rebuilt_from_deck_and_moves(partners, played):
