@@ -32,7 +32,7 @@ _DESCRIPTION, _MANIFEST, _PARAMS = "policy.json", "manifest.json", "params"  # o
 
 
 def save_policy(
-    folder: Path,
+    folder: str | Path,
     policy: NetworkPolicy,
     *,
     algorithm: str,
@@ -52,12 +52,26 @@ def save_policy(
         unit: what the steps are.
         score: the mean score of the evaluation that selected it, or None.
         greedy: whether that evaluation was greedy.
+
+    Raises:
+        ValueError: a bot or a wrapped agent, or parameters that are not the network's.
     """
+    if not isinstance(policy, NetworkPolicy):
+        raise ValueError(
+            f"expected a trained policy, a NetworkPolicy, got {type(policy).__name__}: a bot or a "
+            "wrapper is made by its name again"
+        )
+    folder = Path(folder)
     info = PolicyInfo(algorithm, int(steps), unit, None if score is None else float(score), greedy)
     new = not folder.exists()
     place = folder.with_name(f".{folder.name}.{os.getpid()}.tmp") if new else folder
     place.mkdir(parents=True, exist_ok=True)
-    write_file(place / FILE, policy.replace(info=info))
+    try:
+        write_file(place / FILE, policy.replace(info=info))
+    except ValueError:
+        if new:
+            place.rmdir()
+        raise
     if new:
         place.rename(folder)
         fsync_path(folder.parent)

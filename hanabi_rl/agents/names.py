@@ -77,8 +77,8 @@ def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
 
 
 def _noisy(policy: Policy, noise: float) -> Policy:
-    if not 0.0 <= noise <= 1.0:
-        raise ValueError(f"expected a share from 0 to 1, got {noise}")
+    if not 0.0 <= noise < 1.0:  # at 1 no move is the most likely
+        raise ValueError(f"expected a share from 0 to below 1, got {noise}")
     from hanabi_rl.agents.noisy import Noisy
 
     return Noisy(policy, epsilon=noise)

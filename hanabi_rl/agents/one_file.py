@@ -76,15 +76,24 @@ def write_file(
         half: write them as float16: what is read is `rounded(policy)`.
 
     Raises:
-        ValueError: another suffix, or as `rounded`.
+        ValueError: another suffix, parameters that are not the network's (`IncompatibleError`), or
+            as `rounded`.
     """
     if path.suffix != SUFFIX:
         raise ValueError(f"expected a file named *{SUFFIX}, got {path}")
     params = jax.device_get(trees.leaf_paths((rounded(policy) if half else policy).params))
+    _check_leaves(
+        params, params_template(policy.rules, policy.network), where="the policy to write"
+    )
     leaves = {name: np.asarray(x, np.float16 if half else None) for name, x in params.items()}
     header = {"policy": json.dumps(describe(policy)), "card": json.dumps(card or {})}
     header["sha256"] = _digest(leaves, header)
     write_bytes(path, save(leaves, metadata=header))
+
+
+def _check_leaves(leaves: Mapping[str, np.ndarray], template: trees.PyTree, where: str) -> None:
+    kinds = {name: {"dtype": str(x.dtype), "shape": x.shape} for name, x in leaves.items()}
+    trees.check_structure(kinds, template, where=where)
 
 
 def read_file(path: Path) -> NetworkPolicy:
@@ -102,8 +111,7 @@ def read_file(path: Path) -> NetworkPolicy:
         name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in leaves.items()
     }
     template = params_template(rules, network)
-    kinds = {name: {"dtype": str(x.dtype), "shape": x.shape} for name, x in full.items()}
-    trees.check_structure(kinds, template, where=str(path))
+    _check_leaves(full, template, where=str(path))
     return NetworkPolicy(params=trees.like(template, full), rules=rules, network=network, info=info)
 
 

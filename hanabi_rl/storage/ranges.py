@@ -129,7 +129,8 @@ def _check_number(value: float, hint: Any, place: str) -> None:
     kind, allowed = _number(hint) or (type(value), _DEFAULT[type(value)])
     what = "a whole number" if kind is int else "a number"
     whole = kind is not int or isinstance(value, int)
-    if not (math.isfinite(value) and whole and allowed.holds(value)):
+    finite = isinstance(value, int) or math.isfinite(value)  # a whole number may be no float
+    if not (finite and whole and allowed.holds(value)):
         expected = f"{what} {allowed}".rstrip() if whole else what
         raise OutOfRangeError(place, f"expected {expected}, got {_plain(value)}")
 

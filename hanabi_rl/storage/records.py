@@ -82,7 +82,7 @@ def _of_kind(hint: Any, value: dict[str, Any], current: type, place: str) -> typ
         next((f.default for f in dataclasses.fields(choice) if f.name == "kind"), None): choice
         for choice in choices
     }
-    if value["kind"] not in kinds:
+    if value["kind"] not in [*kinds]:  # it may be a list, which has no hash
         expected = ", ".join(repr(kind) for kind in kinds if kind is not None)
         raise ValueError(f"{place}.kind: expected {expected} or none, got {value['kind']!r}")
     return kinds[value["kind"]]
@@ -101,7 +101,10 @@ def _checked(value: Any, hint: Any, place: str) -> Any:
             return value
         raise ValueError(f"{place}: expected one of {', '.join(map(repr, args))}, got {value!r}")
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{place}: expected a number, got one too large for it") from None
     if isinstance(value, float) and hint is int and value.is_integer():
         return int(value)
     if (

@@ -76,6 +76,24 @@ def test_saving_again_replaces(damaged: Path) -> None:
     assert [path.name for path in damaged.parent.rglob("*")] == ["policy", "policy.safetensors"]
 
 
+def test_what_could_not_be_read_back_is_not_saved(damaged: Path, tmp_path: Path) -> None:
+    """And a policy that is there stays."""
+    policy = make_policy(2)
+    halved = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), policy.params)
+    for params, problem in ((halved, "expected float32.*, stored bfloat16"), ({}, "is not stored")):
+        for folder in (damaged, tmp_path / "new"):
+            with pytest.raises(IncompatibleError, match=f"the policy to write: leaf .*{problem}"):
+                save_policy(
+                    folder, policy.replace(params=params), algorithm="bc", steps=8, score=None
+                )
+    for agent in ("bot:random", f"{damaged}?noise=0.1"):
+        other: Any = load_policy(agent)
+        with pytest.raises(ValueError, match="expected a trained policy, a NetworkPolicy, got "):
+            save_policy(str(tmp_path / "new"), other, algorithm="bc", steps=8, score=None)
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+    assert_same_params(load_policy(damaged).params, make_policy(1).params)
+
+
 def test_a_policy_replaced_while_it_is_read_is_read_whole(
     damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

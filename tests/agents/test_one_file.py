@@ -21,6 +21,7 @@ from hanabi_rl.agents.names import known_agents, load_policy
 from hanabi_rl.agents.one_file import (
     SHIPPED,
     _digest,
+    describe,
     read_card,
     read_file,
     read_rules,
@@ -32,7 +33,7 @@ from hanabi_rl.agents.origin import trained_with
 from hanabi_rl.cli import main
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.tensors import read_tensors
-from hanabi_rl.storage.trees import CorruptError, IncompatibleError
+from hanabi_rl.storage.trees import CorruptError, IncompatibleError, leaf_paths
 
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
@@ -147,10 +148,17 @@ def test_a_policy_of_another_kind(tmp_path: Path, change: Any, message: str) -> 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int32])
 def test_parameters_of_another_dtype(tmp_path: Path, dtype: Any) -> None:
+    """They are neither written nor read."""
     path, policy = tmp_path / "a.safetensors", network_policy(TINY, 0)
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), policy.params)
-    write_file(path, policy.replace(params=wide))
-    with pytest.raises(IncompatibleError, match=rf"expected float32.*, stored {dtype.__name__}"):
+    refused = rf"expected float32.*, stored {dtype.__name__}"
+    with pytest.raises(IncompatibleError, match=refused):
+        write_file(path, policy.replace(params=wide))
+    assert not path.exists()
+    leaves = leaf_paths(wide)
+    header = {"policy": json.dumps(describe(policy)), "card": "{}"}
+    save_file(leaves, path, header | {"sha256": _digest(leaves, header)})
+    with pytest.raises(IncompatibleError, match=refused):
         read_file(path)
 
 

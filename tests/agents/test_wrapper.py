@@ -212,9 +212,9 @@ def test_noise_is_any_legal_move_on_its_share_of_the_turns() -> None:
     np.testing.assert_array_equal(noisy.argmax(axis=1), plain.argmax(axis=1))
 
 
-@pytest.mark.parametrize("value", ["-0.1", "1.1", "nan"])
+@pytest.mark.parametrize("value", ["-0.1", "1", "1.1", "nan"])
 def test_noise_is_a_share(value: str) -> None:
-    with pytest.raises(ValueError, match=r"noise: expected a share from 0 to 1, got"):
+    with pytest.raises(ValueError, match=r"noise: expected a share from 0 to below 1, got"):
         load_policy(f"bot:piers?noise={value}")
 
 
