@@ -19,6 +19,8 @@ from hanabi_rl.live.seat import Seat
 
 ANSWERS, ANSWERS_S = 8, 60.0
 """Answers to one person in so many seconds; to all together, four times as many."""
+AGAIN_S = 5.0
+"""Nothing is asked of a table twice within so many seconds, whoever says so however often."""
 MAX_NAME = 45
 _NO_NAME = re.compile(r"[^A-Za-z0-9 \-_,.?]")  # what the server takes, without `!seed` and the like
 
@@ -46,6 +48,7 @@ class Desk:
         """Who asked that games with them are not kept, since this program started."""
         self._awaited: list[_Awaited] = []  # oldest first
         self._answered: collections.deque[tuple[float, str]] = collections.deque()
+        self._asked: dict[tuple[str, int], float] = {}
 
     def asked(self, who: str, text: str, now: float) -> list[Effect]:
         """A private message of `who`."""
@@ -129,7 +132,7 @@ class Desk:
             return self._say(who, "I sit at no table with you.", now)
         if seat.is_playing:
             return self._say(who, "The game has begun: I play it to its end.", now)
-        return [Send("tableLeave", {"tableID": seat.table})]
+        return self._once("tableLeave", seat.table, now)
 
     def _start(self, who: str, _: str, now: float) -> list[Effect]:
         seat = self._shared(who)
@@ -140,7 +143,7 @@ class Desk:
         refused = cannot_play(seat.options, len(seat.names), self._settings.players)
         if refused is not None:
             return self._say(who, f"I am sorry, {refused}.", now)
-        return [Send("tableStart", {"tableID": seat.table})]
+        return self._once("tableStart", seat.table, now)
 
     def _create(self, who: str, name: str, now: float) -> list[Effect]:
         if self.closed:
@@ -212,6 +215,14 @@ class Desk:
         """The newest seat of ours at a table of `who`."""
         found = [seat for seat in self._seats.values() if who in seat.names]
         return max(found, key=lambda seat: (not seat.is_playing, seat.table), default=None)
+
+    def _once(self, command: str, table: int, now: float) -> list[Effect]:
+        """What we ask of a table; nothing where the server has not had time to do it."""
+        self._asked = {what: at for what, at in self._asked.items() if at > now - AGAIN_S}
+        if (command, table) in self._asked:
+            return []
+        self._asked[command, table] = now
+        return [Send(command, {"tableID": table})]
 
     def _say(self, who: str, text: str, now: float) -> list[Effect]:
         """A private message; none where they, or all together, got many of late."""

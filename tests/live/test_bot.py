@@ -467,12 +467,17 @@ def test_leave_and_start():
     talk.sit()
     assert "Only who made the table" in texts(talk.pm("/start"))[0]
     assert sent(talk.pm("/leave")) == [("tableLeave", HERE)]
+    assert not any(talk.pm("/leave") for _ in range(100))  # it is on its way
+    talk.now += 6
+    assert sent(talk.pm("/leave")) == [("tableLeave", HERE)]
     assert "no table with you" in texts(talk.pm("/leave", "Yan"))[0]
     talk.say("left", TableID=TABLE)
     assert talk.bot.seats == {}
     talk = Talk()
     talk.sit(owner=12)
     assert sent(talk.pm("/start")) == [("tableStart", HERE)]
+    assert not talk.pm("/start")
+    talk.now += 6
     talk.room(names=("Bot-ann", "Zoe", "a", "b", "c"), owner=12)
     assert sent(talk.pm("/start")) == [("tableStart", HERE)]
     talk.play()
