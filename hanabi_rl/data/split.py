@@ -17,8 +17,9 @@ def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Gam
     Raises ValueError where the fractions are not positive or do not add to 1, or one of them is
     of so few games that its part would be empty.
     """
-    if not fractions or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise ValueError(f"expected positive fractions that add to 1, got {tuple(fractions)}")
+    fractions = tuple(map(float, fractions))
+    if not (min(fractions, default=0) > 0 and abs(sum(fractions) - 1) <= 1e-6):  # NaN neither
+        raise ValueError(f"expected positive fractions that add to 1, got {fractions}")
     bounds = np.round(np.cumsum(fractions) * len(games)).astype(int)
     sizes = np.diff(bounds, prepend=0).tolist()
     for fraction, size in zip(fractions, sizes, strict=True):
@@ -38,9 +39,11 @@ def split_games_by_size(games: Games, sizes: Sequence[int], seed: int) -> list[G
     sum are left out. Raises ValueError where a size is not positive, there are too few games, or a
     part would be empty.
     """
-    if not sizes or min(sizes) < 1 or sum(sizes) > len(games):
+    sizes = tuple(sizes)
+    if min(sizes, default=0) < 1 or sum(sizes) > len(games) or any(size % 1 for size in sizes):
         raise ValueError(
-            f"expected positive sizes that add to at most {len(games)} games, got {tuple(sizes)}"
+            f"expected whole sizes that are positive and add to at most {len(games)} games, got "
+            f"{sizes}"
         )
     _, deck_of_game = np.unique(games.decks, axis=0, return_inverse=True)
     deck_of_game = deck_of_game.reshape(-1)

@@ -116,6 +116,7 @@ def _hints(cls: Hashable) -> dict[str, Any]:
 
 
 def _check(value: Any, hint: Any, place: str) -> None:
+    value = value.item() if isinstance(value, np.number) else value
     if isinstance(value, tuple | list):
         for part in value:
             _check(part, hint, place)

@@ -68,13 +68,13 @@ def test_no_part_is_left_without_a_deck(seed):
 
 
 def test_what_cannot_be_split(games):
-    for fractions in [(), (0.5, 0.6), (1.5, -0.5)]:
+    for fractions in [(), (0.5, 0.6), (1.5, -0.5), (np.nan, 0.5), np.array([0.5, 0.6])]:
         with pytest.raises(ValueError, match="positive fractions that add to 1"):
             split_games(games, fractions, seed=0)
     with pytest.raises(ValueError, match=r"got none for the fraction 0\.1 of 4 games"):
         split_games(games.select([0, 3, 6, 9]), (0.9, 0.1), seed=0)
-    for sizes in [(), (0, 3), (30, 11)]:
-        with pytest.raises(ValueError, match="positive sizes that add to at most 40"):
+    for sizes in [(), (0, 3), (30, 11), (1.5, 1), np.array([0, 3])]:
+        with pytest.raises(ValueError, match="are positive and add to at most 40 games"):
             split_games_by_size(games, sizes, seed=0)
     with pytest.raises(ValueError, match="enough different decks"):
         split_games_by_size(games.select([0, 1, 2]), (2, 1), seed=0)

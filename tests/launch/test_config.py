@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,6 +165,8 @@ def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
         (IPPOConfig, {"clip_value": "no"}, "--clip-value: expected True or False, got 'no'"),
         (IPPOConfig, {"gamma": None}, "--gamma: expected a number, got None"),
         (IPPOConfig, {"lr": "0.1"}, "--lr: expected a number, got '0.1'"),
+        (IPPOConfig, {"num_envs": np.int64(0)}, "--num-envs: expected .* from 1 to .*, got 0"),
+        (IPPOConfig, {"lr": np.float32("nan")}, "--lr: expected a number from 0 .*, got nan"),
         (IPPOConfig, {"num_envs": "8"}, "--num-envs: expected a whole number, got '8'"),
         (
             IPPOConfig,
