@@ -347,7 +347,8 @@ def _settings(parameters: Mapping[str, Any]) -> str:
 
 def _in_folder(place: str) -> Policy:
     folder = Path(place)
-    policy = read_file(folder) if folder.suffix == SUFFIX else read_folder(folder)
+    is_file = folder.suffix == SUFFIX and folder.is_file()
+    policy = read_file(folder) if is_file else read_folder(folder)
     if policy is None:
         raise ValueError(
             "expected an agent: bot:NAME, agent:NAME, a policy's file, a policy folder (with "

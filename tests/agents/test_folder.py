@@ -60,10 +60,11 @@ def test_a_policy_folder_round_trips(run: Path) -> None:
 
 
 def test_a_run_a_string_and_a_file_name_its_policy(
-    run: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run)
-    for name in (str(run), run / "policy", run / "policy" / "policy.safetensors", "."):
+    shutil.copytree(run / "policy", named := tmp_path / "a folder.safetensors")
+    for name in (str(run), run / "policy", run / "policy" / "policy.safetensors", ".", named):
         assert load_policy(name).identity() == make_policy(1).identity()
 
 
@@ -304,8 +305,9 @@ def test_other_rules_and_missing_agents_are_refused(run: Path, tmp_path: Path) -
         ValueError, match="an agent for 2 players, 5 colours, .* and 3 lives, got one for 3 "
     ):
         load_policy(run, Rules())
-    with pytest.raises(ValueError, match=r"expected an agent: bot:NAME.*which does not exist"):
-        load_policy(tmp_path / "nowhere")
+    for name in ("nowhere", "nowhere.safetensors"):
+        with pytest.raises(ValueError, match=r"expected an agent: bot:NAME.*which does not exist"):
+            load_policy(tmp_path / name)
 
 
 def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
