@@ -26,7 +26,8 @@ def shuffled(
         index: int32 [N], the global numbers of the environments.
         items: examples of an environment.
         envs_per_block: environments in a block.
-        first: bool [N, items], examples that come before the others of their block; None: none do.
+        first: bool [N, items], examples that are taken before the others of their block, and as
+            many of them in every minibatch; None: none are.
         keep: how many examples of a block an epoch has; None: all.
 
     Returns:
@@ -49,6 +50,9 @@ def shuffled(
     # The examples of a block in a random order for each epoch: by a random word each.
     order = jnp.argsort(words.swapaxes(0, 1).reshape(epochs, first_env.shape[0], -1))
     order = order[..., :of_block]
+    if first is not None:  # dealt out in turn: in a row, the last minibatches would have none
+        in_turn = order.reshape(*order.shape[:2], -1, num_minibatches).swapaxes(2, 3)
+        order = in_turn.reshape(order.shape)
     env, item = first_env[:, None] + order // items, order % items
 
     def split(x: jax.Array) -> jax.Array:

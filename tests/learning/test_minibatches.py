@@ -29,6 +29,27 @@ def test_examples_that_come_first_are_in_every_epoch_once_and_the_rest_fill_up()
         shuffled(jax.random.key(1), index, **fields, first=first, keep=81)
 
 
+def test_every_minibatch_has_its_share_of_the_examples_that_come_first() -> None:
+    """A minibatch without any would have no gradient: Adam would move by what it remembers."""
+    first = np.random.default_rng(0).random((32, 64)) < 0.5
+    env, item = jax.device_get(
+        shuffled(
+            jax.random.key(1),
+            np.arange(32, dtype=np.int32),
+            items=64,
+            envs_per_block=8,
+            num_minibatches=16,
+            epochs=2,
+            first=first,
+            keep=320,  # of a block's 512
+        )
+    )
+    each = first[env, item].sum(axis=1)
+    assert each.min() > 0
+    blocks = first.reshape(4, -1).sum(axis=1)  # a block's are dealt out evenly, but for one
+    assert (np.sum(blocks // 16) <= each).all() and (each <= np.sum(-(-blocks // 16))).all()
+
+
 def test_the_share_of_the_learner_decides_how_many() -> None:
     ppo = dataclasses.replace(make_ppo(), own_share=0.5)
     assert ppo.config.num_minibatches == 4
