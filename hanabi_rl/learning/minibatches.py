@@ -38,10 +38,9 @@ def shuffled(
         ValueError: a block cannot be shared out evenly.
     """
     of_block = envs_per_block * items if keep is None else keep
-    if of_block % num_minibatches:
+    if not of_block or of_block % num_minibatches:
         raise ValueError(
-            f"the {of_block} examples of a block must be divisible by "
-            f"num_minibatches={num_minibatches}"
+            f"examples of a block: expected a multiple of {num_minibatches=}, got {of_block}"
         )
     first_env = jnp.arange(0, index.shape[0], envs_per_block, dtype=jnp.int32)
     words = random_words(key, index, epochs * items).reshape(-1, epochs, items)

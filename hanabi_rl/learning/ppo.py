@@ -345,7 +345,6 @@ class PPO:
         config, view = self.config, self.view
         items = config.num_steps * view.rows if view.splits_time else view.rows
         envs_per_block = config.num_envs // config.num_blocks
-        own, keep = self.own_examples(rollout, envs_per_block * items)
         return minibatches.shuffled(
             key,
             index,
@@ -353,26 +352,25 @@ class PPO:
             envs_per_block=envs_per_block,
             num_minibatches=config.num_minibatches,
             epochs=config.epochs,
-            first=own,
-            keep=keep,
+            first=None if rollout is None else self.own_examples(rollout),
+            keep=self.examples(envs_per_block * items) if view.splits_time else None,
         )
 
-    def own_examples(
-        self, rollout: Rollout | None, of_block: int
-    ) -> tuple[jax.Array | None, int | None]:
-        """Where an epoch leaves partners' examples out: which are the learner's, bool [N, items],
-        and how many of a block's an epoch takes; else None and None."""
-        if rollout is None or not self.view.splits_time or self.own_share == 1.0:
-            return None, None
+    def own_examples(self, rollout: Rollout) -> jax.Array | None:
+        """Which examples are the learner's, bool [N, items], where an epoch leaves partners' out;
+        else None."""
+        if not self.view.splits_time or self.own_share == 1.0:
+            return None
         assert rollout.episode.learns is not None, "own_share is of seats that are held"
-        own = self.view.of_rows(rollout.episode.learns, rollout.state)[..., 0].swapaxes(0, 1)
-        return own, self.examples(of_block)
+        return self.view.of_rows(rollout.episode.learns, rollout.state)[..., 0].swapaxes(0, 1)
 
     def examples(self, of_block: int) -> int:
-        """How many of a block's examples an epoch takes: the learner's share and a sixteenth of all
-        for chance (what of that is a partner's counts nothing), in whole minibatches."""
-        each = of_block * (self.own_share + 1 / 16) / self.config.num_minibatches
-        return min(of_block, math.ceil(each) * self.config.num_minibatches)
+        """How many of a block's timesteps an epoch takes, in whole minibatches: the learner's share
+        and a sixteenth of all for chance (what of that is a partner's counts nothing); of all but
+        for the rest of the division."""
+        count = self.config.num_minibatches
+        wanted = math.ceil(of_block * (self.own_share + 1 / 16) / count)
+        return min(of_block // count, wanted) * count
 
     def gradient(
         self, params: PyTree, experience: Experience, env: jax.Array, item: jax.Array

@@ -25,8 +25,9 @@ def test_examples_that_come_first_are_in_every_epoch_once_and_the_rest_fill_up()
     for taken in epochs:
         assert len(set(taken)) == len(taken) and wanted <= set(taken)
     assert len({tuple(taken) for taken in epochs}) == 3
-    with pytest.raises(ValueError, match="the 81 examples of a block must be divisible by"):
-        shuffled(jax.random.key(1), index, **fields, first=first, keep=81)
+    for keep in (81, 0):
+        with pytest.raises(ValueError, match=f"multiple of num_minibatches=2, got {keep}$"):
+            shuffled(jax.random.key(1), index, **fields, first=first, keep=keep)
 
 
 def test_every_minibatch_has_its_share_of_the_examples_that_come_first() -> None:
@@ -56,3 +57,8 @@ def test_the_share_of_the_learner_decides_how_many() -> None:
     assert ppo.examples(512) == 288  # half, and a sixteenth of all
     assert ppo.examples(50) == 32  # 28.1 in whole minibatches
     assert dataclasses.replace(ppo, own_share=1.0).examples(52) == 52
+
+
+def test_of_timesteps_that_minibatches_do_not_divide_a_few_are_left_out() -> None:
+    ppo = dataclasses.replace(make_ppo(), own_share=1.0)
+    assert ppo.examples(50) == 48 and dataclasses.replace(ppo, own_share=0.95).examples(50) == 48
