@@ -74,4 +74,5 @@ def own_structure(cls: type) -> None:
     """
     cls.__annotations__ = {**inspect.get_annotations(cls), "kind": str}
     kind = f"{cls.__module__}.{cls.__name__} {next(_CLASSES)}"
-    cls.kind = flax.struct.field(pytree_node=False, default=kind)  # type: ignore[attr-defined]
+    field = flax.struct.field(pytree_node=False, default=kind, repr=False)
+    cls.kind = field  # type: ignore[attr-defined]

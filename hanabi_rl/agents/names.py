@@ -269,7 +269,13 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     Raises:
         ValueError: where there is no such agent, it takes no such setting, it plays another game,
             a parameter is no finite number, or its files are damaged or of another format.
+        TypeError: what is given is neither a name nor a path, or no `Rules`.
     """
+    if not isinstance(path_or_name, str | Path) or not isinstance(rules, Rules | None):
+        raise TypeError(
+            "expected the name or folder of an agent, and Rules or None, got "
+            f"{type(path_or_name).__name__} and {type(rules).__name__}"
+        )
     text = str(path_or_name)
     name = parse_name(text)
     known = bot_parameters(name.plain) if name.source == BOT else {}

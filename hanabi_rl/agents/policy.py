@@ -165,7 +165,8 @@ class PolicyInfo:
 class NetworkPolicy(flax.struct.PyTreeNode):
     """A trained `Actor` as a `Policy`; `agents/one_file.py` says what it is on disk."""
 
-    params: PyTree  # of the actor alone, float32 leaves
+    # of the actor alone, float32 leaves
+    params: PyTree = flax.struct.field(repr=False)
     rules: Rules = flax.struct.field(pytree_node=False)
     network: NetworkConfig | StructuredConfig = flax.struct.field(pytree_node=False)
     info: PolicyInfo = flax.struct.field(pytree_node=False, default=PolicyInfo())

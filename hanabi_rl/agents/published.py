@@ -52,7 +52,8 @@ class OBLPolicy(flax.struct.PyTreeNode):
     Q-learner has none).
     """
 
-    params: PyTree  # private (3 layers), public, lstm (one entry a layer), advantage
+    # private (3 layers), public, lstm (one entry a layer), advantage
+    params: PyTree = flax.struct.field(repr=False)
     rules: Rules = flax.struct.field(pytree_node=False)
     layout = "obl-r2d2"
 

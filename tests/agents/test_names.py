@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support import compiled as game
 from support.compiled import observe
+from support.policies import network_policy
 
 from hanabi_rl.agents.bots.registry import BOTS
 from hanabi_rl.agents.names import (
@@ -19,6 +20,7 @@ from hanabi_rl.agents.names import (
     read_value,
 )
 from hanabi_rl.agents.renamed import Renamed
+from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.cli.app import main
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
@@ -69,6 +71,18 @@ def test_bots_are_loaded_by_name_and_told_apart() -> None:
     assert load_policy("bot:random").rules == Rules()
     with pytest.raises(ValueError, match="bot:nobody"):
         load_policy("bot:nobody")
+
+
+def test_what_is_no_name_is_refused_and_an_agent_says_in_a_line_what_it_is() -> None:
+    bot = load_policy("bot:convention?smoothing=0.1", RULES)
+    assert repr(bot) == f"ConventionBot(rules={RULES!r}, smoothing=0.1)"
+    policy = network_policy(RULES, 0)
+    trained = repr(Tempered(policy, temperature=0.5))
+    assert "Array" not in trained and repr(policy.network) in trained and "=0.5" in trained
+    with pytest.raises(TypeError, match="name or folder of an agent, .* got ConventionBot and Non"):
+        load_policy(bot)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="and Rules or None, got str and int"):
+        load_policy("bot:convention", 3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
