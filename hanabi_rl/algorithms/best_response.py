@@ -72,14 +72,14 @@ def partner_rules(config: BestResponseConfig) -> Rules:
 
 
 def own_share(config: BestResponseConfig) -> float:
-    """The share of decisions that are the learner's, as many as a block of environments ever has:
-    where games differ in it, three deviations above the mean."""
+    """The share of decisions that are the learner's, as many as most blocks of environments have:
+    where games differ in it, a standard deviation above the mean."""
     if config.lineup == "some-or-none" and config.game.num_players > 2:
         return 1.0
     one, met = 1.0 / config.game.num_players, config.partner_share
     games = config.num_envs / config.num_blocks
     spread = (1.0 - one) * math.sqrt(met * (1.0 - met) / games)
-    return min(1.0, one + (1.0 - met) * (1.0 - one) + 3.0 * spread)
+    return min(1.0, one + (1.0 - met) * (1.0 - one) + spread)
 
 
 class BestResponse(PPOAlgorithm):

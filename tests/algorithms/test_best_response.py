@@ -105,7 +105,7 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
 @pytest.mark.parametrize(("share", "lineup"), [(1.0, "independent"), (0.9, "all-or-none")])
 def test_minibatches_leave_out_what_partners_decide(share: float, lineup: Lineup) -> None:
     """Of all decisions of a block of environments, more than are looked at are the learner's in one
-    block of a hundred at the most, and not many fewer."""
+    block of four at the most, and then hardly more."""
     for priority in (0.0, 0.5):
         config = BestResponseConfig(
             game=TINY_3P,
@@ -125,8 +125,9 @@ def test_minibatches_leave_out_what_partners_decide(share: float, lineup: Lineup
     learns = np.asarray(draw(jax.random.split(jax.random.key(1), 16 * 500)))
     blocks = learns.reshape(500, -1).mean(axis=1)
     assert abs(blocks.mean() - (1 - 2 / 3 * share)) < 0.03
-    assert (blocks > ppo.own_share + 1e-6).mean() <= 0.01
-    assert ppo.own_share < 0.65
+    more = np.maximum(blocks - ppo.own_share, 0.0)
+    assert (more > 1e-6).mean() < 0.25 and more.mean() < 0.01
+    assert ppo.own_share < 0.5
 
 
 @pytest.mark.slow  # traces a rollout of the standard game

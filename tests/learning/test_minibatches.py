@@ -54,8 +54,8 @@ def test_every_minibatch_has_its_share_of_the_examples_that_come_first() -> None
 def test_the_share_of_the_learner_decides_how_many() -> None:
     ppo = dataclasses.replace(make_ppo(), own_share=0.5)
     assert ppo.config.num_minibatches == 4
-    assert ppo.examples(512) == 288  # half, and a sixteenth of all
-    assert ppo.examples(50) == 32  # 28.1 in whole minibatches
+    assert ppo.examples(512) == 256
+    assert ppo.examples(50) == 28  # 25 in whole minibatches
     assert dataclasses.replace(ppo, own_share=1.0).examples(52) == 52
 
 
