@@ -74,12 +74,14 @@ def partner_rules(config: BestResponseConfig) -> Rules:
 def own_share(config: BestResponseConfig) -> float:
     """The share of decisions that are the learner's, as many as most blocks of environments have:
     where games differ in it, a standard deviation above the mean."""
-    if config.lineup == "some-or-none" and config.game.num_players > 2:
-        return 1.0
-    one, met = 1.0 / config.game.num_players, config.partner_share
+    players, met = config.game.num_players, config.partner_share
     games = config.num_envs / config.num_blocks
-    spread = (1.0 - one) * math.sqrt(met * (1.0 - met) / games)
-    return min(1.0, one + (1.0 - met) * (1.0 - one) + spread)
+    count = range(1 if config.lineup == "some-or-none" else players - 1, players)
+    mean = met * sum(count) / len(count)  # of the seats that are partners', as `draw_lineup` draws
+    variance = met * sum(n * n for n in count) / len(count) - mean**2
+    if config.lineup == "independent":
+        variance = (players - 1) * met * (1.0 - met)
+    return min(1.0, (players - mean + math.sqrt(variance / games)) / players)
 
 
 class BestResponse(PPOAlgorithm):

@@ -111,8 +111,8 @@ class PPOConfig(TrainingConfig):
     """The critic, which is in no policy, also sees the true cards of the seat's own hand."""
     only_movers: bool = False
     """A feed-forward network reads for the seat to move alone, as structured ones always do, and
-    beside partners that hold as many seats in every game minibatches leave the partners' moves out:
-    each spares with two players half of the work."""
+    minibatches then leave partners' moves out (`best_response`, `e3t`, ...): each spares with two
+    players half of the work."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

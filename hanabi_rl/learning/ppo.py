@@ -365,9 +365,9 @@ class PPO:
         return self.view.of_rows(rollout.episode.learns, rollout.state)[..., 0].swapaxes(0, 1)
 
     def examples(self, of_block: int) -> int:
-        """How many of a block's timesteps an epoch takes, in whole minibatches: the learner's share,
-        or all but the rest of the division. Of a block with more of the learner's, other ones are
-        left out each epoch; of one with fewer, partners' fill up and count nothing."""
+        """How many of a block's timesteps an epoch takes, in whole minibatches: the learner's
+        share, or all but the rest of the division. Of a block with more of the learner's, other
+        ones are left out each epoch; of one with fewer, partners' fill up and count nothing."""
         count = self.config.num_minibatches
         return min(of_block // count, math.ceil(of_block * self.own_share / count)) * count
 
