@@ -4,8 +4,8 @@ A.5, reads one game so by hand), in plain Python: `annotate`.
 Read are the first levels: chop and focus, play and save hints, good touch, fix and stall hints,
 prompts, finesses and bluffs of one card. The last three count only where they are certain: the card
 that is missing lies where the convention looks for it, or for a bluff another one that fits. What a
-hint promises (the cards that its focus may be) is taken from what its receiver sees; whether that
-is true, from what the giver sees. Nobody's own hidden cards are read to judge a move of theirs.
+hint promises (the cards that its focus may be) is taken from what its receiver sees, the giver's
+hand too; whether that is true, from what the giver sees.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ def _promise(after: Scene, focus: int, by_rank: bool, on_chop: bool) -> int:
     if on_chop:
         could |= after.critical & ~last
     if on_chop and by_rank:
-        could |= (last | rules.rank_cards[1]) & ~after.dead
+        twos = rules.rank_cards[1] if rules.num_ranks > 1 else 0
+        could |= (last | twos) & ~after.dead
     return after.known[focus] & could or after.known[focus]
 
 

@@ -55,6 +55,8 @@ class Likeness:
 
     policy: Prediction
     clone: Prediction
+    games: int
+    """How many; the predictions are sums for each deck."""
 
     def accuracy_difference(self) -> Ratio:
         """The policy's accuracy less the clone's."""
@@ -67,4 +69,4 @@ class Likeness:
 
 def likeness(policy: Policy, clone: Policy, games: Games) -> Likeness:
     """Both read the games. Raises ValueError for games of other rules."""
-    return Likeness(predict(policy, games), predict(clone, games))
+    return Likeness(predict(policy, games), predict(clone, games), len(games))

@@ -192,19 +192,23 @@ def strangers(agent: Policy, people: Sequence[str] = ()) -> list[Partner]:
         people: names of clones or proxies of people, a family of their own.
 
     Raises:
-        ValueError: one of `people` cannot be read, or plays another game.
+        ValueError: one of `people` cannot be read, plays another game, or is there already.
     """
-    rules, known = agent.rules, {agent.identity()}
-    best, found = best_with(rules), []
+    rules, itself = agent.rules, agent.identity()
+    best, found = best_with(rules), dict[str, Partner]()
     for family, names in {**FAMILIES, PEOPLE: tuple(people)}.items():
         for name in names:
             if family != PEOPLE and not shipped_for(name, rules):
                 continue
             policy = load_policy(name, rules)
-            if policy.identity() not in known:
-                known.add(policy.identity())
-                found.append(Partner(name, family, policy, best.get(name)))
-    return found
+            if family == PEOPLE and (known := found.get(policy.identity())):
+                raise ValueError(
+                    "people: expected who is not in the gauntlet yet, got "
+                    f"{name}: {known.name} of the family {known.family}"
+                )
+            if policy.identity() != itself:
+                found.setdefault(policy.identity(), Partner(name, family, policy, best.get(name)))
+    return list(found.values())
 
 
 def run_gauntlet(

@@ -134,12 +134,13 @@ def bootstrap_ratios(
     seed: int = 0,
 ) -> list[Interval]:
     """`bootstrap_ratio` of each (numerators, denominators) of the same N games. They share their
-    resamples, which take most of the time; each interval is what it would be alone. Raises
-    ValueError as it does, and for ratios of different games."""
+    resamples, which take most of the time; each interval is what it would be alone, and has no
+    bounds where a numerator is infinite. Raises ValueError as it does, and for ratios of different
+    games."""
     games = [_checked_ratio(*ratio) for ratio in ratios]
     if len({len(numerators) for numerators, _ in games}) > 1:
         raise ValueError("expected ratios of the same games, got different numbers of games")
-    many = [ratio for ratio in games if (ratio[1] > 0).sum() >= FEW]
+    many = [ratio for ratio in games if _resampled(*ratio)]
     resampled: list[list[np.ndarray]] = [[] for _ in many]
     for times_drawn in _resamples(len(many[0][0]), num_resamples, seed) if many else ():
         for (numerators, denominators), found in zip(many, resampled, strict=True):
@@ -149,11 +150,17 @@ def bootstrap_ratios(
     intervals = []
     for numerators, denominators in games:
         estimate = float(numerators.sum() / denominators.sum())
-        if (denominators > 0).sum() >= FEW:
+        if not np.isfinite(estimate):
+            intervals.append(_unbounded(estimate))
+        elif _resampled(numerators, denominators):
             intervals.append(_interval(estimate, np.concatenate(next(bootstrapped)), level))
         else:
             intervals.append(_jackknife_ratio(estimate, numerators, denominators, level))
     return intervals
+
+
+def _resampled(numerators: np.ndarray, denominators: np.ndarray) -> bool:
+    return (denominators > 0).sum() >= FEW and bool(np.isfinite(numerators).all())
 
 
 def _jackknife_ratio(

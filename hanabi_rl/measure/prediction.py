@@ -17,6 +17,7 @@ from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.measure.intervals import group_sums
 from hanabi_rl.measure.ratio import Ratio
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games, step_seats
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from hanabi_rl.measure.record import Record
 
 _CHUNK = 256  # games read at once
+_RULED_OUT = -ILLEGAL_LOGIT / 2
+"""Nats of a legal move that a policy treats as an illegal one (`?safe`, `?gullible`)."""
 
 
 class Prediction(NamedTuple):
@@ -78,9 +81,8 @@ class Decisions(NamedTuple):
     decides at a timestep.
 
     action, guess: int32[N, T], the recorded move and the policy's most likely one. nll: float64[N,
-    T], nats of the
-    recorded move. counted: bool[N, T], a decision of a counted seat. seat_timesteps: int64[N] as in
-    `Prediction`.
+    T], nats of the recorded move; infinite where the policy rules it out. counted: bool[N, T], a
+    decision of a counted seat. seat_timesteps: int64[N] as in `Prediction`.
     """
 
     action: np.ndarray
@@ -163,7 +165,7 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     return Decisions(
         action=games.actions,
         guess=guess,
-        nll=nll.astype(np.float64),
+        nll=np.where(nll < _RULED_OUT, nll, np.inf).astype(np.float64),
         counted=played & seats[:, np.arange(num_turns) % players],
         seat_timesteps=games.num_actions.astype(np.int64) * seats.sum(axis=1),
     )

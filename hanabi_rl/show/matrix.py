@@ -40,16 +40,17 @@ def short_labels(names: Sequence[str]) -> list[str]:
 
 def _parts(name: str, timed: bool) -> tuple[str, ...]:
     """What may become a label, its last part first to be shown."""
-    if name.startswith("bot:"):
+    if name.startswith(("bot:", "agent:")):
         return (name,)
-    parts = tuple(part if timed else _TIME.sub("", part) for part in Path(name).resolve().parts[1:])
+    place, question, options = name.partition("?")  # options may be paths: ?knows=FILE
+    parts = [part if timed else _TIME.sub("", part) for part in Path(place).resolve().parts[1:]]
     if len(parts) > 2 and parts[-2] == "checkpoints":
-        return (*parts[:-3], f"{parts[-3]}@{parts[-1]}")
-    if len(parts) > 1 and parts[-1] == "policy":
-        return parts[:-1]
-    if len(parts) > 1 and parts[-1].startswith("policy-"):
-        return (*parts[:-2], f"{parts[-2]}/{parts[-1]}")
-    return parts
+        parts[-3:] = [f"{parts[-3]}@{parts[-1]}"]
+    elif len(parts) > 1 and parts[-1] == "policy":
+        del parts[-1]
+    elif len(parts) > 1 and parts[-1].startswith("policy-"):
+        parts[-2:] = [f"{parts[-2]}/{parts[-1]}"]
+    return (*parts[:-1], parts[-1] + question + options)
 
 
 def _unique_ends(parts: Sequence[tuple[str, ...]]) -> list[str]:

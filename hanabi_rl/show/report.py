@@ -48,7 +48,7 @@ def score_figures(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
 def likeness_figures(found: Likeness) -> dict[str, Any]:
     """The keys of `summary.json` of validation games: the policy's `val_*`, the clone's
     `bc_val_*`, and what the two differ by."""
-    figures: dict[str, Any] = {"val_games": len(found.policy.decisions)}
+    figures: dict[str, Any] = {"val_games": found.games}
     ratios = {
         "val_accuracy": found.policy.accuracy(),
         "val_loss": found.policy.cross_entropy(),
@@ -72,7 +72,7 @@ def likeness_table(found: Likeness, title: str) -> str:
         for name, of in (("BC", found.clone), (title, found.policy))
     ]
     lines = [
-        f"{f'{len(found.policy.decisions):,} validation games':<24} {'accuracy':<25} "
+        f"{f'{found.games:,} validation games':<24} {'accuracy':<25} "
         f"{'nats per timestep':<25} {'per decision':>12}"
     ]
     for name, accuracy, loss, decision in rows:

@@ -86,6 +86,14 @@ def test_a_hint_is_judged_by_what_its_giver_sees() -> None:
         assert notes_of(f"{own} | G4 B2 Y4 W3 R4", "Bob blue") == ["stall hint, but misleads"]
 
 
+def test_where_all_cards_are_of_one_rank_a_hint_on_the_chop_may_save_the_last_copy() -> None:
+    """There is no 2 that a hint by rank could save."""
+    rules = Rules(num_colors=2, num_ranks=1, hand_size=2, num_cards_of_rank=(2,))
+    table = Table(rules, [1, 1, 0, 0])
+    table.apply(action_of(table, "Bob 1"))
+    assert [str(note) for note in annotate(rules, table.deck, table.actions)] == ["play hint"]
+
+
 def test_plays() -> None:
     hands = "R3 R2 G4 B4 W4 | G1 B1 Y4 W3 R4"
     first = ("Bob 1", "play 1")  # the oldest 1: all of them fit

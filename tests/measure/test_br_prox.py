@@ -78,6 +78,8 @@ def test_one_run_has_an_interval_over_decks():
     assert found.iqm.std_error == pytest.approx(0.2 / 16, rel=0.05)
     above = br_prox(scores, np.array([1.0, 1.0]))  # of every deck drawn again, too
     assert above.iqm.mean == 1 and above.iqm.bounds == [1, 1] and above.clipped == 1
+    few = br_prox(np.array([[[4.0, 2, 4, 4]]]), np.array([4.0]))  # Student's t knows no 1
+    assert few.iqm.mean == 0.875 and few.iqm.high == 1 and few.iqm.low < 0.6
     with pytest.raises(ValueError, match="expected returns"):
         br_prox(scores, np.ones(3))
 

@@ -279,6 +279,12 @@ def test_labels_are_short_and_differ():
         "x@70",
         "x",
     ]
+    options = "?knows=data/simple.safetensors&noise=0.1"
+    assert short_labels([f"agent:anyone-2p{options}", f"/r/x/policy{options}", "/r/x"]) == [
+        f"agent:anyone-2p{options}",
+        f"x{options}",
+        "x",
+    ]
 
 
 def test_errors_say_what_was_expected():

@@ -68,6 +68,18 @@ def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records)
             table.apply(action)
 
 
+@pytest.mark.parametrize("copies", [1, 2])  # 16 games: a jackknife; 32: a bootstrap
+def test_a_move_that_a_policy_rules_out_costs_it_infinitely_many_nats(rules, records, copies):
+    """It plays no card that may not fit."""
+    games = records.select(np.tile(np.arange(GAMES), copies))
+    careful = load_policy("bot:random?safe=1,1", rules)
+    found = predict_decisions(careful, games)
+    assert np.isinf(found.nll[found.counted]).any() and np.isfinite(found.nll[found.counted]).any()
+    nats = found.summed().cross_entropy().interval
+    assert nats.mean == np.inf and nats.bounds == [-np.inf, np.inf]
+    assert 0 < found.summed().accuracy().mean < 1
+
+
 @pytest.mark.slow  # the random bot above has a cost in closed form, too
 def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
     """A right guess 1 - eps + eps / A of the probability, a wrong one eps / A: of A legal

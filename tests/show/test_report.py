@@ -90,14 +90,14 @@ def test_the_table_shows_each_figure_on_its_line(report):
 
 
 def test_the_validation_table_is_the_papers_table_3() -> None:
-    """By hand: 2 games of 10 decisions and 20 seat-timesteps each."""
+    """By hand: 3 games of 2 decks, of 10 decisions and 20 seat-timesteps each deck."""
     decisions, timesteps = np.array([10, 10]), np.array([20, 20])
     clone = Prediction(np.array([6.0, 4.0]), np.array([12.0, 8.0]), decisions, timesteps)
     policy = Prediction(np.array([3.0, 5.0]), np.array([14.0, 18.0]), decisions, timesteps)
-    found = Likeness(policy, clone)
+    found = Likeness(policy, clone, games=3)
     title, *lines = likeness_table(found, "HDR-IPPO").splitlines()
     assert title.split() == [
-        "2",
+        "3",
         "validation",
         "games",
         "accuracy",
@@ -115,10 +115,10 @@ def test_the_validation_table_is_the_papers_table_3() -> None:
         ("difference to BC", "-0.100", "+0.300", "+0.600"),
     ]
     figures = likeness_figures(found)
-    assert figures["val_games"] == 2 and figures["val_loss"] == pytest.approx(1.6)
+    assert figures["val_games"] == 3 and figures["val_loss"] == pytest.approx(1.6)
     assert figures["bc_val_loss"] == pytest.approx(1.0)
     assert figures["val_accuracy_difference"] == pytest.approx(-0.1)
-    # of two games: Student's t with one degree of freedom, 12.706, times half their distance
+    # of two decks: Student's t with one degree of freedom, 12.706, times half their distance
     reach = 12.7062047 * 0.2
     assert figures["val_accuracy_difference_ci95"] == pytest.approx([-0.1 - reach, -0.1 + reach])
     assert json.loads(json.dumps(to_json(figures), allow_nan=False))
