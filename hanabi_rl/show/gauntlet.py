@@ -10,7 +10,7 @@ import numpy as np
 
 from hanabi_rl.measure.gauntlet import VERSION, Beside, Result
 from hanabi_rl.measure.intervals import Interval
-from hanabi_rl.show.plots import COLORS
+from hanabi_rl.show.plots import COLORS, error_bars
 
 
 def gauntlet_table(results: Sequence[Result]) -> str:
@@ -140,11 +140,10 @@ def plot_gauntlet(results: Sequence[Result], path: Path, title: str, max_score: 
             if name not in found:
                 continue
             mean = found[name]
-            reach = np.clip([[mean.mean - mean.low], [mean.high - mean.mean]], 0, max_score)
             axes.errorbar(
                 [place + shift * (index - (len(results) - 1) / 2)],
                 [mean.mean],
-                yerr=reach,
+                yerr=error_bars([mean.mean], [mean.bounds]),
                 fmt="o",
                 color=color,
                 markerfacecolor=color if name in strange or name == "itself" else "white",
