@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.names import load_policy, spread_names
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.clone import (
@@ -27,7 +27,7 @@ from hanabi_rl.data.games import Games, join_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.starts import Starts, starts_of
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.config import PPOConfig, check_divides
 from hanabi_rl.learning.partners import Population, at_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import ActorState, Given
@@ -40,7 +40,11 @@ from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
 from hanabi_rl.show.report import likeness_figures, likeness_table
+from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.ranges import Count, Number, Share
+
+PARTNERS = "partners.json"
+"""In a run's folder: the identity of each of its partners, by name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +178,8 @@ class PPOAlgorithm(Algorithm):
     ) -> float:
         """Trains from the run's last checkpoint to its end. Returns the seconds it took, earlier
         sessions of a resumed run included."""
+        check_devices(config, training.partners)
+        parallel.on_first_host(lambda: note_partners(config, run_dir))
         ppo, reference = on_schedule(self.name, training.ppo, config, run_dir), training.reference
         given = Given(
             reference=at_precision(reference, config.precision),
@@ -234,6 +240,33 @@ class PPOAlgorithm(Algorithm):
         summary = figures | training_figures(config, wall_s, steps_done(run_dir))
         write_summary(run_dir, summary)
         return summary
+
+
+def check_devices(config: PPOConfig, partners: Policy | Population | None) -> None:
+    """Raises ValueError where environments cannot be dealt out to the devices, and on each of them
+    to the partners."""
+    devices = parallel.num_devices()
+    check_divides("--num-blocks: num_blocks", config.num_blocks, "devices", devices)
+    if isinstance(partners, Population):
+        of_one = config.num_envs // devices
+        check_divides("--num-envs: num_envs / devices", of_one, "partners", partners.count)
+
+
+def note_partners(config: PPORunConfig, run_dir: Path) -> None:
+    """Writes who the partners of a run are, which its config has by name alone. Raises ValueError
+    where a run that goes on would go on beside others."""
+    names = spread_names(getattr(config, "partners", ()))  # of `WithPartners`
+    found = {name: load_policy(name, config.game).identity() for name in names}
+    known = read_json(run_dir / PARTNERS) if (run_dir / PARTNERS).exists() else found
+    for name, identity in found.items():
+        if known.get(name) != identity:
+            raise ValueError(
+                f"--partners {name}: expected whom this run began beside (identity "
+                f"{known.get(name)}), got another agent of that name ({identity}): put it back, or "
+                "begin a new run"
+            )
+    if found:
+        write_json(run_dir / PARTNERS, found)
 
 
 def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:

@@ -16,6 +16,7 @@ import jax
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import check_divides
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.preferences import Preference
@@ -48,6 +49,8 @@ class Pair:
     def compile_update(self) -> Callable[..., tuple[Two, Two, Two]]:
         """`update` on all devices: (learners, sharded actors, preference) -> (learners, sharded
         actors, metrics)."""
+        blocks = self.biased.config.num_blocks
+        check_divides("num_blocks", blocks, "devices", parallel.num_devices())
         return parallel.data_parallel(
             self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1)
         )

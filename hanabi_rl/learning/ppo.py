@@ -27,7 +27,7 @@ from jax.flatten_util import ravel_pytree
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import Rules, current_player
 from hanabi_rl.learning import losses, minibatches, parallel
-from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.config import PPOConfig, check_divides
 from hanabi_rl.learning.encoding import own_hand
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
 from hanabi_rl.learning.preferences import Preference
@@ -219,11 +219,7 @@ class PPO:
     def compile_update(self) -> Callable[..., tuple[LearnerState, ActorState, losses.Metrics]]:
         """`update` on all devices: (learner, sharded actors, given) -> (learner, sharded actors,
         metrics)."""
-        if self.config.num_blocks % parallel.num_devices():
-            raise ValueError(
-                f"num_blocks={self.config.num_blocks} must be divisible by the "
-                f"{parallel.num_devices()} devices"
-            )
+        check_divides("num_blocks", self.config.num_blocks, "devices", parallel.num_devices())
         return parallel.data_parallel(
             self.update,
             in_axes=(None, 0, None),

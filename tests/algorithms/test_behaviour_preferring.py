@@ -172,6 +172,13 @@ def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -
         assert (learns.sum(axis=1) == seats).all() and np.ptp(learns.mean(axis=0)) < 0.15
 
 
+def test_blocks_that_devices_cannot_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = make_pair(PAIRS)
+    monkeypatch.setattr(parallel, "num_devices", lambda: 3)
+    with pytest.raises(ValueError, match=r"num_blocks=\d+ must be divisible by devices=3"):
+        pair.compile_update()
+
+
 def test_a_reward_in_words_and_what_is_refused() -> None:
     weights = [0.0] * len(EVENTS)
     weights[EVENTS.index("hint_color")] = 0.5

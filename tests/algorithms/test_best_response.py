@@ -17,7 +17,9 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.best_response import ALGORITHM, BestResponseConfig, partner_rules
 from hanabi_rl.algorithms.lineups import Lineup, load_population
+from hanabi_rl.algorithms.loop import note_partners
 from hanabi_rl.algorithms.registry import run
+from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.population import PopulationPPO
 from hanabi_rl.learning.rollout import Given
@@ -127,6 +129,41 @@ def test_minibatches_leave_out_what_partners_decide(
     assert ppo.own_share == pytest.approx(mean + blocks.std(), abs=0.005)
     more = np.maximum(blocks - ppo.own_share, 0.0)
     assert (more > 1e-6).mean() < 0.25 and more.mean() < 0.01
+
+
+def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
+    """A partner is named by its folder, in which another one may lie by then."""
+    partner, folder = tmp_path / "partner", tmp_path / "run"
+    folder.mkdir()
+    save = partial(save_policy, partner, algorithm="ippo", steps=1, score=None)
+    save(policy=network_policy(TINY, seed=0))
+    names = ("bot:flawed", str(partner))
+    config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
+    for _ in range(2):
+        note_partners(config, folder)
+    known = json.loads((folder / "partners.json").read_text())
+    assert known == {name: load_policy(name, TINY).identity() for name in names}
+    save(policy=network_policy(TINY, seed=1))
+    with pytest.raises(ValueError, match=f"--partners {partner}: expected whom this run began"):
+        ALGORITHM.train(config, folder, ALGORITHM.training(config, None))
+    assert json.loads((folder / "partners.json").read_text()) == known
+
+
+def test_each_device_has_environments_for_every_partner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before anything is written or compiled."""
+    fields = {"game": TINY, "network": SMALL, "partners": ("bot:flawed", "bot:iggi")}
+    plan = ALGORITHM.training(BestResponseConfig(**fields), None)
+    monkeypatch.setattr(parallel, "num_devices", lambda: 2)
+    for sizes, message in [
+        ({"num_envs": 6, "num_blocks": 2}, "--num-envs: num_envs / devices=3 .* by partners=2"),
+        ({"num_envs": 12, "num_blocks": 3}, "--num-blocks: num_blocks=3 .* by devices=2"),
+    ]:
+        config = BestResponseConfig(**fields, **sizes, num_minibatches=1)
+        with pytest.raises(ValueError, match=message):
+            ALGORITHM.train(config, tmp_path, plan)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow  # traces a rollout of the standard game

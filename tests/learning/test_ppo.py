@@ -167,7 +167,7 @@ def test_linear_rate_falls_to_zero_and_holds_within_an_update() -> None:
 
 def test_a_group_of_blocks_that_devices_cannot_share_is_refused(monkeypatch: Any) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
-    with pytest.raises(ValueError, match="num_blocks=8 must be divisible by the 3 devices"):
+    with pytest.raises(ValueError, match="num_blocks=8 must be divisible by devices=3"):
         make_ppo().compile_update()
     with pytest.raises(ValueError, match="a leading axis of 32 must be divisible by the 3 devices"):
         parallel.shard({"x": np.zeros((32, 2))})
