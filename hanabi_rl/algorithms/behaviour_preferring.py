@@ -84,6 +84,8 @@ class BehaviourPreferringConfig(IPPOConfig):
                     "beginning, are measured and kept at --checkpoints and written as they end, "
                     f"got {getattr(self, field.name)!r}"
                 )
+        if self.multi_host:
+            raise ValueError("--multi-host: expected one host, which trains and writes every pair")
         if not self.score_weights:
             raise ValueError("--score-weights: expected at least one weight, got none")
 

@@ -188,6 +188,8 @@ def test_a_reward_in_words_and_what_is_refused() -> None:
         BehaviourPreferringConfig(score_weights=())
     with pytest.raises(ValueError, match=r"start_states: expected \(\), .* got .'games'"):
         BehaviourPreferringConfig(start_states=("games",))
+    with pytest.raises(ValueError, match="--multi-host: expected one host"):
+        BehaviourPreferringConfig(multi_host=True)
     with pytest.raises(ValueError, match="report_policy: expected 'best', .* got 'final'"):
         BehaviourPreferringConfig(report_policy="final")
 
