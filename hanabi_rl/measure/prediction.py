@@ -165,7 +165,7 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     return Decisions(
         action=games.actions,
         guess=guess,
-        nll=np.where(nll < _RULED_OUT, nll, np.inf).astype(np.float64),
+        nll=np.where(nll >= _RULED_OUT, np.inf, nll).astype(np.float64),
         counted=played & seats[:, np.arange(num_turns) % players],
         seat_timesteps=games.num_actions.astype(np.int64) * seats.sum(axis=1),
     )
