@@ -8,7 +8,6 @@ its beginning, half-way and end, it is the second stage of Fictitious Co-Play (F
 """
 
 import dataclasses
-import math
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -21,6 +20,7 @@ from hanabi_rl.algorithms.lineups import (
     WithPartners,
     draw_lineup,
     load_population,
+    own_share,
     partner_metrics,
     with_rematches,
 )
@@ -71,19 +71,6 @@ def partner_rules(config: BestResponseConfig) -> Rules:
     return parallel.on_first_host(rules)
 
 
-def own_share(config: BestResponseConfig) -> float:
-    """The share of decisions that are the learner's, as many as most blocks of environments have:
-    where games differ in it, a standard deviation above the mean."""
-    players, met = config.game.num_players, config.partner_share
-    games = config.num_envs / config.num_blocks
-    count = range(1 if config.lineup == "some-or-none" else players - 1, players)
-    mean = met * sum(count) / len(count)  # of the seats that are partners', as `draw_lineup` draws
-    variance = met * sum(n * n for n in count) / len(count) - mean**2
-    if config.lineup == "independent":
-        variance = (players - 1) * met * (1.0 - met)
-    return min(1.0, (players - mean + math.sqrt(variance / games)) / players)
-
-
 class BestResponse(PPOAlgorithm):
     """The partners take their share of the seats; the best policy with them is kept."""
 
@@ -107,7 +94,7 @@ class BestResponse(PPOAlgorithm):
             ),
             config.rematch,
         )
-        own = own_share(config)
+        own = own_share(config, config.partner_share, config.lineup)
         ppo = PPO(config, config.network, draw_episode=lineups, own_share=own)
         together = partners[0] if len(partners) == 1 else stack_policies(partners)
         if config.priority and isinstance(together, Population):

@@ -15,6 +15,7 @@ from hanabi_rl.algorithms.lineups import (
     WithPartners,
     draw_lineup,
     load_partners,
+    own_share,
     partner_metrics,
 )
 from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, Training
@@ -77,9 +78,10 @@ def beside_partners(plan: Training, config: HDRIPPOConfig) -> Training:
         lambda timesteps: jnp.float32(config.partner_share),
         config.lineup,
     )
+    own = own_share(config, config.partner_share, config.lineup)
     return dataclasses.replace(
         plan,
-        ppo=dataclasses.replace(plan.ppo, draw_episode=lineups),
+        ppo=dataclasses.replace(plan.ppo, draw_episode=lineups, own_share=own),
         partners=stack_policies(partners),
         evaluate=partner_metrics(partners),
         selected_by=WITH_ALL,

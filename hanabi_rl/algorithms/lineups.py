@@ -1,6 +1,7 @@
 """The partners that a learner meets in training, and who holds which seat."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -13,6 +14,7 @@ from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.loop import PPORunConfig, selfplay_metrics
 from hanabi_rl.env.game import Rules
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.rollout import DrawEpisode, Episode
 from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.runs.config import RunConfig
@@ -100,6 +102,19 @@ def draw_lineup(
         return Episode(learns=order >= taken(partner_key, share_now))
 
     return draw
+
+
+def own_share(config: PPOConfig, met: float, lineup: Lineup) -> float:
+    """The share of decisions that are the learner's beside partners that `draw_lineup` seats with
+    the chance `met`, as many as most blocks of environments have: where games differ in it, a
+    standard deviation above the mean."""
+    players, games = config.game.num_players, config.num_envs / config.num_blocks
+    count = range(1 if lineup == "some-or-none" else players - 1, players)
+    mean = met * sum(count) / len(count)  # of the seats that are partners'
+    variance = met * sum(n * n for n in count) / len(count) - mean**2
+    if lineup == "independent":
+        variance = (players - 1) * met * (1.0 - met)
+    return min(1.0, (players - mean + math.sqrt(variance / games)) / players)
 
 
 def with_rematches(draw: DrawEpisode, chance: float) -> DrawEpisode:

@@ -140,6 +140,8 @@ def test_partners_take_their_share_of_the_seats(tmp_path: Path) -> None:
     learns = np.asarray(draw(keys))
     assert learns.any(axis=1).all()  # the learner is in every game
     np.testing.assert_allclose(learns.mean(axis=0), 1 - 0.25 * 2 / 3, atol=0.01)
+    blocks = learns[: 128 * 156].reshape(156, -1).mean(axis=1)  # of 1,024 environments in 8
+    assert plan.ppo.own_share == pytest.approx(blocks.mean() + blocks.std(), abs=0.005)
 
 
 @pytest.mark.slow  # compiles games of three; measure/test_scores.py has those beside several
