@@ -192,7 +192,7 @@ class _Trainer:
         check = functools.partial(self._check, number)
         state, numbers = (learners, actors), range(1, total + 1)
         for update, (learnt, _), metrics in updates(self.update, state, preference, numbers, check):
-            if stop.requested:
+            if stop.requested and update < total:  # else it is whole, and kept
                 raise Stopped(self.run_dir, stop.exit_code)
             if update in marks:
                 snapshots.append(self._measured(update, learnt))

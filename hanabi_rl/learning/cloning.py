@@ -18,6 +18,7 @@ import optax
 from hanabi_rl.agents.policy import NetworkPolicy, init_params
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import losses, parallel
+from hanabi_rl.learning.config import check_divides
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.kinds import NetworkField
@@ -148,11 +149,7 @@ class BC:
 
     def compile_update(self) -> Callable[[BCState, Examples, Batch], tuple[BCState, Any]]:
         """`update` on all devices: (state, examples, sharded batch) -> (state, metrics)."""
-        if self.config.batch_size % parallel.num_devices():
-            raise ValueError(
-                f"batch_size={self.config.batch_size} must be divisible by the "
-                f"{parallel.num_devices()} devices"
-            )
+        check_divides("batch_size", self.config.batch_size, "devices", parallel.num_devices())
         return parallel.data_parallel(
             self.update, in_axes=(None, None, 0), out_axes=(None, None), donate_argnums=(0,)
         )

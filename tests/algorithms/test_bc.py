@@ -270,7 +270,7 @@ def test_a_batch_that_devices_cannot_share_is_refused(
     learner: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
-    with pytest.raises(ValueError, match="batch_size=32 must be divisible by the 3 devices"):
+    with pytest.raises(ValueError, match="batch_size=32 must be divisible by devices=3"):
         learner.bc.compile_update()
 
 

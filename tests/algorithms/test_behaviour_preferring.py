@@ -28,6 +28,7 @@ from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.pairs import Pair, Two
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.partners import read_partners
+from hanabi_rl.runs.session import Stopped
 
 
 @pytest.mark.slow
@@ -133,6 +134,25 @@ def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
     trainer.config = other
     trainer.train(0, ((0.5,) * len(EVENTS), 1.0), stop)
     assert asked[44] not in keys
+
+    class Signalled:
+        """Stops once `asked` is so long; a pair asks once, and once for each update."""
+
+        exit_code = 130
+
+        def __init__(self, updates: int) -> None:
+            self.at = len(asked) + 1 + updates
+
+        @property
+        def requested(self) -> bool:
+            """See `GracefulStop`."""
+            return len(asked) >= self.at
+
+    last: Any = Signalled(updates=21)
+    assert len(trainer.train(0, ((0.5,) * len(EVENTS), 1.0), last)) == 4  # whole: it is kept
+    before: Any = Signalled(updates=20)
+    with pytest.raises(Stopped):
+        trainer.train(0, ((0.5,) * len(EVENTS), 1.0), before)
 
 
 def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
