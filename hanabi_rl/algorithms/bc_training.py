@@ -29,7 +29,7 @@ _NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # weighted by decis
 
 @dataclasses.dataclass(frozen=True)
 class BCConfig(BCTraining, RunConfig):
-    """train/bc.py"""
+    """Clone the players of recorded games (behavioural cloning)."""
 
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:

@@ -62,7 +62,7 @@ _NOT_OF_PAIRS = {
 
 @dataclasses.dataclass(frozen=True)
 class BehaviourPreferringConfig(IPPOConfig):
-    """train/behaviour_preferring.py"""
+    """Train partners that prefer some behaviours, each with its response (ZSC-Eval)."""
 
     pairs: Number = 16
     """Candidates to train; each of the two learners of a pair plays `total_steps` in environments

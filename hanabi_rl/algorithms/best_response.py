@@ -40,7 +40,7 @@ from hanabi_rl.storage.ranges import Share, Weight
 
 @dataclasses.dataclass(frozen=True)
 class BestResponseConfig(WithPartners, IPPOConfig):
-    """train/best_response.py"""
+    """Train a best response to given partners, from nothing or from an agent."""
 
     start_from: str | None = None
     """An agent whose play the response begins as: with the same network, or a structured one of

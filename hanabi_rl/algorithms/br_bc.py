@@ -35,7 +35,7 @@ _WITH_BC = "crossplay_with_bc_mean"
 
 @dataclasses.dataclass(frozen=True)
 class BRBCConfig(WithClone, WithPartners, IPPOConfig):
-    """train/br_bc.py"""
+    """Train a best response to a clone of recorded games, beside it (BR-BC)."""
 
     anneal_start: StepsFrom0 = 1_000_000_000
     """Environment timesteps of pure self-play."""

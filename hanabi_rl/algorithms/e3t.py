@@ -14,7 +14,7 @@ from hanabi_rl.storage.ranges import Share
 
 @dataclasses.dataclass(frozen=True)
 class E3TConfig(IPPOConfig):
-    """train/e3t.py"""
+    """Train beside a slow copy of oneself that often acts at random (E3T)."""
 
     epsilon: Share = 0.5
     """The chance that a move of the partner is a random one."""

@@ -31,7 +31,7 @@ from hanabi_rl.storage.ranges import Range, Share
 
 @dataclasses.dataclass(frozen=True)
 class HDRIPPOConfig(WithClone, WithPartners, PPORunConfig):
-    """train/hdr_ippo.py"""
+    """Train a human-like partner: IPPO from a clone of recorded games, regularised towards it."""
 
     kl_weight: Share = 0.25
     """The loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2)."""

@@ -15,7 +15,7 @@ from hanabi_rl.storage.ranges import Weight
 
 @dataclasses.dataclass(frozen=True)
 class IPPOConfig(PPORunConfig):
-    """train/ippo.py"""
+    """Train agents in self-play from scratch (IPPO)."""
 
     lr_schedule: Literal["linear", "constant"] = "constant"
     """linear: falls to 0 over the run, constant within an update."""

@@ -36,7 +36,7 @@ BELIEF = "belief.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class OBLConfig(IPPOConfig):
-    """train/obl.py"""
+    """Train agents that assume no conventions, level by level (off-belief learning)."""
 
     previous: str | None = None
     """The level below: an OBL run, or any agent of a structured network with the same widths, as

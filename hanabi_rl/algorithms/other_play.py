@@ -21,7 +21,7 @@ from hanabi_rl.nn.structured import StructuredConfig
 
 @dataclasses.dataclass(frozen=True)
 class OtherPlayConfig(IPPOConfig):
-    """train/other_play.py"""
+    """Train with partners for whom the colours have other names (Other-Play)."""
 
 
 def renamed_colors(rules: Rules) -> DrawEpisode:

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import inspect
 import itertools
 import tomllib
 from collections.abc import Sequence
@@ -54,8 +55,9 @@ class SlurmConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SweepConfig(SlurmConfig):
-    """train/sweep.py; every other flag is the algorithm's, such as --num-envs 128. What an
-    algorithm sweeps over without --grid may be given as a flag too: --kl-weights 0.1 0.5."""
+    """Train an algorithm over a grid of its options and some seeds. Every other flag is the
+    algorithm's, such as --num-envs 128. What an algorithm sweeps over without --grid may be given
+    as a flag too: --kl-weights 0.1 0.5."""
 
     sweep: str | None = None
     """configs/sweep/<NAME>.toml or a file; read before the other flags."""
@@ -108,7 +110,7 @@ def parse_sweep(
             prog=prog,
             default=default,
             args=list(args),
-            description=SweepConfig.__doc__,
+            description=inspect.getdoc(SweepConfig),
             return_unknown_args=True,
         )
     )

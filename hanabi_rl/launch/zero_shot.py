@@ -35,7 +35,7 @@ its partners did."""
 
 @dataclasses.dataclass(frozen=True)
 class ZeroShot:
-    """train/zero_shot.py"""
+    """Compare methods of zero-shot coordination on partners that none of them has met."""
 
     out: str = "runs/zero-shot"
     """The folder of all runs."""
