@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 
+from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.names import load_policy, spread_names
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree
 from hanabi_rl.algorithms.base import Algorithm
@@ -34,17 +35,19 @@ from hanabi_rl.learning.rollout import ActorState, Given
 from hanabi_rl.measure.beside_clone import likeness
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
-from hanabi_rl.runs.folder import BEST_POLICY, EVALUATED, LATEST_POLICY, write_summary
+from hanabi_rl.runs.folder import (
+    BEST_POLICY,
+    EVALUATED,
+    LATEST_POLICY,
+    check_given,
+    write_summary,
+)
 from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.session import Session, open_run_dir, open_session
 from hanabi_rl.runs.tracking import announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
 from hanabi_rl.show.report import likeness_figures, likeness_table
-from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.ranges import Count, Number, Share
-
-PARTNERS = "partners.json"
-"""In a run's folder: the identity of each of its partners, by name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +182,7 @@ class PPOAlgorithm(Algorithm):
         """Trains from the run's last checkpoint to its end. Returns the seconds it took, earlier
         sessions of a resumed run included."""
         check_devices(config, training.partners)
-        parallel.on_first_host(lambda: note_partners(config, run_dir))
+        parallel.on_first_host(lambda: check_given(run_dir, given_by_name(config, starts)))
         ppo, reference = on_schedule(self.name, training.ppo, config, run_dir), training.reference
         given = Given(
             reference=at_precision(reference, config.precision),
@@ -252,21 +255,16 @@ def check_devices(config: PPOConfig, partners: Policy | Population | None) -> No
         check_divides("--num-envs: num_envs / devices", of_one, "partners", partners.count)
 
 
-def note_partners(config: PPORunConfig, run_dir: Path) -> None:
-    """Writes who the partners of a run are, which its config has by name alone. Raises ValueError
-    where a run that goes on would go on beside others."""
-    names = spread_names(getattr(config, "partners", ()))  # of `WithPartners`
-    found = {name: load_policy(name, config.game).identity() for name in names}
-    known = read_json(run_dir / PARTNERS) if (run_dir / PARTNERS).exists() else found
-    for name, identity in found.items():
-        if known.get(name) != identity:
-            raise ValueError(
-                f"--partners {name}: expected whom this run began beside (identity "
-                f"{known.get(name)}), got another agent of that name ({identity}): put it back, or "
-                "begin a new run"
-            )
-    if found:
-        write_json(run_dir / PARTNERS, found)
+def given_by_name(config: PPORunConfig, starts: Starts | None = None) -> dict[str, str]:
+    """The SHA-256 of what a run's config has by name alone, by flag and name: partners, the level
+    below (of off-belief learning), and the positions `starts`."""
+    agents = [("--partners", name) for name in spread_names(getattr(config, "partners", ()))]
+    if (previous := getattr(config, "previous", None)) is not None:
+        agents.append(("--previous", previous))
+    found = {f"{flag} {name}": load_policy(name, config.game).identity() for flag, name in agents}
+    if starts is not None:
+        found[f"--start-states {' '.join(config.start_states)}"] = digest("starts", starts)
+    return found
 
 
 def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:

@@ -32,6 +32,8 @@ MOST_ACCURATE, LEAST_LOSS = "policy-accuracy", "policy-loss"
 """A clone's of the best validation accuracy, and of the least validation cross-entropy."""
 EVALUATED = "policies"
 """Where `keep_evaluated` keeps every policy that was evaluated, by its environment steps."""
+GIVEN = "given.json"
+"""The SHA-256 of the agents and games that a run was given, by flag and name."""
 _WRITTEN_BY_RUNS = (
     "config.json",
     "checkpoints",
@@ -209,6 +211,27 @@ def check_resumable(
     ]
     if changed:
         raise ValueError("--resume continues a run as it was configured, but " + "; ".join(changed))
+
+
+def check_given(run_dir: Path, given: Mapping[str, str]) -> None:
+    """Keeps in `given.json` what a run is given and its config has by name alone: agents, games.
+
+    Args:
+        given: the SHA-256 of each by flag and name.
+
+    Raises:
+        ValueError: the run goes on, and began with something else under that name.
+    """
+    path = run_dir / GIVEN
+    known = read_json(path) if path.exists() else {}
+    for name, found in given.items():
+        if known.setdefault(name, found) != found:
+            raise ValueError(
+                f"{name}: expected what this run began with (SHA-256 {known[name]}), got something "
+                f"else under that name ({found}): put it back, or begin a new run"
+            )
+    if given:
+        write_json(path, known)
 
 
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

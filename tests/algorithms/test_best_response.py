@@ -17,7 +17,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.best_response import ALGORITHM, BestResponseConfig, partner_rules
 from hanabi_rl.algorithms.lineups import Lineup, load_population
-from hanabi_rl.algorithms.loop import note_partners
+from hanabi_rl.algorithms.loop import given_by_name
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import stack_policies
@@ -26,6 +26,7 @@ from hanabi_rl.learning.rollout import Given
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.runs.folder import check_given
 
 SMALL = NetworkConfig(
     embedding=(32,),
@@ -140,13 +141,15 @@ def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
     names = ("bot:flawed", str(partner))
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
     for _ in range(2):
-        note_partners(config, folder)
-    known = json.loads((folder / "partners.json").read_text())
-    assert known == {name: load_policy(name, TINY).identity() for name in names}
+        check_given(folder, given_by_name(config))
+    known = json.loads((folder / "given.json").read_text())
+    assert known == {f"--partners {name}": load_policy(name, TINY).identity() for name in names}
     save(policy=network_policy(TINY, seed=1))
-    with pytest.raises(ValueError, match=f"--partners {partner}: expected whom this run began"):
+    with pytest.raises(
+        ValueError, match=f"--partners {partner}: expected what this run began with"
+    ):
         ALGORITHM.train(config, folder, ALGORITHM.training(config, None))
-    assert json.loads((folder / "partners.json").read_text()) == known
+    assert json.loads((folder / "given.json").read_text()) == known
 
 
 def test_each_device_has_environments_for_every_partner(

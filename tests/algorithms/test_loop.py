@@ -18,6 +18,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms import lineups, loop
 from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
 from hanabi_rl.algorithms.loop import PPOAlgorithm, _Trainer, on_schedule
+from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
@@ -241,6 +242,26 @@ def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> Non
     assert starts is not None and float(starts.share) == 0.125
     expected = sum(int(n) - 3 for some in games for n in some.num_actions)
     assert starts.states.counters.shape == (expected,)
+
+
+def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> None:
+    """Other games, or another level below, under the same name."""
+    place = tmp_path / "games.safetensors"
+    config = OBLConfig(game=TINY, previous=str(tmp_path / "below"))
+    begins = IPPOConfig(game=TINY, start_states=(str(place),))
+    found = []
+    for seed in (0, 1, 0):
+        policy = network_policy(TINY, seed=seed)
+        save_policy(tmp_path / "below", policy, algorithm="obl", steps=0, score=None)
+        save_games(place, taught_games(TINY, 2, seed))
+        starts = loop.recorded_starts(begins)
+        below, states = loop.given_by_name(config), loop.given_by_name(begins, starts)
+        assert below == {f"--previous {tmp_path / 'below'}": policy.identity()}
+        assert list(states) == [f"--start-states {place}"]
+        found.append((*below.values(), *states.values()))
+    first, other, again = found
+    assert first == again and not set(first) & set(other)
+    assert loop.given_by_name(IPPOConfig()) == {}
 
 
 def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,13 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.bc import LEAST_GAMES, run_bc, training_games
-from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
+from hanabi_rl.algorithms.bc_training import (
+    BCConfig,
+    _Trainer,
+    examples_of,
+    given_games,
+    train_bc,
+)
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.data.files import load_games, save_games
@@ -48,7 +54,7 @@ def without(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
     folder, summary = bc_run
     names = {path.name for path in folder.iterdir()}
-    assert names == RUN_FILES | {"policy", "policy-accuracy", "policy-loss"}
+    assert names == RUN_FILES | {"given.json", "policy", "policy-accuracy", "policy-loss"}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "summary.json").read_text()) == {
         **json.loads(json.dumps(summary)),
@@ -151,6 +157,25 @@ def test_a_finished_run_is_reported_again_not_repeated(
     again = run_bc(bc_config(run_dir=str(folder), resume=True, tensorboard=True))
     assert without([again], "run_dir") == without([bc_run[1]], "run_dir")
     assert read_lines(folder) == before and (folder / "summary.json").exists()
+
+
+def test_a_run_does_not_go_on_with_other_games(bc_run: Any, bc_config: Any, tmp_path: Path) -> None:
+    """Under the names that it began with."""
+    folder = tmp_path / "run"
+    shutil.copytree(bc_run[0], folder)
+    config: BCConfig = bc_config(run_dir=str(folder), resume=True)
+    train, validation = training_games(config, config.game, config.seed)
+    less = slice(1, None)
+    for flag, names, games in (
+        ("--data", config.data, (train.select(less), validation)),
+        ("--val", config.val, (train, validation.select(less))),
+    ):
+        with pytest.raises(ValueError, match=f"{flag} {' '.join(names)}: expected what this run"):
+            train_bc(config, folder, *games)
+    generated = dataclasses.replace(config, data=(), val=(), demos=("iggi", "piers"))
+    (name, found), *none = given_games(generated, train, validation).items()
+    assert name == "--demos iggi piers" and not none
+    assert found == json.loads((folder / "given.json").read_text())[f"--data {config.data[0]}"]
 
 
 def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> None:

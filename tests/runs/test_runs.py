@@ -61,6 +61,17 @@ def test_check_resumable_names_each_field_that_changed() -> None:
         )
 
 
+def test_a_run_goes_on_with_what_it_was_given(tmp_path: Path) -> None:
+    """What an older run did not note yet is noted; what it began with is never overwritten."""
+    runs.check_given(tmp_path, {})
+    assert not (tmp_path / runs.GIVEN).exists()
+    runs.check_given(tmp_path, {"--partners a": "1"})
+    runs.check_given(tmp_path, {"--partners a": "1", "--start-states b": "2"})
+    with pytest.raises(ValueError, match=r"--start-states b: expected what .* 2\), got .* \(3\)"):
+        runs.check_given(tmp_path, {"--partners a": "1", "--start-states b": "3"})
+    assert read_json(tmp_path / runs.GIVEN) == {"--partners a": "1", "--start-states b": "2"}
+
+
 def test_summary_carries_the_format_version(tmp_path: Path) -> None:
     runs.write_summary(tmp_path, {"selfplay_mean": 20.5, "kl_to_bc": float("nan")})
     assert read_json(tmp_path / "summary.json") == {
