@@ -39,6 +39,7 @@ from hanabi_rl.learning.preferences import (
 from hanabi_rl.learning.rollout import Episode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.partners import LEAST_SHARE, Partner, PartnerSet, write_partners
+from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.folder import GracefulStop, write_summary
 from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.session import Stopped, open_run_dir
@@ -133,8 +134,7 @@ def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
     with open_run_dir(NAME, config, config.game.num_players) as run_dir:
         folders = [run_dir / f"pair-{number:03d}" for number in range(config.pairs)]
         done = next((k for k, f in enumerate(folders) if not (f / _RECORD).exists()), config.pairs)
-        for folder in folders[:done]:
-            _check_length(folder, config)
+        _check_length(config, run_dir)
         trainer = _Trainer(config, run_dir, done)
         with GracefulStop() as stop, trainer.tracker, trainer.progress:
             for number in range(done, config.pairs):
@@ -145,13 +145,14 @@ def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
     return summary
 
 
-def _check_length(folder: Path, config: BehaviourPreferringConfig) -> None:
-    """Raises ValueError for a finished pair of another length: all are candidates alike."""
-    length = config.num_updates * config.num_envs * config.num_steps
-    if (found := read_json(folder / _RECORD)["curve"][-1][0]) != length:
+def _check_length(config: BehaviourPreferringConfig, run_dir: Path) -> None:
+    """Raises ValueError for pairs longer or shorter than the run began with: no pair goes on, and
+    all are candidates alike."""
+    began = saved_config(BehaviourPreferringConfig, run_dir, algorithm=NAME)
+    if config.num_updates != began.num_updates:
         raise ValueError(
-            f"--total-steps: expected {found:,}, as the pairs that are finished ({folder}), got "
-            f"{length:,}"
+            f"--total-steps: expected {began.total_steps:,}, as the run in {run_dir} began with, "
+            f"got {config.total_steps:,}"
         )
 
 

@@ -28,7 +28,9 @@ from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.pairs import Pair, Two
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.partners import read_partners
+from hanabi_rl.runs.folder import write_config
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.records import to_dict
 
 
 @pytest.mark.slow
@@ -56,13 +58,17 @@ def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_p
     assert (folder / "pair-000" / "pair.json").stat().st_mtime_ns == kept
     again = read_partners(folder / "candidates.json")
     assert load_policy(again.partners[1].agent).identity() == second  # the same run
-    longer = dataclasses.replace(
-        PAIRS, run_dir=str(folder), resume=True, total_steps=2 * PAIRS.total_steps
-    )
-    with pytest.raises(ValueError, match="--total-steps: expected 4,096, .*pair-000.*, got 8,192"):
-        run("behaviour_preferring", longer)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [(line["pair"], line["step"]) for line in lines] == [(0, 2), (0, 4), (1, 6), (1, 8)]
+
+
+def test_pairs_of_another_length_are_refused_also_before_one_is_finished(tmp_path: Path) -> None:
+    """Before anything is compiled."""
+    config = dataclasses.replace(PAIRS, run_dir=str(tmp_path))
+    write_config(tmp_path, to_dict(config), algorithm="behaviour_preferring", seed=config.seed)
+    longer = dataclasses.replace(config, resume=True, total_steps=2 * config.total_steps)
+    with pytest.raises(ValueError, match=r"--total-steps: expected 4,096, as .* began.*got 8,192"):
+        run("behaviour_preferring", longer)
 
 
 @pytest.mark.slow
