@@ -65,14 +65,14 @@ def leaderboard(
     """
     from hanabi_rl.agents.identity import distinct_identities
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies
+    from hanabi_rl.measure.leaderboard import check_candidate, play_leaderboard, play_proxies
     from hanabi_rl.measure.prediction import predict
     from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import check_place, to_json, write_json
 
     if board is not None:
-        given = (proxies, players, games, seed, group, val, data, out)
-        if given != ((), None, 1000, 0, (), None, None, None):
+        given = (proxies, players, games, seed, group, val, data, out, json)
+        if given != ((), None, 1000, 0, (), None, None, None, False):
             raise ValueError("--board: expected no other flags than --agents and --by")
         _add(board, agents, by)
         return
@@ -98,6 +98,8 @@ def leaderboard(
         if recorded is not None:
             recorded.check_rules(partners[0].rules, f"{flag}: ")
     rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
+    for row in rows:
+        check_candidate(row.policy, partners, f"--agents {row.label}: ")
     entries: dict[str, LeaderboardEntry] = {}
     for row in rows:
         prediction = None if human is None else predict(row.policy, human)

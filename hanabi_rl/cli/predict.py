@@ -52,6 +52,8 @@ def predict(
     policy = load_policy(agent, games.rules)
     figures = prediction_figures(Record(games, policy), surprising)
     seats = "every seat" if games.human_seats is None else "human seats"
+    if not figures["decisions"]:
+        raise ValueError(f"{file}: expected a turn of its {seats} to predict, got none")
     title = f"{agent} on {file}: {len(games):,} games of {games.rules.num_players} players, {seats}"
     screen = sys.stderr if json else sys.stdout
     print(f"{title}\n{prediction_table(figures)}", file=screen)

@@ -25,7 +25,7 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.prior import Prior, train_prior
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.beside_clone import MIN_GAMES
-from hanabi_rl.measure.leaderboard import play_leaderboard, play_proxies, same
+from hanabi_rl.measure.leaderboard import check_candidate, play_leaderboard, play_proxies
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import Level, StructuredConfig
@@ -185,8 +185,7 @@ def _check_table(
             f"{challenge.decks}"
         )
     for name, policy in given.items():
-        if all(same(policy, proxy) for proxy in proxies):
-            raise ValueError(f"--agents: expected others than the proxy itself, got {name}")
+        check_candidate(policy, proxies, f"--agents {name}: ")
 
 
 def _method(

@@ -140,17 +140,29 @@ class Result:
         means = [interval.mean for interval in self.families(met).values()]
         return (float(np.mean(means)), min(means)) if means else None
 
-    def shares(self) -> dict[str, float]:
-        """The mean of `Beside.of_best` over the partners of each family; only families all of whose
-        partners' best responses are known."""
+    def best(self) -> dict[str, float]:
+        """The mean over the partners of each family of what best responses to them score; only
+        families all of whose partners' are known."""
         found: dict[str, list[float | None]] = {}
         for each in self.beside:
-            found.setdefault(each.partner.family, []).append(each.of_best)
+            found.setdefault(each.partner.family, []).append(each.partner.best)
         return {
             name: float(np.mean(known))
-            for name, shares in found.items()
-            if len(known := [share for share in shares if share is not None]) == len(shares)
+            for name, every in found.items()
+            if len(known := [best for best in every if best is not None]) == len(every)
         }
+
+    def shares(self) -> dict[str, float]:
+        """The mean with each family of `best` as a share of it."""
+        means = self.families()
+        return {name: means[name].mean / best for name, best in self.best().items()}
+
+    def of_best(self) -> float | None:
+        """The mean over the families of `best` as a share of the mean of `best`; None without
+        one."""
+        best, means = self.best(), self.families()
+        total = sum(best.values())
+        return sum(means[name].mean for name in best) / total if best else None
 
     def gain(self) -> Interval | None:
         """From the first to the last game of a series, over all partners alike."""

@@ -96,15 +96,20 @@ def play_leaderboard(
         raise ValueError(
             f"expected a game for each of the {len(every)} line-ups at least, got {num_games}"
         )
+    check_candidate(candidate, proxies)
     itself = {CANDIDATE, *(i for i, proxy in enumerate(proxies) if same(proxy, candidate))}
     seats_of = tuple(seats for seats in every if not itself.issuperset(seats))
-    if not seats_of:
-        raise ValueError(
-            "expected a proxy that is not the candidate itself: their games are its self-play, "
-            "which `hanabi-rl evaluate` measures"
-        )
     policies = {CANDIDATE: candidate, **dict(enumerate(proxies))}
     return _play(policies, seats_of, num_games, seed, prediction)
+
+
+def check_candidate(candidate: Policy, proxies: Sequence[Policy], where: str = "") -> None:
+    """Raises ValueError (it begins with `where`) where every proxy is the candidate."""
+    if all(same(proxy, candidate) for proxy in proxies):
+        raise ValueError(
+            f"{where}expected a proxy that is not the candidate itself: their games are its "
+            "self-play, which `hanabi-rl evaluate` measures"
+        )
 
 
 def play_proxies(
@@ -132,8 +137,12 @@ def play_proxies(
 
 def best_seed(predictions: Sequence[Prediction]) -> int:
     """Which of several seeds has the least cross-entropy on validation games (AH2AC2 section
-    5.2)."""
+    5.2). Raises ValueError where that of one is not a number."""
     losses = [prediction.cross_entropy_per_timestep().mean for prediction in predictions]
+    if (odd := np.flatnonzero(np.isnan(losses))).size:
+        raise ValueError(
+            f"expected a cross-entropy of every seed, got {losses[odd[0]]} of number {odd[0] + 1}"
+        )
     return int(np.argmin(losses))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.measure.cells import CellCache
-from hanabi_rl.measure.counted import of_seats
+from hanabi_rl.measure.counted import counted_turns, of_seats
 from hanabi_rl.measure.matrix import Agent, Setting, cell_games, find_cell
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import MEASURES, Measure, measures_of, objective_figures
@@ -96,16 +96,21 @@ def agent_profile(
 
 def recorded_profiles(games: Games, label: str) -> list[ObjectiveProfile]:
     """The metrics of recorded games: of the human seats and of the others where the games name
-    them, else of every seat. Seats that have no turn are left out."""
+    them, else of every seat. Seats that have no turn are left out.
+
+    Raises ValueError (it begins with `label`) where none has.
+    """
     if games.human_seats is None:
         parts = [("every seat", games)]
     else:
         human, other = games, of_seats(games, ~games.human_seats)
         parts = [("human seats", human), ("other seats", other)]
+    moved = [(name, part) for name, part in parts if counted_turns(part).any()]
+    if not moved:
+        raise ValueError(f"{label}: expected games with a move, got none")
     return [
         ObjectiveProfile(f"{label}, {name}", objective_figures(Record(part)))
-        for name, part in parts
-        if part.human_seats is None or part.human_seats.any()
+        for name, part in moved
     ]
 
 

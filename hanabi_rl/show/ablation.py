@@ -45,6 +45,9 @@ def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -
             f"{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
         )
     first = results[0].summary
+    lines.append(
+        "±: the standard error over seeds; of one seed half of the 95% interval over its games"
+    )
     low, high = first["bc_selfplay_ci95"]
     lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} [{low:.2f}, {high:.2f}]")
     if clone is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hanabi_rl.measure.gauntlet import VERSION, Beside, Result
 from hanabi_rl.measure.intervals import Interval
-from hanabi_rl.show.plots import COLORS, error_bars
+from hanabi_rl.show.plots import COLORS, MARKERS, error_bars
 
 
 def gauntlet_table(results: Sequence[Result]) -> str:
@@ -19,14 +19,15 @@ def gauntlet_table(results: Sequence[Result]) -> str:
     families = list(dict.fromkeys(name for r in results for name in r.families()))
     names = [result.agent for result in results]
     width = max(len(name) for name in ("agent", *names))
-    best = [result.shares() for result in results]
-    heads = ["itself", *families, "mean", "worst", *(["of best"] if any(best) else [])]
+    best = [result.of_best() for result in results]
+    known = any(share is not None for share in best)
+    heads = ["itself", *families, "mean", "worst", *(["of best"] if known else [])]
     heads += ["zero", "gain"]
     sizes = [max(7, len(head)) for head in heads]
     lines = [
         f"{'agent':<{width}}" + "".join(f"  {h:>{s}}" for h, s in zip(heads, sizes, strict=True))
     ]
-    for result, shares in zip(results, best, strict=True):
+    for result, share in zip(results, best, strict=True):
         means, strange = result.families(), result.families(met=False)
         cells = [f"{result.itself.mean.mean:.2f}"]
         for family in families:
@@ -34,15 +35,15 @@ def gauntlet_table(results: Sequence[Result]) -> str:
             cells.append(f"{means[family].mean:.2f}{star}" if family in means else "-")
         over, gain = result.over_families(), result.gain()
         cells += [f"{over[0]:.2f}", f"{over[1]:.2f}"] if over else ["-", "-"]
-        if any(best):
-            cells.append(f"{np.mean(list(shares.values())):.0%}" if shares else "-")
+        if known:
+            cells.append("-" if share is None else f"{share:.0%}")
         cells += [f"{result.zero_share():.1%}", "-" if gain is None else f"{gain.mean:+.2f}"]
         lines.append(
             f"{result.agent:<{width}}"
             + "".join(f"  {c:>{s}}" for c, s in zip(cells, sizes, strict=True))
         )
     lines += ["", "Mean and worst are over families. * every partner of it was met in training."]
-    if any(best):
+    if known:
         lines.append("Of best: the mean over families as a share of best responses' means.")
     return "\n".join(lines)
 
@@ -122,7 +123,7 @@ def _interval(name: str, interval: Interval) -> dict[str, Any]:
 
 def plot_gauntlet(results: Sequence[Result], path: Path, title: str, max_score: int) -> None:
     """Draws every agent's mean with each family, hollow where all of its partners were met in
-    training, with 95% intervals; one colour an agent, families from left to right."""
+    training, with 95% intervals; one colour and marker an agent, families from left to right."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -133,7 +134,7 @@ def plot_gauntlet(results: Sequence[Result], path: Path, title: str, max_score: 
     axes = figure.add_subplot()
     shift = 0.7 / max(len(results), 1)
     for index, result in enumerate(results):
-        color = COLORS[index % len(COLORS)]
+        color, marker = COLORS[index % len(COLORS)], MARKERS[index // len(COLORS) % len(MARKERS)]
         found = {"itself": result.itself.mean, **result.families()}
         strange = result.families(met=False)
         for place, name in zip(places, ["itself", *families], strict=True):
@@ -144,7 +145,7 @@ def plot_gauntlet(results: Sequence[Result], path: Path, title: str, max_score: 
                 [place + shift * (index - (len(results) - 1) / 2)],
                 [mean.mean],
                 yerr=error_bars([mean.mean], [mean.bounds]),
-                fmt="o",
+                fmt=marker,
                 color=color,
                 markerfacecolor=color if name in strange or name == "itself" else "white",
                 capsize=2,

@@ -14,7 +14,7 @@ from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.likeness import DISTANCE, HABITS, Likeness
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.papers import ah2ac2
-from hanabi_rl.show.plots import COLORS
+from hanabi_rl.show.plots import COLORS, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,6 @@ _GROUPS = {
 }
 _UNITS = {measure.name: measure.unit for measure in HABITS} | {DISTANCE: "sum of shares of turns"}
 _SHOWN_TO = 6.0  # spreads; what is farther away stands at the edge of the picture
-_MARKERS = "osDv^Pp*h"
 
 
 def likeness_table(found: Likeness) -> str:
@@ -227,7 +226,7 @@ def _draw(
         np.arange(len(names)) + offset,
         s=26,
         color=COLORS[number % len(COLORS)],
-        marker=_MARKERS[number % len(_MARKERS)],
+        marker=MARKERS[number % len(MARKERS)],
         label="{}: {} of {} within".format(label, *found.count_within(label)),
         zorder=3,
     )

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.show.plots import COLORS
+from hanabi_rl.show.plots import COLORS, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DASHES = ("-", "-.", ":")
-_MARKERS = "os^vDPX*<>"  # tell published lines apart, which are grey or dashed
 _PUBLISHED = "#a0a0a0"
 
 
@@ -59,7 +58,8 @@ def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, 
 
 
 def _published_style(number: int, like: dict[str, Any] | None) -> dict[str, Any]:
-    marker = _MARKERS[number % len(_MARKERS)]
+    # grey or dashed, they are told apart by it
+    marker = MARKERS[number % len(MARKERS)]
     if like is None:
         return dict(color=_PUBLISHED, marker=marker, markersize=5, linewidth=0.9)
     return dict(color=like["color"], marker=marker, markersize=5, linewidth=1.1, linestyle="--")

@@ -20,6 +20,8 @@ Metrics = Sequence[Mapping[str, Any]]
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette: told apart with any colour vision ..."""
+MARKERS = "os^vDPX*<>"
+"""... markers tell more than so many apart ..."""
 DASHES = ("-", "--", "-.", ":")
 """... and dashes repeat the difference for print."""
 

@@ -198,9 +198,11 @@ def ratings_table(profiles: Sequence[ObjectiveProfile]) -> str:
             f"off the scale: the line leads more than {high - low} points away, as no rating is; "
             "it does not hold there."
         )
-    if not all(profile.pairs for profile in profiles):
+    alone = [profile.label for profile in profiles if not profile.pairs]
+    if alone:
+        whose = "" if len(alone) == len(profiles) else f"of {', '.join(alone)} "
         lines.append(
-            "WARNING: the paper's values are means over partners, those here of self-play."
+            f"WARNING: the paper's values are means over partners, those here {whose}of self-play."
         )
     return "\n".join(lines)
 
@@ -305,13 +307,12 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
 def plot_profiles(
     profiles: Sequence[ObjectiveProfile], rules: Rules, path: Path, title: str
 ) -> None:
-    """Draws the rows with the lines of Table 3 where they are of this game: with partners where
-    there are any."""
+    """Draws the rows with the lines of Table 3 where they are of this game: those with partners
+    where there are any, else all, in self-play."""
     together = any(profile.pairs for profile in profiles)
+    drawn = [profile for profile in profiles if profile.pairs or not together]
     names = sorted(SHORT, key=lambda name: name not in PUBLISHED)  # gaps at the end
-    lines = [
-        Line(profile.label, tuple(profile.shown[name] for name in names)) for profile in profiles
-    ]
+    lines = [Line(profile.label, tuple(profile.shown[name] for name in names)) for profile in drawn]
     if is_published_game(rules):
         lines += [
             Line(f"{who} (Siu et al.)", _published(row, names, together), _OURS.get(who, ""))

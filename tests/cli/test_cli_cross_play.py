@@ -216,6 +216,10 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s0/policy"],
             "--agents: expected policies that differ",
         ),
+        (  # before the games of the other one are played
+            ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s1"],
+            "--agents s1: expected a proxy that is not the candidate itself",
+        ),
     ],
 )
 def test_a_users_error_is_one_line(runs, tmp_path, capsys, args, message):

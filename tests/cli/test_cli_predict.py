@@ -12,6 +12,9 @@ from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.prediction import predict
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.serve.folder import GameFolder
+from hanabi_rl.serve.lifecycle import Game
 
 
 def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(
@@ -60,6 +63,19 @@ def test_the_random_bot_is_as_surprised_as_there_are_legal_moves(small_file, cap
             table.apply(int(action))
     assert record["decisions"] == len(nats)
     assert record["cross_entropy"] == pytest.approx(np.mean(nats), rel=1e-5)
+
+
+def test_games_in_which_the_person_never_moved_are_refused(tmp_path, capsys):
+    """As `hanabi-rl play` keeps one that is left after the partner's first move."""
+    rules = Rules()
+    deck = tuple(evaluation_decks(rules, 1, 0)[0].tolist())
+    left = Game(1, rules, deck, frozenset({1}), moves=(5,), status="done", end_reason="left")
+    path = GameFolder(tmp_path).finish(left)
+    with pytest.raises(SystemExit) as caught:
+        main(["predict", "bot:random", str(path)])
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2 and out == ""
+    assert f"{path}: expected a turn of its human seats to predict, got none" in err
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
     [
         ({"proxies": ("bot:x",)}, "bot:x"),
         ({"agents": ("bot:x",)}, "bot:x"),
-        ({"agents": ("bot:simple",)}, "--agents: expected others than the proxy itself, got bot:s"),
+        ({"agents": ("bot:simple",)}, "--agents bot:simple: expected a proxy that is not the cand"),
         ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected policies that differ"),
         ({"partner": "simple+bot:simple"}, "--proxies: expected policies that differ"),
         (

@@ -137,6 +137,7 @@ def test_the_command_adds_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["--agents", "bot:iggi"], "expected --agents and --by"),
         (["--agents", str(tmp_path), "--by", "me"], "anybody can load"),
         (["--agents", "bot:iggi", "--by", "me", "--games", "9"], "no other flags"),
+        (["--agents", "bot:iggi", "--by", "me", "--json"], "no other flags"),
     ):
         with pytest.raises(SystemExit):
             main(["leaderboard", "--board", str(path), *flags])

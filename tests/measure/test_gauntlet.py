@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from support.games import LENIENT
 from support.policies import network_policy
 
@@ -20,7 +21,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import gauntlet
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.gauntlet import Beside, Partner, Result, family_of, strangers
-from hanabi_rl.show.gauntlet import gauntlet_figures, gauntlet_table, partner_table
+from hanabi_rl.show.gauntlet import gauntlet_figures, gauntlet_table, partner_table, plot_gauntlet
 from hanabi_rl.storage.checkpoint import Checkpointer
 
 
@@ -94,6 +95,18 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     assert f"  {of_best[2]:.0%}  " in gauntlet_table([told]).splitlines()[1]
     assert "of best" not in partner_table(result) + gauntlet_table([result])
 
+    every = [
+        dataclasses.replace(each, partner=each.partner._replace(best=best))
+        for each, best in ((a, 10.0), (b, 30.0), (c, 16.0))
+    ]
+    whole = dataclasses.replace(result, beside=every)  # shares of means, not means of shares
+    mean_x = (a.scores.mean() + b.scores.mean()) / 2
+    assert whole.shares() == pytest.approx({"x": mean_x / 20, "y": c.scores.mean() / 16})
+    expected = (mean_x + c.scores.mean()) / (20 + 16)
+    assert whole.of_best() == pytest.approx(expected)
+    assert f"  {expected:.0%}  " in gauntlet_table([whole]).splitlines()[1]
+    assert result.of_best() is None
+
     kept = tmp_path / "best.json"
     monkeypatch.setattr(gauntlet, "BEST_WITH", kept)
     assert strangers(load_policy("bot:random"))[0].best is None
@@ -104,6 +117,18 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     assert gauntlet.best_with(Rules(num_players=3)) == gauntlet.best_with(LENIENT) == {}
     kept.write_text(json.dumps(content | {"gauntlet_version": 0}))
     assert gauntlet.best_with(Rules()) == {}
+
+
+def test_agents_are_told_apart_in_the_picture_however_many(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *a, **k: saved.append(figure))
+    results = [dataclasses.replace(result, agent=f"agent {number}") for number in range(9)]
+    plot_gauntlet(results, tmp_path / "gauntlet.png", "title", 25)
+    handles, labels = saved[0].axes[0].get_legend_handles_labels()
+    looks = {(bars.lines[0].get_color(), bars.lines[0].get_marker()) for bars in handles}
+    assert len(looks) == len(labels) == 9
 
 
 def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:

@@ -124,6 +124,9 @@ def test_the_proxies_own_row_is_the_mean_of_both():
     with pytest.raises(ValueError, match="a game for each of the proxies, got 1 for 2"):
         play_proxies(proxies, 1)
     assert best_seed(read) == 1 and best_seed(read[::-1]) == 0
+    odd = read[0]._replace(nll=np.array([np.nan, 1.0]))
+    with pytest.raises(ValueError, match="of every seed, got nan of number 2"):
+        best_seed([read[0], odd, read[1]])
 
 
 def test_errors_say_what_was_expected():

@@ -29,6 +29,7 @@ from hanabi_rl.measure.registry import objective_figures
 from hanabi_rl.papers.siu2025 import TABLE_3
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
+from hanabi_rl.show import profiles as shown
 from hanabi_rl.show.parallel import Line, plot_parallel
 from hanabi_rl.show.profiles import plot_profiles, profiles_dict, profiles_text
 from hanabi_rl.storage.files import to_json
@@ -95,6 +96,19 @@ def test_recorded_games_have_a_row_for_each_sort_of_seat():
     assert [row.label for row in recorded_profiles(everyone, "file")] == ["file, human seats"]
 
 
+def test_a_sort_of_seat_without_a_turn_has_no_row():
+    """The other one moved, and the person left."""
+    games = random_games(SMALL, 3)
+    actions = games.actions.copy()
+    actions[:, 1:] = SMALL.noop
+    first = dataclasses.replace(games, actions=actions, num_actions=np.ones(3, np.int32))
+    left = of_seats(first, [False, True])
+    assert [row.label for row in recorded_profiles(left, "file")] == ["file, other seats"]
+    nobody = dataclasses.replace(left, actions=np.full_like(actions, SMALL.noop))
+    with pytest.raises(ValueError, match="file: expected games with a move, got none"):
+        recorded_profiles(nobody, "file")
+
+
 def test_games_without_a_turn_are_refused():
     with pytest.raises(ValueError, match="with a turn"):
         objective_figures(Record(of_seats(random_games(SMALL, 2), [False, False])))
@@ -128,7 +142,8 @@ def test_the_tables_stand_beside_the_papers_where_the_game_is_theirs():
     text = profiles_text(rows, Rules(), recorded=False)
     assert "Table 3" in text and "RandomBot" in text and "bot:a / b" in text
     assert "WARNING: 3 values lie outside" in text and "outside 0.001 to 0.012" in text
-    assert "means over partners, those here of self-play" in text
+    assert "means over partners, those here of bot:b of self-play" in text
+    assert "those here of self-play" in profiles_text(rows[1:], Rules(), recorded=False)
     for rules in (SMALL, Rules(num_players=3)):
         text = profiles_text(rows, rules, recorded=False)
         assert "Table 3" not in text and "Teamwork" not in text
@@ -199,6 +214,17 @@ def test_the_json_has_everything(profiles):
     found = profiles_dict([standard("a")], Rules(), recorded=False)
     assert found["published"]["table_3"]["HolmesBot"]["intra"] is None
     assert found["rows"][0]["ratings"][0]["predictions"]["everyone"]["inside"]
+
+
+def test_the_picture_of_play_with_partners_has_no_self_play(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        shown, "plot_parallel", lambda digits, lines, *given: drawn.append([x.label for x in lines])
+    )
+    rows = [standard("a"), standard("b", partner=standard("p").alone)]
+    for of in (rows, rows[:1]):
+        plot_profiles(of, SMALL, tmp_path / "p.png", "title")
+    assert drawn == [["b"], ["a"]]
 
 
 def test_the_plot_scales_each_axis_and_leaves_gaps(tmp_path, monkeypatch):
