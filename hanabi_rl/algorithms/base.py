@@ -63,6 +63,16 @@ class Algorithm:
         """The game that a config's run plays, where data or a clone decide it."""
         return config.game
 
+    def given(self, config: Any) -> dict[str, str]:
+        """The SHA-256 of what a config has by name alone, as `runs.folder.check_given` takes it."""
+        del config
+        return {}
+
+    def same_validation(self, config: Any) -> bool:
+        """Whether runs of a config with several seeds are validated on the same games."""
+        del config
+        return True
+
     def pooled(self, config: Any, summaries: list[dict[str, Any]]) -> str:
         """What is printed of the runs of several seeds together; empty for nothing."""
         del config, summaries

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.names import load_policy, spread_names
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
@@ -18,9 +19,15 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.measure.prediction import Prediction, predict
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
-from hanabi_rl.play.demos import demo_games
+from hanabi_rl.play.demos import demo_games, demonstrators
 from hanabi_rl.runs.config import with_game
-from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, write_summary
+from hanabi_rl.runs.folder import (
+    BEST_POLICY,
+    LEAST_LOSS,
+    MOST_ACCURATE,
+    note_given,
+    write_summary,
+)
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
@@ -98,6 +105,31 @@ def pool_games(config: BCTraining, rules: Rules) -> Games:
     return join_games(parts)
 
 
+def given_games(
+    config: BCTraining, rules: Rules, games: tuple[Games, Games] | None = None
+) -> dict[str, str]:
+    """The SHA-256 of what a config has by name alone, by flag and name (`runs.folder.check_given`):
+    of the files of games, or of the players whose games are generated.
+
+    Args:
+        games: as `training_games` returns them; None where no file is to be read.
+    """
+    players = () if config.data else spread_names(config.demos)
+    found = {
+        f"--demos {name}": digest([each.identity() for each in demonstrators(rules, name)])
+        for name in players
+    }
+    if games is None:
+        return found
+    for flag, names, of_files in zip(
+        ("--data", "--val"), (config.data, config.val), games, strict=True
+    ):
+        if names:
+            arrays = of_files.decks, of_files.actions, of_files.human_seats, of_files.players
+            found[f"{flag} {' '.join(names)}"] = digest("games", arrays)
+    return found
+
+
 def reads_itself(level: str | None, bot: str) -> bool:
     """Whether a clone of `bot` would be shown the bot's own rules: the reading is what
     `bot:convention` itself infers, so that nothing were left to learn."""
@@ -119,6 +151,8 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
     train, validation = training_games(config, config.game, config.seed)
     config = with_game(config, train.rules, "the recorded games")
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:
+        given = given_games(config, train.rules, (train, validation))
+        parallel.on_first_host(lambda: note_given(run_dir, given))
         train_bc(config, run_dir, train, validation)
         summary = parallel.on_first_host(lambda: report(config, run_dir, validation))
     print(f"\nResults: {run_dir}")
@@ -174,8 +208,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     """The mean over seeds of the best-accuracy policies' validation figures, intervals bootstrapped
     over games.
 
-    Only for validation games of their own: those held out from the training games differ between
-    seeds.
+    Empty where they were not validated on the same games, those of `val`.
     """
     if not config.val:
         return ""
@@ -210,6 +243,15 @@ class BehaviouralCloning(Algorithm):
     def game(self, config: BCConfig) -> Rules:
         """The game of the data, where there is any."""
         return load_games(config.data[0]).rules if config.data else config.game
+
+    def given(self, config: BCConfig) -> dict[str, str]:
+        """See `given_games`; no games are generated for it."""
+        games = training_games(config, config.game, config.seed) if config.data else None
+        return given_games(config, config.game, games)
+
+    def same_validation(self, config: BCConfig) -> bool:
+        """Those of `val`; what is held out from the training games differs between seeds."""
+        return bool(config.val)
 
     def pooled(self, config: BCConfig, summaries: list[dict[str, Any]]) -> str:
         """See `pooled_validation`."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jax
 
-from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.data.games import Games
@@ -19,7 +18,7 @@ from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, check_given
+from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
 from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.session import Session, open_session
 from hanabi_rl.runs.tracking import read_metrics
@@ -34,11 +33,7 @@ class BCConfig(BCTraining, RunConfig):
 
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
-    """The training loop. A finished run is left as it is.
-
-    Raises ValueError for a run that goes on with other games.
-    """
-    parallel.on_first_host(lambda: check_given(run_dir, given_games(config, train, validation)))
+    """The training loop. A finished run is left as it is."""
     start = config.start_from
     first = None if start is None else first_params(start, config.network, train.rules)
     examples = examples_of(train, config)
@@ -69,18 +64,6 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
     parallel.on_first_host(
         lambda: plot_bc(read_metrics(lines), run_dir / "learning-curve.png", train.rules.max_score)
     )
-
-
-def given_games(config: BCConfig, train: Games, validation: Games) -> dict[str, str]:
-    """The SHA-256 of the games to clone and of those to validate on, by flag and names."""
-    flag, names = ("--data", config.data) if config.data else ("--demos", config.demos)
-    found = {f"{flag} {' '.join(names)}": train}
-    if config.val:
-        found[f"--val {' '.join(config.val)}"] = validation
-    return {
-        name: digest("games", (games.decks, games.actions, games.human_seats))
-        for name, games in found.items()
-    }
 
 
 def examples_of(games: Games, config: BCConfig) -> Examples:

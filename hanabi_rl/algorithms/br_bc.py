@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
+from hanabi_rl.algorithms.clone import WithClone, clone_rules, same_validation, shared_clone
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.lineups import (
     WITH_ALL,
@@ -84,6 +84,7 @@ class BRBC(PPOAlgorithm):
     }
     same_in_sweeps = ("bc", "game")
     game = staticmethod(clone_rules)
+    same_validation = staticmethod(same_validation)
     shared = staticmethod(shared_clone)
 
     def run(self, config: BRBCConfig) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.runs.config import RunConfig, saved_config
-from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
+from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, check_given
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.files import read_json
 
@@ -100,15 +100,23 @@ def is_clone(folder: Path) -> bool:
     return path.exists() and read_json(path).get("algorithm") == "bc"
 
 
+def same_validation(config: WithClone) -> bool:
+    """Whether runs of several seeds are validated on the same games: not where each trains a clone
+    of its own that holds some out."""
+    return bool(config.bc.val) or config.bc_policy is not None
+
+
 def validation_games(config: WithClone, run_dir: Path) -> Games | None:
     """The games that tell how a policy predicts: those of `bc.val`, else those that the clone (one
     of a run's policies, too) was validated on. None where neither is known, or, said on stderr,
-    where the clone's are no more to be had.
+    where the clone's are no more to be had: it may have learnt from what a file of games that is
+    another one by now would hold out.
 
     Raises:
         ValueError: those of `bc.val` cannot be read, are of another game, or one is there twice.
     """
-    from hanabi_rl.algorithms.bc import training_games  # a run imports no other algorithm
+    # a run imports no other algorithm
+    from hanabi_rl.algorithms.bc import given_games, training_games
     from hanabi_rl.algorithms.bc_training import BCConfig
 
     if config.bc.val:
@@ -121,10 +129,12 @@ def validation_games(config: WithClone, run_dir: Path) -> Games | None:
         return None
     clone = saved_config(BCConfig, run_of, algorithm="bc")
     try:
-        return training_games(clone, clone.game, clone.seed)[1]
+        train, validation = training_games(clone, clone.game, clone.seed)
+        check_given(run_of, given_games(clone, clone.game, (train, validation)))
     except (OSError, ValueError) as error:
         print(f"No validation figures: the games of {run_of} are gone: {error}", file=sys.stderr)
         return None
+    return validation
 
 
 def bc_config(config: WithClone, run_dir: Path) -> RunConfig:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Sweep
-from hanabi_rl.algorithms.clone import WithClone, clone_rules, shared_clone
+from hanabi_rl.algorithms.clone import WithClone, clone_rules, same_validation, shared_clone
 from hanabi_rl.algorithms.lineups import (
     WITH_ALL,
     WithPartners,
@@ -105,6 +105,7 @@ class HDRIPPO(PPOAlgorithm):
     axes: ClassVar = {"kl_weight": tuple(ah2ac2.ABLATION)}
     same_in_sweeps = ("bc", "game")
     game = staticmethod(clone_rules)
+    same_validation = staticmethod(same_validation)
     shared = staticmethod(shared_clone)
 
     def run(self, config: HDRIPPOConfig) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from hanabi_rl.runs.folder import (
     BEST_POLICY,
     EVALUATED,
     LATEST_POLICY,
-    check_given,
+    note_given,
     write_summary,
 )
 from hanabi_rl.runs.progress import Progress
@@ -151,6 +151,10 @@ class PPOAlgorithm(Algorithm):
         """Measures the reported policy; prints and returns the figures."""
         raise NotImplementedError
 
+    def given(self, config: Any) -> dict[str, str]:
+        """See `given_by_name`."""
+        return given_by_name(config, recorded_starts(config))
+
     def run(self, config: Any) -> dict[str, Any]:
         """A whole run: the clone (given, or trained first) where the config has one, training, and
         the report."""
@@ -182,7 +186,7 @@ class PPOAlgorithm(Algorithm):
         """Trains from the run's last checkpoint to its end. Returns the seconds it took, earlier
         sessions of a resumed run included."""
         check_devices(config, training.partners)
-        parallel.on_first_host(lambda: check_given(run_dir, given_by_name(config, starts)))
+        parallel.on_first_host(lambda: note_given(run_dir, given_by_name(config, starts)))
         ppo, reference = on_schedule(self.name, training.ppo, config, run_dir), training.reference
         given = Given(
             reference=at_precision(reference, config.precision),

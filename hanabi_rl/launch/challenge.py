@@ -97,7 +97,7 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     proxies = proxies_of(challenge, rules)
     given = {name: load_policy(name, rules) for name in challenge.agents}
     _check_table(challenge, list(proxies.values()), given)
-    _claim(challenge, folder)
+    _claim(challenge, folder, proxies)
     partner, seed = challenge.partner, challenge.seed
     train = demo_games(rules, partner, challenge.games, seed)
     held_out = demo_games(rules, partner, challenge.held_out, seed, "held-out")
@@ -139,7 +139,7 @@ def _in_order(challenge: Challenge) -> list[str]:
     return [name for name in METHODS if name in needed]
 
 
-def _claim(challenge: Challenge, folder: Path) -> None:
+def _claim(challenge: Challenge, folder: Path, proxies: Mapping[str, Policy]) -> None:
     """Raises ValueError where `folder` holds another challenge, or there is no such partner."""
     partners = demonstrators(Rules(num_players=challenge.players), challenge.partner)
     path, mine = folder / "config.json", dataclasses.asdict(challenge)
@@ -147,10 +147,12 @@ def _claim(challenge: Challenge, folder: Path) -> None:
     mine |= {
         "proxies": list(challenge.proxies),
         "partner_hashes": [policy.identity() for policy in partners],  # a folder's may change
+        "proxy_hashes": [policy.identity() for policy in proxies.values()],
         "format_version": FORMAT_VERSION,
     }
     if path.exists():
-        theirs = {"prior": False, **read_json(path)}  # challenges have not always had one
+        # challenges have not always had these
+        theirs = {"prior": False, "proxy_hashes": mine["proxy_hashes"], **read_json(path)}
         differs = [key for key, value in mine.items() if theirs.get(key) != value]
         if differs:
             raise ValueError(

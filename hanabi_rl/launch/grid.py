@@ -114,6 +114,11 @@ def parse_sweep(
             return_unknown_args=True,
         )
     )
+    if (times := sum(arg.partition("=")[0] == "--grid" for arg in args)) > 1:
+        raise ValueError(
+            f"--grid: expected once, with every field after it (--grid A=[1, 2] B=[3, 4]), got it "
+            f"{times} times"
+        )
     check_seeds(sweep.seeds)
     algorithm = ALGORITHMS[sweep.algorithm]
     if sweep.preset is None:
@@ -151,7 +156,11 @@ def _own_axes(
 def _points(
     algorithm: Algorithm, base: RunConfig, own: dict[str, list[Any]], grid: Sequence[str]
 ) -> list[Point]:
-    axes = dict(_axis(text) for text in grid)
+    axes = dict[str, list[Any]]()
+    for field, of_field in map(_axis, grid):
+        if field in axes:
+            raise ValueError(f"--grid {field}=...: expected once, got twice")
+        axes[field] = of_field
     for field in own.keys() & axes.keys():
         flag = f"--{field.replace('_', '-')}s"
         raise ValueError(f"{flag} and --grid {field}=...: expected one of the two, got both")

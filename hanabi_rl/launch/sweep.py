@@ -35,6 +35,7 @@ from hanabi_rl.runs.config import (
     check_seeds,
     with_game,
 )
+from hanabi_rl.runs.folder import GIVEN, check_given
 from hanabi_rl.runs.session import Stopped
 from hanabi_rl.storage.files import read_json
 
@@ -57,7 +58,8 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
     first = with_values(base, points[0].values)  # the grid may name whom runs play with
-    base = with_game(base, algorithm.game(first), "its data, clone or partners")
+    if (game := algorithm.game(first)) != first.game:
+        base = with_game(base, game, "its data, clone or partners")
     base = dataclasses.replace(base, seeds=(), run_dir=None)
     if (shared := algorithm.shared(base, folder)) is not None:
         if sweep.launcher is None:
@@ -159,8 +161,9 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     summaries = run_all(algorithm.name, configs)
     if len(summaries) > 1:
         print(seed_table(config.seeds, summaries, algorithm.shown))
-        if text := chosen_seed(config.seeds, summaries, algorithm.predicts):
-            print(text)
+        best = chosen_seed(config.seeds, summaries, algorithm.predicts)
+        if best and algorithm.same_validation(config):
+            print(best)
         if text := algorithm.pooled(config, summaries):
             print(text)
 
@@ -206,9 +209,12 @@ def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bo
         return False, False
     try:
         check_saved_config(config, folder, algorithm=algorithm, may_differ=_MAY_DIFFER)
+        finished = (folder / "summary.json").exists()
+        if finished and (folder / GIVEN).exists():  # one that goes on sees for itself
+            check_given(folder, ALGORITHMS[algorithm].given(config))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
-    return True, (folder / "summary.json").exists()
+    return True, finished
 
 
 def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> list[dict[str, Any]]:
@@ -328,13 +334,19 @@ def mean_and_error(values: Sequence[float]) -> str:
 
 
 def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> None:
-    """A line a run: the grid's fields, the seed, and what in its summary is no list."""
+    """A line a run: the grid's fields, the seed, and what in its summary is no list and not called
+    as one of them; empty where a run lacks a figure of another's."""
     rows = [
-        place | {key: value for key, value in summary.items() if not isinstance(value, dict | list)}
+        place
+        | {
+            key: value
+            for key, value in summary.items()
+            if key not in place and not isinstance(value, dict | list)
+        }
         for place, summary in zip(places, summaries, strict=True)
     ]
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), extrasaction="ignore")
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
         writer.writeheader()
         writer.writerows(rows)
 

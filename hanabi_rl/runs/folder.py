@@ -213,14 +213,15 @@ def check_resumable(
         raise ValueError("--resume continues a run as it was configured, but " + "; ".join(changed))
 
 
-def check_given(run_dir: Path, given: Mapping[str, str]) -> None:
-    """Keeps in `given.json` what a run is given and its config has by name alone: agents, games.
+def check_given(run_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """What `given.json` says the run began with, all that `given` names included.
 
     Args:
-        given: the SHA-256 of each by flag and name.
+        given: the SHA-256 of each agent and file of games, which configs have by name alone, by
+            flag and name.
 
     Raises:
-        ValueError: the run goes on, and began with something else under that name.
+        ValueError: the run began with something else under that name.
     """
     path = run_dir / GIVEN
     known = read_json(path) if path.exists() else {}
@@ -230,8 +231,14 @@ def check_given(run_dir: Path, given: Mapping[str, str]) -> None:
                 f"{name}: expected what this run began with (SHA-256 {known[name]}), got something "
                 f"else under that name ({found}): put it back, or begin a new run"
             )
+    return known
+
+
+def note_given(run_dir: Path, given: Mapping[str, str]) -> None:
+    """Keeps in `given.json` what a run begins with. Raises ValueError as `check_given`."""
+    known = check_given(run_dir, given)
     if given:
-        write_json(path, known)
+        write_json(run_dir / GIVEN, known)
 
 
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -26,7 +26,7 @@ from hanabi_rl.learning.rollout import Given
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
-from hanabi_rl.runs.folder import check_given
+from hanabi_rl.runs.folder import note_given
 
 SMALL = NetworkConfig(
     embedding=(32,),
@@ -141,7 +141,7 @@ def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
     names = ("bot:flawed", str(partner))
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
     for _ in range(2):
-        check_given(folder, given_by_name(config))
+        note_given(folder, given_by_name(config))
     known = json.loads((folder / "given.json").read_text())
     assert known == {f"--partners {name}": load_policy(name, TINY).identity() for name in names}
     save(policy=network_policy(TINY, seed=1))

@@ -17,6 +17,8 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
+from hanabi_rl.algorithms.bc import given_games, training_games
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.clone import reference_policy, validation_games
 from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig
 from hanabi_rl.algorithms.lineups import load_partners
@@ -26,6 +28,7 @@ from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.learning.partners import Population
 from hanabi_rl.learning.rollout import self_play
 from hanabi_rl.measure.crossplay import evaluate_pair
+from hanabi_rl.runs.config import saved_config
 
 
 def perturbed(small: Any) -> Any:
@@ -205,6 +208,21 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
     twice = dataclasses.replace(given, bc=dataclasses.replace(given.bc, val=given.bc.val * 2))
     with pytest.raises(ValueError, match="expected games that differ"):
         validation_games(twice, nowhere)
+
+    # what another file of that name holds out may be what the clone has learnt from
+    grown = tmp_path / "grown"
+    grown.mkdir()
+    record = json.loads((run / "config.json").read_text())
+    record["config"]["val"] = []
+    (grown / "config.json").write_text(json.dumps(record))
+    for name in ("same", "another"):
+        clone = saved_config(BCConfig, grown, algorithm="bc")
+        files_of = given_games(clone, clone.game, training_games(clone, clone.game, clone.seed))
+        given_then = files_of if name == "same" else dict.fromkeys(files_of, name)
+        (grown / "given.json").write_text(json.dumps(given_then))
+        found = validation_games(HDRIPPOConfig(bc_policy=str(grown)), nowhere)
+        assert (found is not None) == (name == "same")
+    assert "No validation figures" in capsys.readouterr().err
 
     moved = tmp_path / "moved"
     moved.mkdir()

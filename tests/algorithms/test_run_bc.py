@@ -20,19 +20,15 @@ from support.runs import RUN_FILES, read_lines, read_state
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms import bc
 from hanabi_rl.algorithms.bc import LEAST_GAMES, run_bc, training_games
-from hanabi_rl.algorithms.bc_training import (
-    BCConfig,
-    _Trainer,
-    examples_of,
-    given_games,
-    train_bc,
-)
+from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.presets import preset_config
+from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.learning.cloning import BC, BCTraining
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
@@ -159,23 +155,33 @@ def test_a_finished_run_is_reported_again_not_repeated(
     assert read_lines(folder) == before and (folder / "summary.json").exists()
 
 
-def test_a_run_does_not_go_on_with_other_games(bc_run: Any, bc_config: Any, tmp_path: Path) -> None:
-    """Under the names that it began with."""
+def test_a_run_does_not_go_on_with_other_games(
+    bc_run: Any, bc_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the names that it began with; not those that are generated, but who plays them."""
     folder = tmp_path / "run"
     shutil.copytree(bc_run[0], folder)
     config: BCConfig = bc_config(run_dir=str(folder), resume=True)
     train, validation = training_games(config, config.game, config.seed)
+    of_game = dataclasses.replace(config, game=train.rules)
+    named = dataclasses.replace(train, players=np.zeros((len(train), 2), np.int32))
     less = slice(1, None)
     for flag, names, games in (
         ("--data", config.data, (train.select(less), validation)),
+        ("--data", config.data, (named, validation)),
         ("--val", config.val, (train, validation.select(less))),
     ):
+        monkeypatch.setattr(bc, "training_games", lambda *given, games=games: games)
         with pytest.raises(ValueError, match=f"{flag} {' '.join(names)}: expected what this run"):
-            train_bc(config, folder, *games)
-    generated = dataclasses.replace(config, data=(), val=(), demos=("iggi", "piers"))
-    (name, found), *none = given_games(generated, train, validation).items()
-    assert name == "--demos iggi piers" and not none
-    assert found == json.loads((folder / "given.json").read_text())[f"--data {config.data[0]}"]
+            run_bc(config)
+        with pytest.raises(ValueError, match=f"{folder}: {flag} {' '.join(names)}: expected what"):
+            run_once("bc", of_game)
+    monkeypatch.undo()
+    assert run_once("bc", of_game) == json.loads((folder / "summary.json").read_text())
+    generated = dataclasses.replace(config, data=(), val=(), demos=("iggi", "rules?seed=0..1"))
+    names = [f"--demos {name}" for name in ("iggi", "rules?seed=0", "rules?seed=1")]
+    found = bc.ALGORITHM.given(generated)
+    assert list(found) == names and len(set(found.values())) == 3
 
 
 def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> None:

@@ -162,6 +162,10 @@ def test_a_partner_that_has_become_another_is_another_challenge(
     monkeypatch.setattr(challenges, "demonstrators", lambda *_: (other, other))
     with pytest.raises(ValueError, match="holds a challenge with another partner_hashes"):
         run_challenge(SHORT, tmp_path / "c")
+    monkeypatch.undo()
+    monkeypatch.setattr(challenges, "proxies_of", lambda *_: {"bot:x": other})
+    with pytest.raises(ValueError, match="holds a challenge with another proxy_hashes"):
+        run_challenge(SHORT, tmp_path / "c")
 
 
 def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(

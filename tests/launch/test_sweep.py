@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hanabi_rl.algorithms import bc
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -90,6 +91,14 @@ def test_a_grid_may_name_whom_runs_play_with(
     assert [config.partners for config in planned] == [("agent:clone-3p",), ("agent:human-3p",)]
     assert {config.game.num_players for config in planned} == {3}
 
+    planned.clear()
+    for grid in ("game.num_players=[3, 2]", "game.num_colors=[2, 3]"):  # beside the preset's game
+        chosen = ("--algorithm", "ippo", "--preset", "small", "--run-dir", str(tmp_path))
+        with pytest.raises(PlannedError, match="ippo"):
+            sweeping.run_sweep(*parse(*chosen, "--grid", grid))
+    assert [config.game.num_players for config in planned] == [3, 2, 2, 2]
+    assert [config.game.num_colors for config in planned][2:] == [2, 3]
+
 
 def test_the_papers_grid_of_clones() -> None:
     sweep, base, points = parse("--sweep", "bc-grid")
@@ -120,6 +129,11 @@ def test_the_papers_grid_of_clones() -> None:
         (["--grid", "bc.epochs=[2, 20]"], "--grid bc.epochs=...: expected a field of hdr_ippo"),
         (["--grid", "game.hand_size=[4]"], "--grid game.hand_size=...: .* what all runs share"),
         (["--algorithm", "ippo"], "--grid: expected a field of ippo to sweep, got none"),
+        (
+            ["--grid", "lr=[1e-3]", "--grid=gamma=[1]"],
+            "--grid: expected once, with every .* 2 times",
+        ),
+        (["--grid", "lr=[1e-3]", "lr=[2e-3]"], "--grid lr=...: expected once, got twice"),
     ],
 )
 def test_a_sweep_says_what_is_wrong_before_it_runs(args: list[str], message: str) -> None:
@@ -293,6 +307,37 @@ def test_seeds_are_compared_by_validation_cross_entropy() -> None:
     assert chosen_seed((4, 5), [{"val": 0.8}, {}], "val") == ""
     for name in ("bc", "hdr_ippo", "br_bc"):
         assert ALGORITHMS[name].predicts.endswith("val_loss_per_timestep")
+
+
+def test_seeds_that_hold_out_games_of_their_own_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summaries = [
+        {"policy_val_loss_per_timestep": loss, "policy_selfplay_mean": 1.0, "run_dir": "r"}
+        for loss in (0.8, 0.7)
+    ]
+    monkeypatch.setattr(sweeping, "run_all", lambda *given: summaries)
+    monkeypatch.setattr(bc, "pooled_validation", lambda *given: "")
+    monkeypatch.setattr(ALGORITHMS["bc"], "game", lambda config: config.game)
+    for val, said in (((), False), (("games",), True)):
+        run_seeds(ALGORITHMS["bc"], BCConfig(seeds=(0, 1), val=val))
+        assert ("nats per timestep: seed 1" in capsys.readouterr().out) == said
+    for given, same in (
+        (HDRIPPOConfig(), False),
+        (HDRIPPOConfig(bc_policy="clone"), True),
+        (HDRIPPOConfig(bc=BCTraining(val=("games",))), True),
+    ):
+        assert ALGORITHMS["hdr_ippo"].same_validation(given) == same
+        assert ALGORITHMS["br_bc"].same_validation(given) == same
+
+
+def test_the_files_columns_are_those_of_all_runs_and_the_grids_stay(tmp_path: Path) -> None:
+    places = [{"eval_games": 128, "seed": 0}, {"eval_games": 512, "seed": 0}]
+    summaries = [{"eval_games": 5000, "score": 1.0}, {"score": 2.0, "val": 0.5, "curve": [1]}]
+    sweeping._write_csv(tmp_path / "sweep.csv", places, summaries)
+    assert (tmp_path / "sweep.csv").read_text().split() == [
+        *("eval_games,seed,score,val", "128,0,1.0,", "512,0,2.0,0.5")
+    ]
 
 
 def test_the_tables_pool_seeds_and_stand_beside_the_papers() -> None:
