@@ -69,10 +69,13 @@ def export(
     policy = load_policy(agent)
     if not isinstance(policy, NetworkPolicy):
         raise ValueError(f"{agent}: expected a trained policy without options to export")
-    policy = rounded(policy, bits)
+    given, policy = policy.identity(), rounded(policy, bits)
     said = {"about": about, "data": data, "command": command}
-    # first, because it may be refused
-    prediction = {"prediction": _prediction(policy, predict)} if predict else {}
+    prediction: dict[str, Any] = {}  # what its own card says of it, while it is the same
+    if predict:
+        prediction = {"prediction": _prediction(policy, predict)}  # first: it may be refused
+    elif policy.identity() != given:
+        prediction = {"prediction": None}
     selfplay = {"selfplay": _selfplay(policy, games, seed)}
     card = to_json(_card(agent, policy, said) | selfplay | prediction)
     with tempfile.TemporaryDirectory() as folder:
@@ -104,11 +107,14 @@ def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[st
 
 
 def _commit(run: Path) -> str | None:
-    """The code that trained a run, as it noted it; None of what is no run."""
+    """The code that trained a run, or the run that a folder of a policy lies in, as it noted it;
+    None of what is no run."""
     from hanabi_rl.storage.files import read_json
 
-    config = run / "config.json"
-    return read_json(config).get("commit") if config.is_file() else None
+    for config in (run / "config.json", run.parent / "config.json"):
+        if config.is_file():
+            return read_json(config).get("commit")
+    return None
 
 
 def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:

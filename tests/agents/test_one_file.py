@@ -179,12 +179,14 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     folder, path = tmp_path / "run" / "policy", tmp_path / "a.safetensors"
     save_policy(folder, network_policy(TINY, 0), algorithm="bc", steps=7, score=None)
     met = {"config": {"partners": ["bot:simple", "bot:iggi"], "data": ["people.safetensors"]}}
+    met["commit"] = "abc"
     (folder.parent / "config.json").write_text(json.dumps(met))
     main(["export", str(folder), str(path), "--about", "A test.", "--games", "64"])
     assert f"Written: {path} (" in capsys.readouterr().err
     card, summary = read_card(path), evaluate_selfplay(read_file(path), 64, 1).summary
     assert card["selfplay"]["mean"] == pytest.approx(summary.mean.mean, abs=5e-4)
     assert (card["steps"], card["algorithm"], card["tier"]) == (7, "bc", "lstm")
+    assert card["commit"] == "abc"
     assert card["met"] == ["bot:simple", "bot:iggi"] == list(trained_with(str(path)))
     # the file's card is shown, wherever it lies, and of the run what is known
     copy = tmp_path / "fetched" / "policy.safetensors"
@@ -207,6 +209,12 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         main(["agents", str(tmp_path)])
     assert f"or hf:OWNER/NAME[/FILE][@REVISION]; got {tmp_path} (" in capsys.readouterr().err
+    # how well it predicts is said of the same parameters alone
+    write_file(copy, read_file(path), {**card, "prediction": {"file": "people"}}, half=True)
+    for bits, kept in (("11", {"file": "people"}), ("4", None)):
+        again = tmp_path / f"{bits}.safetensors"
+        main(["export", str(copy), str(again), "--bits", bits, "--games", "64"])
+        assert read_card(again)["prediction"] == kept
     with pytest.raises(SystemExit):
         main(["export", "bot:random", str(path), "--about", "No policy."])
     assert "expected a trained policy" in capsys.readouterr().err
