@@ -109,7 +109,7 @@ def given_games(
     config: BCTraining, rules: Rules, games: tuple[Games, Games] | None = None
 ) -> dict[str, str]:
     """The SHA-256 of what a config has by name alone, by flag and name (`runs.folder.check_given`):
-    of the files of games, or of the players whose games are generated.
+    of whom it begins as, and of the files of games, or the players whose games are generated.
 
     Args:
         games: as `training_games` returns them; None where no file is to be read.
@@ -119,6 +119,8 @@ def given_games(
         f"--demos {name}": digest([each.identity() for each in demonstrators(rules, name)])
         for name in players
     }
+    if config.start_from is not None:
+        found[f"--start-from {config.start_from}"] = load_policy(config.start_from).identity()
     if games is None:
         return found
     for flag, names, of_files in zip(

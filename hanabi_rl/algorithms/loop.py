@@ -260,11 +260,12 @@ def check_devices(config: PPOConfig, partners: Policy | Population | None) -> No
 
 
 def given_by_name(config: PPORunConfig, starts: Starts | None = None) -> dict[str, str]:
-    """The SHA-256 of what a run's config has by name alone, by flag and name: partners, the level
-    below (of off-belief learning), and the positions `starts`."""
+    """The SHA-256 of what a run's config has by name alone, by flag and name: partners, whom it
+    begins as, the level below (of off-belief learning), and the positions `starts`."""
     agents = [("--partners", name) for name in spread_names(getattr(config, "partners", ()))]
-    if (previous := getattr(config, "previous", None)) is not None:
-        agents.append(("--previous", previous))
+    for field in ("start_from", "previous"):
+        if (name := getattr(config, field, None)) is not None:
+            agents.append((f"--{field.replace('_', '-')}", name))
     found = {f"{flag} {name}": load_policy(name, config.game).identity() for flag, name in agents}
     if starts is not None:
         found[f"--start-states {' '.join(config.start_states)}"] = digest("starts", starts)

@@ -13,9 +13,11 @@ from support.games import TINY, taught_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.noisy import Noisy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms import lineups, loop
+from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
 from hanabi_rl.algorithms.loop import PPOAlgorithm, _Trainer, on_schedule
 from hanabi_rl.algorithms.obl import OBLConfig
@@ -257,6 +259,11 @@ def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> 
         starts = loop.recorded_starts(begins)
         below, states = loop.given_by_name(config), loop.given_by_name(begins, starts)
         assert below == {f"--previous {tmp_path / 'below'}": policy.identity()}
+        first_as = BestResponseConfig(game=TINY, start_from=config.previous, partners=("bot:iggi",))
+        assert loop.given_by_name(first_as) == {
+            "--partners bot:iggi": load_policy("bot:iggi", TINY).identity(),
+            f"--start-from {tmp_path / 'below'}": policy.identity(),
+        }
         assert list(states) == [f"--start-states {place}"]
         found.append((*below.values(), *states.values()))
     first, other, again = found

@@ -182,6 +182,9 @@ def test_a_run_does_not_go_on_with_other_games(
     names = [f"--demos {name}" for name in ("iggi", "rules?seed=0", "rules?seed=1")]
     found = bc.ALGORITHM.given(generated)
     assert list(found) == names and len(set(found.values())) == 3
+    begun = dataclasses.replace(generated, start_from="agent:clone-2p")
+    prior = {"--start-from agent:clone-2p": load_policy("agent:clone-2p").identity()}
+    assert bc.ALGORITHM.given(begun) == found | prior
 
 
 def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> None:
