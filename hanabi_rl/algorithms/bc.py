@@ -62,8 +62,7 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         if not _cloned_seats(validation).any():
             raise ValueError("--val: expected games with a human seat, got none to predict")
         validation.check_rules(games.rules, "--val: ")
-        if known := len({*games.contents()} & {*validation.contents()}):
-            raise ValueError(f"--val: expected games that are not in --data, got {known} that are")
+        validation.check_apart(games, "--val", "--data")
         return games, validation
     flag = "--data" if config.data else "--demo-games"
     if len(games) < LEAST_GAMES:

@@ -97,6 +97,8 @@ def leaderboard(
     for flag, recorded in (("--data", human), ("--val", chosen_by)):
         if recorded is not None:
             recorded.check_rules(partners[0].rules, f"{flag}: ")
+    if human is not None and chosen_by is not None:
+        chosen_by.check_apart(human, "--val", "--data")
     rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
     for row in rows:
         check_candidate(row.policy, partners, f"--agents {row.label}: ")

@@ -110,6 +110,14 @@ class Games:
             expected, got = rules.apart_from(self.rules), self.rules.apart_from(rules)
             raise ValueError(f"{where}expected games of {expected}, got {got}")
 
+    def check_apart(self, others: Games, flag: str, other_flag: str) -> None:
+        """Raises ValueError where one of these games is there among `others`, too: what is chosen
+        by games is not to be learnt from or reported on them. The flags say which are which."""
+        if known := len({*self.contents()} & {*others.contents()}):
+            raise ValueError(
+                f"{flag}: expected games that are not in {other_flag}, got {known} that are"
+            )
+
     @property
     def points(self) -> np.ndarray:
         """int32[N]: cards on the fireworks at the end, whether or not the lives were lost."""

@@ -159,6 +159,18 @@ def test_of_several_seeds_the_one_that_predicts_best_plays(runs, tmp_path, capsy
     assert own["games"] == 8 and own["line_ups"][0]["seats"] == ["bot:random", "bot:random"]
 
 
+def test_what_a_seed_was_chosen_by_is_not_what_it_is_shown_on(runs, capsys, monkeypatch):
+    games = taught_games(TINY, 8)
+    files = {"val.json": games, "test.json": games.select([5, 7])}
+    monkeypatch.setattr(data_files, "load_games", lambda path: files[str(path)])
+    seeds = [str(runs / name) for name in ("s0", "s1")]
+    group = ["--group", f"BC={','.join(seeds)}", "--val", "val.json", "--data", "test.json"]
+    with pytest.raises(SystemExit):
+        main(["leaderboard", "--proxies", "bot:random", "--agents", *seeds, *group])
+    said = "--val: expected games that are not in --data, got 2 that are"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
