@@ -13,8 +13,8 @@ from hanabi_rl.storage.ranges import WORD, Range
 _PLOT = "prediction.png"
 _FIGURES = "prediction.json"
 NOTES = {  # of agents whose logits are no distribution
-    "bot:convention": "A rule-based bot has no distribution of its own: it is given one, its move "
-    "but for a share `smoothing` that is spread over all legal moves.",
+    "bot:": "A bot has no distribution of its own (but `bot:random`): it is given one, what its "
+    "rules play but for a share `smoothing` that is spread over all legal moves.",
     "obl:": "An OBL agent has no distribution: these are the nats under a softmax of its "
     "advantages, a choice of ours. "
     "Only its accuracy says something.",
