@@ -228,12 +228,13 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
 
 def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
     """What choosing by the best responses' events (BR-Div) instead of the partners' own (P-Div) is
-    worth: the BR-Div of both choices for each number of partners."""
+    worth: the BR-Div of both choices for each number of partners that either can choose."""
     found = read_partners(measured).partners
     kept = able(found, load_policy(found[0].agent).rules.max_score)
     features = {by: behaviour_features(kept, by) for by in ("br-div", "p-div")}
     lines = [f"{len(kept)} of {len(found)} candidates", "partners  by BR-Div   by P-Div     ratio"]
-    for size in (size for size in sizes if size <= len(kept)):
+    most = min(np.linalg.matrix_rank(of) for of in features.values())
+    for size in (size for size in sizes if size <= most):
         members = {by: select(of, size).members for by, of in features.items()}
         best, other = (diversity(features["br-div"], members[by]) for by in ("br-div", "p-div"))
         lines.append(f"{size:>8}  {best:>9.4g}  {other:>9.4g}  {other / best:>8.2f}")

@@ -14,7 +14,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.launch import partner_set, zero_shot
 from hanabi_rl.launch.partner_set import better, folder_name, train_set
-from hanabi_rl.launch.zero_shot import Runs, ZeroShot, ladder, rank_table
+from hanabi_rl.launch.zero_shot import Runs, ZeroShot, diversity_table, ladder, rank_table
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.matrix import Setting
 from hanabi_rl.measure.partners import Partner, PartnerSet, read_partners, write_partners
@@ -33,6 +33,27 @@ def candidate(folder: Path, seed: int) -> Partner:
         best_response=keep(folder / "response", seed + 1),
         mid_skill=keep(folder / "mid" / "biased", seed + 2),
     )
+
+
+def test_both_choices_stand_side_by_side_for_as_many_as_differ(tmp_path: Path) -> None:
+    """Of three candidates two respond alike: no three of them differ."""
+    own = keep(tmp_path / "p", 0)
+    events = ((3.0, 1.0), (3.0, 1.0), (1.0, 3.0))
+    partners = tuple(
+        Partner(
+            own,
+            score=(2.0, 2.0),
+            response_events=(of, of),
+            partner_events=((1.0 + k, k % 2), (1.0, 2.0)),
+        )
+        for k, of in enumerate(events)
+    )
+    path = tmp_path / "measured.json"
+    write_partners(path, PartnerSet(players=2, partners=partners))
+    head, _, *lines = diversity_table(path).splitlines()
+    assert head == "3 of 3 candidates" and [line.split()[0] for line in lines] == ["2"]
+    best, other, ratio = map(float, lines[0].split()[1:])
+    assert best >= other and ratio == pytest.approx(other / best, abs=0.01)
 
 
 @pytest.fixture
