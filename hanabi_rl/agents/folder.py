@@ -28,6 +28,8 @@ from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import fsync_path, read_json, to_json
 
 FILE = "policy.safetensors"
+REFERENCE = "bc-policy"
+"""The folder of the clone that a run began as, or met: the run is then complete in itself."""
 _DESCRIPTION, _MANIFEST, _PARAMS = "policy.json", "manifest.json", "params"  # of older runs
 
 

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hanabi_rl.agents.folder import FILE
+from hanabi_rl.agents.folder import FILE, REFERENCE
 from hanabi_rl.agents.hub import hub_card
 from hanabi_rl.agents.names import HUB, SHIPPED, parse_name, spread_names
 from hanabi_rl.agents.one_file import SUFFIX, read_card, shipped_file
@@ -107,12 +107,16 @@ def _lineage(name: str) -> dict[str, _Origin]:
     lineage = {name: _origin(name)}
     start = lineage[name].start
     while start is not None and start not in lineage:
-        try:
-            lineage[start] = _origin(start)
-        except (ValueError, OSError):
-            lineage[start] = _Origin()
+        lineage[start] = _origin_if_there(start)
         start = lineage[start].start
     return lineage
+
+
+def _origin_if_there(name: str) -> _Origin:
+    try:
+        return _origin(name)
+    except (ValueError, OSError):
+        return _Origin()
 
 
 def _origin(name: str) -> _Origin:
@@ -124,8 +128,11 @@ def _origin(name: str) -> _Origin:
             chosen=tuple(_files_after("val", command)),
             data=None if data == NOT_NOTED else data,
         )
+    if clone_of := _clone_of(name):
+        return _origin_if_there(clone_of)
     algorithm, config = _config(name)
-    clone = config.get("bc") or config
+    # the settings to train a clone are not read where one was given
+    clone = {} if config.get("bc_policy") else config.get("bc") or config
     starts = (config.get(key) for key in ("start_from", "previous", "bc_policy"))
     return _Origin(
         start=next(filter(None, starts), clone.get("start_from")),
@@ -146,7 +153,10 @@ def _files_after(flag: str, command: str) -> list[str]:
         words = text.split()
     for word in words:
         if word.startswith("-"):
-            taking = word.removeprefix("--").removeprefix("bc.") == flag
+            name, equals, file = word.partition("=")
+            named = name.removeprefix("--").removeprefix("bc.") == flag
+            files += [file] if named and equals else []
+            taking = named and not equals
         elif taking:
             files.append(word)
     return files
@@ -173,16 +183,29 @@ def card_of(name: str) -> dict[str, Any]:
 
 def known_of(name: str, policy: NetworkPolicy) -> dict[str, Any]:
     """What is known of a trained agent without its card and without playing, by the keys that a
-    card has. Raises as `trained_with`."""
+    card has; its data are the files of those it began as, too. Raises as `trained_with`."""
+    files = [file for origin in _lineage(name).values() for file in origin.learnt]
     return {
         "players": policy.rules.num_players,
         "algorithm": policy.info.algorithm,
         "tier": getattr(policy.network, "level", policy.network.kind),
-        "data": ", ".join(_origin(name).learnt) or NOT_NOTED,
+        "data": ", ".join(dict.fromkeys(files)) or NOT_NOTED,
         "met": list(trained_with(name)),
         "steps": policy.info.steps,
         "unit": policy.info.unit,
     }
+
+
+def _clone_of(name: str) -> str | None:
+    """The clone that a run keeps as `REFERENCE`, where that is what is named: the one it was given,
+    else its own."""
+    parsed = parse_name(name)
+    if parsed.source:
+        return None
+    place = Path(parsed.place).resolve()
+    folder = place if place.name == REFERENCE else place.parent  # of the policy's file
+    found = _run_config(folder.parent) if folder.name == REFERENCE else None
+    return None if found is None else found[1].get("bc_policy") or str(folder.parent / "bc")
 
 
 def _config(name: str) -> tuple[str | None, dict[str, Any]]:

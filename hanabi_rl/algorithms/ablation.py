@@ -3,10 +3,11 @@ Figures 6 to 8)."""
 
 from pathlib import Path
 
+from hanabi_rl.agents.folder import REFERENCE
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.base import Sweep
-from hanabi_rl.algorithms.clone import REFERENCE, validation_games
+from hanabi_rl.algorithms.clone import validation_games
 from hanabi_rl.algorithms.loop import reported_policy
 from hanabi_rl.measure.cells import CellCache
 from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.folder import REFERENCE, save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import SharedRun
@@ -22,7 +22,6 @@ from hanabi_rl.storage.files import read_json
 
 KEPT_BY = {"accuracy": MOST_ACCURATE, "selfplay": BEST_POLICY, "loss": LEAST_LOSS}
 """`bc_select` -> the folder of a BC run."""
-REFERENCE = "bc-policy"  # the clone, kept in the run so that it is complete in itself
 
 
 @dataclasses.dataclass(frozen=True)

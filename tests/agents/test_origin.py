@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.games import TINY
+from support.policies import network_policy
 
 from hanabi_rl.agents import origin
+from hanabi_rl.agents.folder import FILE, REFERENCE, save_policy
 from hanabi_rl.agents.origin import acquaintance, trained_with
 
 CARD = {
@@ -52,6 +55,21 @@ def test_of_a_card_with_an_apostrophe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert acquaintance("mine.safetensors", Path("a.json")) == (
         "learnt from a.json itself, so that its prediction flatters it"
     )
+
+
+@pytest.mark.parametrize("flag", ["--data", "--bc.data"])
+def test_of_a_card_whose_command_has_its_file_behind_an_equals_sign(
+    monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    card = {"command": f"train/x.py --val=b.json {flag}=there/a.json c.json --val b.json d.json"}
+    monkeypatch.setattr(origin, "card_of", lambda name: card)
+    said = [acquaintance("mine", Path(f"{file}.json")) or "" for file in "abcd"]
+    assert [words.split(",")[0] for words in said] == [
+        "learnt from a.json itself",
+        "did not learn from b.json",
+        "learnt from there/a.json",
+        "did not learn from d.json",
+    ]
 
 
 def test_of_no_games() -> None:
@@ -146,6 +164,40 @@ def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) ->
         ),
     ):
         assert acquaintance(agent, Path("elsewhere") / file) == words, (agent, file)
+
+
+def test_games_beside_a_given_clone_are_not_learnt_from(tmp_path: Path) -> None:
+    """--bc.data and --bc.val are for a clone that is trained: with --bc-policy none is."""
+    clone = run_of(tmp_path / "clone", "bc", data=["a.json"], val=["b.json"])
+    unread = {"data": ["c.json"], "val": ["d.json"]}
+    hdr = run_of(tmp_path / "hdr", "hdr_ippo", bc_policy=clone, bc=unread)
+    for file, words in (
+        ("a", "learnt from a.json itself, so that its prediction flatters it"),
+        ("b", "did not learn from b.json, by which an epoch was chosen"),
+        ("c", "learnt from a.json, not from c.json by its name"),
+        ("d", "learnt from a.json, not from d.json by its name"),
+    ):
+        assert acquaintance(hdr, Path(f"{file}.json")) == f"began as {clone}, which {words}"
+    policy = network_policy(TINY, seed=0)
+    assert [origin.known_of(name, policy)["data"] for name in (hdr, clone)] == ["a.json"] * 2
+
+
+def test_the_clone_that_a_run_keeps_is_the_clone(tmp_path: Path) -> None:
+    """It met nobody whom the run met."""
+    met = {"start_from": "bot:iggi", "data": ["a.json"]}
+    clone = run_of(tmp_path / "clone", "bc", **met)
+    given = run_of(tmp_path / "given", "br_bc", bc_policy=clone, bc={}, partners=["bot:simple"])
+    own = run_of(tmp_path / "own", "hdr_ippo", bc_policy=None, bc=met, partners=["bot:simple"])
+    run_of(tmp_path / "own" / "bc", "bc", **met)
+    for run, began in ((given, (clone, "bot:iggi")), (own, ("bot:iggi",))):
+        kept = f"{run}/{REFERENCE}"
+        save_policy(kept, network_policy(TINY, seed=0), algorithm="bc", steps=1, score=None)
+        for name in (kept, f"{kept}/{FILE}", f"{kept}?noise=0.1"):
+            assert trained_with(name) == ("bot:iggi",), name
+            assert acquaintance(name, Path("a.json")) == acquaintance(clone, Path("a.json")), name
+        assert trained_with(f"{run}/policy") == ("bot:simple", *began)
+    gone = run_of(tmp_path / "gone", "br_bc", bc_policy="agent:gone", partners=["bot:simple"])
+    assert trained_with(f"{gone}/{REFERENCE}") == ()
 
 
 def test_what_an_agent_began_as_may_have_learnt_is_not_denied(tmp_path: Path) -> None:
