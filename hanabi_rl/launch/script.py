@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import load_games
 from hanabi_rl.launch.argv import flag_value, flag_values, hyphenated, parse_args
@@ -54,20 +55,25 @@ def train_command(args: Sequence[str]) -> int:
 def default_preset(args: list[str], presets: Path) -> str:
     """The preset of the folder `presets` where none is named; says which on stderr.
 
-    With an accelerator it is the paper's 1,000-game baseline for the number of players, or, for
-    games in --data (--bc.data), its variant for a few hundred of them. Without one it is `quick`,
-    or, for a few hundred games, the structured network that is shown facts alone: minutes where the
-    paper's LSTM takes an hour and plays no game to its end. `quick` too where there is none of
-    these.
+    With an accelerator it is the paper's 1,000-game baseline for the number of players (of
+    --num-players, else of the clone in --bc-policy), or, for games in --data (--bc.data), its
+    variant for a few hundred of them. Without one it is `quick`, or, for a few hundred games, the
+    structured network that is shown facts alone: minutes where the paper's LSTM takes an hour and
+    plays no game to its end. `quick` too where there is none of these.
+
+    Raises ValueError as `load_games` and `load_policy`.
     """
     args = hyphenated(args)
     data = flag_values("--data", args) or flag_values("--bc.data", args)
     accelerated = jax.default_backend() != "cpu"
-    players, few, why = flag_value("--num-players", args) or "2", False, "an accelerator"
+    clone = flag_value("--bc-policy", args)
+    players, few, why = flag_value("--num-players", args), False, "an accelerator"
     if data:
         games = [load_games(file) for file in data]
         players, count = str(games[0].rules.num_players), sum(map(len, games))
         few, why = count < FEW_GAMES, f"{count:,} {players}-player games"
+    elif players is None:  # without an accelerator they make no difference
+        players = str(load_policy(clone).rules.num_players) if clone and accelerated else "2"
     if accelerated:
         wanted = [f"{players}p-{'small' if few else '1k'}", f"{players}p-1k", f"{players}p"]
     else:
