@@ -30,6 +30,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.demos import players_of
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -72,7 +73,7 @@ def teams(question: Question) -> dict[str, tuple[Policy, ...]]:
     """Who plays: the agent and the others, with searches and without."""
     plain = load_policy(question.agent)
     thinking = load_policy(f"{question.agent}?search={question.search}")
-    names = question.partner.split("+")
+    names = players_of(question.partner)
     if len(names) == 1:
         names *= plain.rules.num_players - 1
     if len(names) != plain.rules.num_players - 1:

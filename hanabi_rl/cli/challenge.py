@@ -32,7 +32,8 @@ def challenge(
     and with other methods adds their rows.
 
     Args:
-        partner: whose games: a bot, any agent, or A+B for tables where they take turns.
+        partner: whose games: a bot, any agent, or A+B for tables where they take turns; one
+            that searches with partner=C+D comes last.
         games: how many there are to learn from.
         players: 2 to 5.
         methods: some of bc, hdr_ippo, br_bc, ippo (default: all).

@@ -29,7 +29,7 @@ from hanabi_rl.measure.leaderboard import check_candidate, play_leaderboard, pla
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import Level, StructuredConfig
-from hanabi_rl.play.demos import demo_games, demonstrators
+from hanabi_rl.play.demos import demo_games, demonstrators, players_of
 from hanabi_rl.play.line_ups import line_ups
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.files import check_place, read_json, write_json
@@ -169,7 +169,7 @@ def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:
     if challenge.proxies:
         found = [(name, load_policy(name, rules)) for name in challenge.proxies]
     else:
-        seats, names = demonstrators(rules, challenge.partner), challenge.partner.split("+")
+        seats, names = demonstrators(rules, challenge.partner), players_of(challenge.partner)
         # seats in excess of names repeat them, and A+A is one
         found = list(dict(zip(names, seats, strict=False)).items())
     distinct_identities([policy for _, policy in found], [name for name, _ in found], "--proxies: ")
@@ -275,7 +275,7 @@ def _config(name: str, challenge: Challenge, folder: Path, prior: Prior | None =
 def challenge_table(record: dict[str, Any]) -> str:
     """The leaderboard (AH2AC2's Table 4: mean, median and cross-entropy per timestep), with
     self-play, and how well each predicts the partner."""
-    own, proxies = record["partner_with_itself"], record["proxies"] or record["partner"].split("+")
+    own, proxies = record["partner_with_itself"], record["proxies"] or players_of(record["partner"])
     rows = [*record["methods"], *record["agents"]]
     width = 2 + max(len(name) for name in ("the proxies", *(row["method"] for row in rows)))
     lines = [

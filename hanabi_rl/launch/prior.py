@@ -14,7 +14,7 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.gauntlet import family_of
 from hanabi_rl.nn.structured import Level
-from hanabi_rl.play.demos import agent_name
+from hanabi_rl.play.demos import agent_name, players_of
 
 PRESET = "prior"
 
@@ -51,11 +51,11 @@ def train_prior(partner: str, rules: Rules, level: Level, beside: Path) -> Prior
         Stopped: as a run does; the same call goes on.
     """
     base: Any = preset_config("bc", PRESET)
-    found = {family_of(agent_name(name)) for name in partner.split("+")}
+    found = {family_of(agent_name(name)) for name in players_of(partner)}
     families = tuple(sorted(name for name in found if name is not None))
 
     def is_other(name: str) -> bool:
-        each = [agent_name(one) for one in name.split("+")]
+        each = [agent_name(one) for one in players_of(name)]
         return not any(family_of(one) in families or not shipped_for(one, rules) for one in each)
 
     players = tuple(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -22,6 +23,7 @@ from hanabi_rl.play.episodes import play_games
 from hanabi_rl.storage.cache import cache_folder
 
 FORMAT_VERSION = 2  # of the games in the cache: 1 did not say who sat where
+_PARTNERS = re.compile(r"[?&]partner=[^&]*")
 KEPT_EVERY = 64
 """Games, of somebody who searches: seconds each, so what there is of them is kept on the way."""
 
@@ -93,16 +95,25 @@ def demonstrators(rules: Rules, bot: str) -> tuple[Policy, ...]:
     Args:
         rules: of the game.
         bot: a bot's name (`convention`, `simple`, ...) or that of any agent (`agent:NAME`, a
-            folder); `A+B` for tables where they take turns around the seats.
+            folder); `A+B` for tables where they take turns around the seats, as `players_of`
+            reads it.
 
     Raises:
         ValueError: there is no such agent, or there are more of them than seats.
     """
-    names = bot.split("+")
+    names = players_of(bot)
     if len(names) > rules.num_players:
         raise ValueError(f"{bot}: expected at most {rules.num_players} agents, got {len(names)}")
     chosen = [load_policy(agent_name(name), rules) for name in names]
     return tuple(chosen[seat % len(chosen)] for seat in range(rules.num_players))
+
+
+def players_of(bot: str) -> list[str]:
+    """The names in `A+B`. What follows `partner=` (of `?search=`) up to the next `&` is that
+    option's, as `load_policy` reads it: `A?search=fast&partner=B+C` is one player, who takes the
+    others for B or C. With C at the table it is `C+A?search=fast&partner=B`."""
+    hidden = _PARTNERS.sub(lambda found: found[0].replace("+", "\0"), bot)
+    return [name.replace("\0", "+") for name in hidden.split("+")]
 
 
 def agent_name(name: str) -> str:
@@ -148,5 +159,5 @@ def generate(
     moves = [games.moves(game) for game in range(len(games))]
     who = np.empty_like(seating)  # the position of a seat's agent in the line-up, then its number
     np.put_along_axis(who, seating, np.arange(players)[None], axis=1)
-    who = (who % len(bot.split("+"))).astype(np.int32)
+    who = (who % len(players_of(bot))).astype(np.int32)
     return dataclasses.replace(games, actions=pad_moves(rules, moves), players=who)

@@ -23,6 +23,7 @@ from hanabi_rl.launch.challenge import Challenge, challenge_table, cloning_epoch
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.measure.leaderboard import play_leaderboard
 from hanabi_rl.measure.prediction import predict_decisions
+from hanabi_rl.play import demos
 from hanabi_rl.play.demos import demo_games, demonstrators, generate
 
 SHORT = Challenge("simple", games=24, held_out=8, methods=("bc",), decks=64, seed=3)
@@ -95,6 +96,32 @@ def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
     assert names(partner="simple+piers", players=3) == ["simple", "piers"]
     assert names(partner="simple+simple") == ["simple"]
     assert names(proxies=("bot:piers", "bot:iggi")) == ["bot:piers", "bot:iggi"]
+
+
+def test_a_partner_that_searches_is_one_player(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one for each agent that it takes the others for."""
+    partner = "agent:ippo-2p?search=fast&partner=bot:holmes+bot:iggi"
+    monkeypatch.setattr(demos, "load_policy", lambda name, rules: load_policy("bot:simple", rules))
+    challenge = dataclasses.replace(SHORT, partner=partner)
+    assert list(challenges.proxies_of(challenge, Rules())) == [partner]
+    row = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
+    own = row | {"cross_entropy_per_timestep": 1.0}
+    record = dataclasses.asdict(challenge) | {"prior": None, "methods": []}
+    lines = challenge_table(record | {"partner_with_itself": own}).splitlines()
+    assert f"24 games of {partner}," in lines[0] and f"games with {partner} over" in lines[0]
+    assert lines[-1].startswith("the proxy ")
+    preset = dataclasses.replace(
+        preset_config("bc", "prior"), demos=("bot:iggi", partner, f"bot:smart+{partner}")
+    )
+    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    monkeypatch.setattr(priors, "run_once", lambda *_: None)
+    monkeypatch.setattr(priors, "load_policy", lambda *_: load_policy("bot:simple"))
+    found = priors.train_prior(partner, Rules(), "facts", tmp_path)
+    assert (found.players, found.left_out) == (("bot:iggi",), ("self-taught",))
+    found = priors.train_prior("bot:iggi", Rules(), "facts", tmp_path)
+    assert found.players == (partner, f"bot:smart+{partner}")
 
 
 @pytest.mark.slow  # its games are those of measure/test_leaderboard.py

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from support.games import TINY, TINY_3P
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.data.validation import validate_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play import demos
@@ -142,6 +143,28 @@ def test_games_say_who_sat_where(cache):
     for each in (games, again):
         assert each.players.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
     assert not demos.generate(TINY, "random", 12, 1).players.any()
+
+
+@pytest.mark.parametrize(
+    ("bot", "names"),
+    [
+        ("A", ["A"]),
+        ("A+B+A", ["A", "B", "A"]),
+        ("A?noise=0.1+B", ["A?noise=0.1", "B"]),
+        ("A?search=fast&partner=B+C", ["A?search=fast&partner=B+C"]),
+        ("D+A?search=fast&partner=B+C", ["D", "A?search=fast&partner=B+C"]),
+        ("A?search=fast&partner=B+C&hands=8+D", ["A?search=fast&partner=B+C&hands=8", "D"]),
+        ("A++B", ["A", "", "B"]),  # whom `load_policy` refuses
+    ],
+)
+def test_whom_an_agent_that_searches_takes_the_others_for_is_not_at_the_table(
+    bot, names, monkeypatch
+):
+    assert demos.players_of(bot) == names
+    monkeypatch.setattr(demos, "load_policy", lambda name, rules: load_policy("bot:random", rules))
+    if "search" in bot:
+        assert len(demos.demonstrators(TINY, bot)) == 2
+        assert set(demos.generate(TINY, bot, 2, 1).players.flat) == {*range(len(names))}
 
 
 def test_what_is_refused(cache):
