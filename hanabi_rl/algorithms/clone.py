@@ -127,6 +127,7 @@ def validation_games(config: WithClone, run_dir: Path) -> Games | None:
     if run_of is None:
         return None
     clone = saved_config(BCConfig, run_of, algorithm="bc")
+    clone = dataclasses.replace(clone, start_from=None)  # who may be gone: it is not asked
     try:
         train, validation = training_games(clone, clone.game, clone.seed)
         check_given(run_of, given_games(clone, clone.game, (train, validation)))

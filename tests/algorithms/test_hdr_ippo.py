@@ -214,9 +214,11 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
     grown.mkdir()
     record = json.loads((run / "config.json").read_text())
     record["config"]["val"] = []
+    record["config"]["start_from"] = "who is gone"  # and is not asked
     (grown / "config.json").write_text(json.dumps(record))
     for name in ("same", "another"):
-        clone = saved_config(BCConfig, grown, algorithm="bc")
+        saved = saved_config(BCConfig, grown, algorithm="bc")
+        clone = dataclasses.replace(saved, start_from=None)
         files_of = given_games(clone, clone.game, training_games(clone, clone.game, clone.seed))
         given_then = files_of if name == "same" else dict.fromkeys(files_of, name)
         (grown / "given.json").write_text(json.dumps(given_then))
