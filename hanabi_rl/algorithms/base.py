@@ -74,7 +74,8 @@ class Algorithm:
         return True
 
     def pooled(self, config: Any, summaries: list[dict[str, Any]]) -> str:
-        """What is printed of the runs of several seeds together; empty for nothing."""
+        """What is printed of the runs of several seeds together, where `same_validation`; empty for
+        nothing."""
         del config, summaries
         return ""
 

@@ -206,13 +206,8 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
 
 
 def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
-    """The mean over seeds of the best-accuracy policies' validation figures, intervals bootstrapped
-    over games.
-
-    Empty where they were not validated on the same games, those of `val`.
-    """
-    if not config.val:
-        return ""
+    """The mean over seeds of the best-accuracy policies' figures on the games of `val`, intervals
+    bootstrapped over games."""
     games = load_distinct_games(config.val)
     reads = [predict(load_policy(run_dir / MOST_ACCURATE), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))

@@ -161,11 +161,10 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     summaries = run_all(algorithm.name, configs)
     if len(summaries) > 1:
         print(seed_table(config.seeds, summaries, algorithm.shown))
-        best = chosen_seed(config.seeds, summaries, algorithm.predicts)
-        if best and algorithm.same_validation(config):
-            print(best)
-        if text := algorithm.pooled(config, summaries):
-            print(text)
+        if algorithm.same_validation(config):
+            best = chosen_seed(config.seeds, summaries, algorithm.predicts)
+            for text in filter(None, (best, algorithm.pooled(config, summaries))):
+                print(text)
 
 
 def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list[dict[str, Any]]:
