@@ -20,7 +20,7 @@ import numpy as np
 from hanabi_rl.data.formats.hanab_live import SiteGame, game_from_json, game_to_json
 from hanabi_rl.data.games import GameDataError, Games, OnBad, pad_moves, refuse
 from hanabi_rl.env.game import Rules
-from hanabi_rl.storage.files import write_text
+from hanabi_rl.storage.files import BYTE_ORDER_MARK, open_text, read_text, write_text
 
 # of a game; one of its cards or moves takes at least 21 characters
 MIN_BRACKETS, CHARACTERS_A_BRACKET = (
@@ -118,12 +118,13 @@ def _records(path: Path) -> Iterator[Any]:
     """What the file holds for each game: of a line that is no JSON, what is wrong with it."""
     try:
         if path.suffix == ".jsonl":
-            with path.open(encoding="utf-8") as file:
-                for number, line in enumerate(file, start=1):
+            with open_text(path) as file:
+                for number, text in enumerate(file, start=1):
+                    line = text.removeprefix(BYTE_ORDER_MARK)  # of a file joined to another
                     if line.strip():
                         yield _parsed_line(line, f"{path}, line {number}")
         else:
-            content = _parse(path.read_text(encoding="utf-8"), str(path))
+            content = _parse(read_text(path), str(path))
             yield from content if isinstance(content, list) else [content]
     except UnicodeDecodeError as error:
         raise GameDataError(f"expected text, got: {error}", source=str(path)) from error
