@@ -62,7 +62,8 @@ def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
     main(["data", "info", str(mixed), "--skip-bad", "--json"])
     out, err = capsys.readouterr()
     assert (json.loads(out)["games"], json.loads(out)["skipped"]) == (20, 7)
-    assert err.splitlines()[-2:] == ["... and 2 more", f"{mixed}: 7 of 27 games left out"]
+    left_out = f"{mixed}: 7 of 27 games left out; how they ended: 7 unknown"
+    assert err.splitlines()[-2:] == ["... and 2 more", left_out]
     assert err.count("left out: ") == 5
     run(capsys, "data", "convert", mixed, clean, "--skip-bad")
     np.testing.assert_array_equal(load_games(clean).actions, load_games(file).actions)

@@ -17,7 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.data.formats.hanab_live import SiteGame, game_from_json, game_to_json
+from hanabi_rl.data.endings import ending_of
+from hanabi_rl.data.formats.hanab_live import (
+    SiteGame,
+    SiteGameError,
+    game_from_json,
+    game_to_json,
+)
 from hanabi_rl.data.games import GameDataError, Games, OnBad, pad_moves, refuse
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import BYTE_ORDER_MARK, open_text, read_text, write_text
@@ -29,17 +35,13 @@ MIN_BRACKETS, CHARACTERS_A_BRACKET = (
 )
 
 
-def read_each(
-    path: Path, validate: bool = True, on_bad: OnBad = refuse
-) -> tuple[Games, np.ndarray]:
-    """The games in the file, `unfinished` not yet known, all of which are good (bool[N]); a game
-    without an id gets its position.
+def read_each(path: Path, on_bad: OnBad = refuse) -> tuple[Games, int]:
+    """The games in the file, `unfinished` not yet known, all of which are good, and the number of
+    games whose surplus move was dropped (`data.endings`). A game without an id gets its position.
 
-    Records name cards, not slots: reading replays them, and an illegal move is an error whatever
-    `validate` says.
+    Records name cards, not slots: reading replays them.
     Hands `on_bad` each game that is malformed, illegal, or of another number of players than most.
     """
-    del validate
     source, played, seats, places = str(path), [], [], []
     for game, record in enumerate(_records(path)):  # one at a time: only what is a game is kept
         try:
@@ -60,12 +62,14 @@ def read_each(
                 f"{one.rules.num_players}"
             )
             field, game_id = "players", one.game_id
-            on_bad(GameDataError(problem, source=source, field=field, game=game, game_id=game_id))
+            wrong = GameDataError(problem, source=source, field=field, game=game, game_id=game_id)
+            wrong.ended = ending_of(one.rules, one.deck, one.actions.tolist())
+            on_bad(wrong)
     same = [one.rules == rules for one in played]
     games = games_of(
         list(itertools.compress(played, same)), list(itertools.compress(seats, same)), rules
     )
-    return games, np.ones(len(games), bool)
+    return games, sum(one.surplus for one in itertools.compress(played, same))
 
 
 def games_of(
@@ -162,9 +166,9 @@ def _read_game(record: Any, game: int, source: str) -> SiteGame:
         if len(played.actions) == 0:
             raise ValueError("expected at least one move, got none")
     except ValueError as error:
-        raise GameDataError(
-            str(error), source=source, game=game, game_id=record.get("id")
-        ) from error
+        named = GameDataError(str(error), source=source, game=game, game_id=record.get("id"))
+        named.ended = error.ended if isinstance(error, SiteGameError) else None
+        raise named from error
     return played
 
 
