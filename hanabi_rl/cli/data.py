@@ -46,7 +46,7 @@ def info(sources: Sources, skip_bad: Flag = False, json: Flag = False) -> None:
     from hanabi_rl.data.statistics import describe, statistics
 
     if not sources:
-        raise ValueError("PATH|LINK: expected one file or link or more, got none")
+        raise ValueError("PATH|LINK: expected at least one file or link, got none")
     read = [(source, *_read(source, skip_bad)) for source in sources]
     for source, games, skipped in read:
         if not len(games):

@@ -28,7 +28,7 @@ from hanabi_rl.data.validation import (
 
 def warn(text: str) -> None:
     """Warn of what a reader of games changed."""
-    warnings.warn(text, stacklevel=3)
+    warnings.warn(text, stacklevel=2)  # one place: Python shows it once, however often it is read
 
 
 def load_games(
