@@ -26,7 +26,7 @@ from hanabi_rl.data.validation import (
 )
 
 
-def warn(text: str) -> None:
+def _warn(text: str) -> None:
     """Warn of what a reader of games changed."""
     warnings.warn(text, stacklevel=2)  # one place: Python shows it once, however often it is read
 
@@ -35,7 +35,7 @@ def load_games(
     path: str | Path,
     validate: bool = True,
     on_bad: OnBad = refuse,
-    on_change: Callable[[str], None] = warn,
+    on_change: Callable[[str], None] = _warn,
 ) -> Games:
     """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live), or a replay link, and
     validate by full replay.

@@ -118,6 +118,17 @@ def test_more_than_one_move_after_the_end_is_refused(games: Games, tmp_path: Pat
             load_games(path)
 
 
+def test_a_game_with_an_illegal_move_before_is_refused_as_it_is(
+    games: Games, tmp_path: Path
+) -> None:
+    """Nothing is said to be dropped from it: a warning would fail this test."""
+    odd, path = with_surplus(games.select([0]), [5]), tmp_path / "odd.safetensors"
+    odd.actions[0, 0] = 0  # a discard with all tokens there
+    save_games(path, odd)
+    with pytest.raises(GameDataError, match="turn 0, actions: expected a legal move"):
+        load_games(path)
+
+
 def test_a_game_cut_short_is_not_repaired(games: Games) -> None:
     """Its length says that it stopped before its last life was lost."""
     short = dataclasses.replace(games, num_actions=games.num_actions - 1)
