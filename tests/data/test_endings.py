@@ -122,11 +122,14 @@ def test_a_game_with_an_illegal_move_before_is_refused_as_it_is(
     games: Games, tmp_path: Path
 ) -> None:
     """Nothing is said to be dropped from it: a warning would fail this test."""
-    odd, path = with_surplus(games.select([0]), [5]), tmp_path / "odd.safetensors"
-    odd.actions[0, 0] = 0  # a discard with all tokens there
-    save_games(path, odd)
-    with pytest.raises(GameDataError, match="turn 0, actions: expected a legal move"):
-        load_games(path)
+    path = tmp_path / "odd.safetensors"
+    for game in np.flatnonzero(games.lives == 0):
+        for turn in range(games.num_actions[game]):
+            odd = games.select([game])
+            odd.actions[0, turn] = RULES.noop
+            save_games(path, odd)
+            with pytest.raises(GameDataError, match=f"turn {turn}, actions: expected a legal move"):
+                load_games(path)
 
 
 def test_a_game_cut_short_is_not_repaired(games: Games) -> None:
