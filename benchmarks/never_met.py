@@ -15,7 +15,6 @@ import argparse
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from hanabi_rl.agents.origin import trained_with
 from hanabi_rl.measure.gauntlet import FAMILIES, family_of, run_gauntlet, strangers
 from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.show.gauntlet import gauntlet_figures
-from hanabi_rl.storage.files import read_json, write_json
+from hanabi_rl.storage.files import read_json, read_toml, write_json
 
 PRESET = "strangers-reading"
 RESEMBLES = {"agent:br-bc-2p": "conventions"}
@@ -58,7 +57,7 @@ def main() -> None:
 def training(family: str, seed: int) -> list[str]:
     """The words of the training without a family, but for its folder."""
     preset = Path(__file__).parents[1] / "configs" / "best_response" / f"{PRESET}.toml"
-    partners = without(family, tomllib.loads(preset.read_text())["partners"])
+    partners = without(family, read_toml(preset)["partners"])
     words = ["train/best_response.py", "--preset", PRESET, "--start-from", "None"]
     words += ["--network.level", "learnt", "--seed", str(seed), "--no-tensorboard"]
     words += ["--num-envs", str(ENVS_EACH * len(partners)), "--num-minibatches", str(len(partners))]

@@ -118,6 +118,46 @@ def read_folder(folder: Path) -> NetworkPolicy | None:
     return _read_checkpoint(folder) if (folder / "state").is_dir() else None
 
 
+def run_config(folder: Path) -> tuple[str | None, dict[str, Any]] | None:
+    """The algorithm and the config of a run's folder; None of another, where a config.json may be
+    of any program."""
+    try:
+        record = read_json(folder / "config.json")
+    except (OSError, ValueError):
+        return None
+    config = record.get("config") if isinstance(record, dict) else None
+    return (record.get("algorithm"), config) if isinstance(config, dict) else None
+
+
+def why_no_policy(folder: Path) -> str | None:
+    """The reason why the folder of a run, or of several, holds no policy; None of other folders."""
+    missing = not folder.exists() and folder.name in ("policy", REFERENCE)  # it may come
+    place = folder.parent if missing else folder
+    if place.name == "checkpoints" and (steps := _checkpoints(place.parent)):
+        return f"{folder}: expected one checkpoint, such as {steps[-1]}"
+    if run_config(place) is not None:
+        run = place.parent if run_config(place.parent) is not None else place  # of a clone
+        parts = [place, *(path.parent for path in place.glob("*/config.json"))]
+        found = [steps[-1] for part in parts if (steps := _checkpoints(part))]
+        checkpoint = f", or name its checkpoint {found[0]}" if found else ""
+        return (
+            f"{folder}: this run has no policy yet: continue it with --resume --run-dir {run}"
+            f"{checkpoint}"
+        )
+    runs = [path.parent for path in sorted(place.glob("*/config.json")) if run_config(path.parent)]
+    if runs and place == folder:
+        return (
+            f"{folder}: expected one run, got a folder of {len(runs)}: name one, such as {runs[0]}"
+        )
+    return None
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """The checkpoints of a run, the newest last."""
+    steps = [path.parent for path in run.glob("checkpoints/*/state") if path.parent.name.isdigit()]
+    return sorted(steps, key=lambda step: int(step.name))
+
+
 def _read_old(folder: Path) -> NetworkPolicy:
     """A policy folder of an older run."""
     description = read_json(folder / _DESCRIPTION)

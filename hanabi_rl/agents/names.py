@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, bot_scores, make_bot
-from hanabi_rl.agents.folder import read_folder
+from hanabi_rl.agents.folder import read_folder, why_no_policy
 from hanabi_rl.agents.hub import load_from_hub
 from hanabi_rl.agents.one_file import (
     SUFFIX,
@@ -356,6 +356,8 @@ def _in_folder(place: str) -> Policy:
     is_file = folder.suffix == SUFFIX and folder.is_file()
     policy = read_file(folder) if is_file else read_folder(folder)
     if policy is None:
+        if (why := why_no_policy(folder)) is not None:
+            raise ValueError(why)
         raise ValueError(
             "expected an agent: bot:NAME, agent:NAME, a policy's file, a policy folder (with "
             "a policy.safetensors), a run's folder (with a policy/), a checkpoints/<step>, "

@@ -7,12 +7,11 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hanabi_rl.agents.folder import FILE, REFERENCE
+from hanabi_rl.agents.folder import FILE, REFERENCE, run_config
 from hanabi_rl.agents.hub import hub_card
 from hanabi_rl.agents.names import HUB, SHIPPED, parse_name, spread_names
 from hanabi_rl.agents.one_file import SUFFIX, read_card, shipped_file
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.storage.files import read_json
 
 NOT_NOTED = "not noted"
 """What a card says of the data where nobody told `hanabi-rl export`."""
@@ -204,7 +203,7 @@ def _clone_of(name: str) -> str | None:
         return None
     place = Path(parsed.place).resolve()
     folder = place if place.name == REFERENCE else place.parent  # of the policy's file
-    found = _run_config(folder.parent) if folder.name == REFERENCE else None
+    found = run_config(folder.parent) if folder.name == REFERENCE else None
     return None if found is None else found[1].get("bc_policy") or str(folder.parent / "bc")
 
 
@@ -215,16 +214,6 @@ def _config(name: str) -> tuple[str | None, dict[str, Any]]:
         return None, {}
     place = Path(parsed.place)
     for folder in (place, *place.resolve().parents[:2]):
-        if (found := _run_config(folder)) is not None:
+        if (found := run_config(folder)) is not None:
             return found
     return None, {}
-
-
-def _run_config(folder: Path) -> tuple[str | None, dict[str, Any]] | None:
-    """The same of a run's folder; None of another, where a config.json may be of any program."""
-    try:
-        record = read_json(folder / "config.json")
-    except (OSError, ValueError):
-        return None
-    config = record.get("config") if isinstance(record, dict) else None
-    return (record.get("algorithm"), config) if isinstance(config, dict) else None

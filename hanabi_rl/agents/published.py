@@ -24,6 +24,7 @@ from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
+from hanabi_rl.storage.files import read_text
 from hanabi_rl.storage.hub import fetch_file
 from hanabi_rl.storage.tensors import read_tensors
 
@@ -164,7 +165,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = yaml.safe_load(read_text(path))
     except Exception as error:  # yaml's own, of text that is none, of lists in lists without end
         raise ValueError(f"{path}: expected YAML, got: {error}") from error
     if not isinstance(config, dict):

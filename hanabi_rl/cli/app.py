@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import io
+import re
 import sys
-from collections.abc import Mapping, Sequence
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 from tyro.extras import SubcommandApp
 
@@ -37,6 +42,7 @@ from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.startup import start
 from hanabi_rl.storage.ranges import checked
 
+F = TypeVar("F", bound=Callable[..., Any])
 _DESCRIPTION = (
     "Human-like Hanabi partners: train and evaluate agents, handle recorded games. --debug shows "
     "an error's traceback, --version what is installed."
@@ -75,9 +81,50 @@ def main(args: Sequence[str] | None = None) -> None:
         else:
             if given[:1] == ["study"] and given[1:2] and given[1] not in (*STUDY_COMMANDS, *_HELP):
                 given.insert(1, "run")  # `hanabi-rl study FILE` runs it
-            _app().cli(prog="hanabi-rl", description=_DESCRIPTION, args=given)
+            _parsed(given)()
             return
     sys.exit(code)
+
+
+def _parsed(args: list[str]) -> Callable[[], None]:
+    """The command of a command line, ready to run. Raises ValueError for an argument too many, in
+    place of tyro's error, which calls it an option."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            command: Callable[[], None] = _app().cli(
+                prog="hanabi-rl", description=_DESCRIPTION, args=args
+            )
+    except SystemExit:
+        if (extra := _too_many(said.getvalue())) is None:
+            sys.stderr.write(said.getvalue())
+            raise
+        name = " ".join(args[: 2 if args[0] in [group for group, _, _ in _GROUPS] else 1])
+        raise ValueError(f"{name}: expected no more arguments, got {extra}") from None
+    sys.stderr.write(said.getvalue())
+    return command
+
+
+def _too_many(said: str) -> str | None:
+    """The arguments that are too many, if that is what tyro's box names; None for an option that it
+    does not know, or a command, for which it lists what it knows."""
+    lines = (line.strip("│| ") for line in said.splitlines())
+    text = " ".join(line for line in lines if re.search(r"\w", line))  # without the box's rules
+    found = re.search("Unrecognized options: (.*) For full helptext", text)
+    if found is None or re.search("Available subcommands|Perhaps you meant", text):
+        return None
+    return None if re.search(r"(^|\s)-", found[1]) else found[1]
+
+
+def _later(function: F) -> F:
+    """`checked(function)` to be run after the command line is parsed: returns it with its
+    arguments."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return functools.partial(checked(function), *args, **kwargs)
+
+    return typing.cast(F, run)
 
 
 _HELP = ("-h", "--help")
@@ -107,33 +154,33 @@ def _zero_shot_help() -> None:
 
 def _app() -> SubcommandApp:
     app = SubcommandApp()
-    app.command(name="train")(_train_help)
-    app.command(name="sweep")(_sweep_help)
-    app.command(name="zero-shot")(_zero_shot_help)
-    app.command(name="evaluate")(checked(evaluate))
-    app.command(name="cross-play")(checked(cross_play))
-    app.command(name="leaderboard")(checked(leaderboard))
-    app.command(name="gauntlet")(checked(gauntlet))
-    app.command(name="adaptation")(checked(adaptation))
-    app.command(name="br-prox")(checked(br_prox))
-    app.command(name="challenge")(checked(challenge))
-    app.command(name="predict")(checked(predict))
-    app.command(name="behaviour")(checked(behaviour))
-    app.command(name="conventions")(checked(conventions))
-    app.command(name="likeness")(checked(likeness))
-    app.command(name="interdependence")(checked(interdependence))
-    app.command(name="metrics")(checked(metrics))
-    app.command(name="unit-tests")(checked(unit_tests))
-    app.command(name="play")(checked(play))
-    app.command(name="live")(checked(live))
-    app.command(name="agents")(checked(list_agents))
-    app.command(name="export")(checked(export))
-    app.command(name="replay")(checked(replay_command))
-    app.command(name="serve")(checked(serve))
-    app.command(name="submit")(checked(submit))
+    app.command(name="train")(_later(_train_help))
+    app.command(name="sweep")(_later(_sweep_help))
+    app.command(name="zero-shot")(_later(_zero_shot_help))
+    app.command(name="evaluate")(_later(evaluate))
+    app.command(name="cross-play")(_later(cross_play))
+    app.command(name="leaderboard")(_later(leaderboard))
+    app.command(name="gauntlet")(_later(gauntlet))
+    app.command(name="adaptation")(_later(adaptation))
+    app.command(name="br-prox")(_later(br_prox))
+    app.command(name="challenge")(_later(challenge))
+    app.command(name="predict")(_later(predict))
+    app.command(name="behaviour")(_later(behaviour))
+    app.command(name="conventions")(_later(conventions))
+    app.command(name="likeness")(_later(likeness))
+    app.command(name="interdependence")(_later(interdependence))
+    app.command(name="metrics")(_later(metrics))
+    app.command(name="unit-tests")(_later(unit_tests))
+    app.command(name="play")(_later(play))
+    app.command(name="live")(_later(live))
+    app.command(name="agents")(_later(list_agents))
+    app.command(name="export")(_later(export))
+    app.command(name="replay")(_later(replay_command))
+    app.command(name="serve")(_later(serve))
+    app.command(name="submit")(_later(submit))
     for name, commands, about in _GROUPS:
         group = SubcommandApp()
         for subcommand, body in commands.items():
-            group.command(name=subcommand)(checked(body))
+            group.command(name=subcommand)(_later(body))
         app.command(group, name=name, help=about)
     return app

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json as json_format
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,53 +26,67 @@ if TYPE_CHECKING:
     from hanabi_rl.env.game import Rules
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
+Sources = Annotated[
+    tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK [PATH|LINK ...]")
+]
 PART_NAMES = ("train", "val", "test")
 MOST_REASONS = 5  # shown, of games that are left out
 
 
-def info(source: Source, skip_bad: Flag = False, json: Flag = False) -> None:
-    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1).
+def info(sources: Sources, skip_bad: Flag = False, json: Flag = False) -> None:
+    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1), of one
+    file after the other.
 
     Args:
-        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
+        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links.
         skip_bad: leave out, and count, the games that are not what they should be (another variant,
             no move, another number of players than most), instead of refusing the file.
-        json: print one line of JSON.
+        json: print one line of JSON for each.
     """
     from hanabi_rl.data.statistics import describe, statistics
 
-    games, skipped = _read(source, skip_bad)
-    if not len(games):
-        raise ValueError(f"{source}: expected at least one game, got none")
-    stats = statistics(games)
-    print(
-        json_format.dumps({"file": source, **dataclasses.asdict(stats), "skipped": skipped})
-        if json
-        else f"{source}: {describe(stats)}"
-    )
+    if not sources:
+        raise ValueError("PATH|LINK: expected at least one file or link, got none")
+    read = [(source, *_read(source, skip_bad)) for source in sources]
+    for source, games, skipped in read:
+        if not len(games):
+            raise ValueError(f"{source}: expected at least one game, got none")
+        stats = statistics(games)
+        left_out = {"skipped": skipped.total(), "skipped_endings": skipped}
+        print(
+            json_format.dumps({"file": source, **dataclasses.asdict(stats), **left_out})
+            if json
+            else f"{source}: {describe(stats)}"
+        )
 
 
-def _read(source: str | Path, skip_bad: bool) -> tuple[Games, int]:
-    """The games of a file or a link, and how many were left out. Which, and why, goes to stderr."""
+def _read(source: str | Path, skip_bad: bool) -> tuple[Games, Counter[str]]:
+    """The games of a file or a link, and how those left out ended; stderr gets the reasons."""
     from hanabi_rl.data.files import load_games
     from hanabi_rl.data.games import GameDataError, refuse
 
     bad: list[GameDataError] = []
+    on_bad = bad.append if skip_bad else refuse
     try:
-        games = load_games(source, on_bad=bad.append if skip_bad else refuse)
+        games = load_games(source, on_bad=on_bad, on_change=_say)
     except GameDataError as error:
         if error.game is None or skip_bad:
             raise
         raise ValueError(f"{error} (--skip-bad leaves such games out)") from error
     for reason in bad[:MOST_REASONS]:
-        print(f"left out: {reason}", file=sys.stderr)
+        _say(f"left out: {reason}")
     if len(bad) > MOST_REASONS:
-        print(f"... and {len(bad) - MOST_REASONS:,} more", file=sys.stderr)
-    if bad:
-        print(
-            f"{source}: {len(bad):,} of {len(bad) + len(games):,} games left out", file=sys.stderr
-        )
-    return games, len(bad)
+        _say(f"... and {len(bad) - MOST_REASONS:,} more")
+    ends = Counter(error.ended or "unknown" for error in bad)
+    if bad:  # leaving out lost games alone would raise every mean
+        counts = ", ".join(f"{count:,} {end}" for end, count in ends.most_common())
+        total = len(bad) + len(games)
+        _say(f"{source}: {len(bad):,} of {total:,} games left out; how they ended: {counts}")
+    return games, ends
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
@@ -159,7 +174,7 @@ def download(split: Split = "train", players: int = 2, dest: Path = Path("data")
         players: 2 or 3.
         dest: the folder to write to.
     """
-    info(str(fetch(split, players, dest)))
+    info((str(fetch(split, players, dest)),))
 
 
 def demos(

@@ -19,7 +19,7 @@ import tyro
 
 from hanabi_rl.cli.agents import Flag
 from hanabi_rl.serve.keys import KEY_VARIABLE
-from hanabi_rl.storage.files import check_input
+from hanabi_rl.storage.files import check_input, read_text
 from hanabi_rl.storage.ranges import Range, Seconds, Seed
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def read_key(key: str | None, file: Path | None) -> str:
                 f"{where}: expected mode 600, which its owner alone reads, got {mode:o}: "
                 f"chmod 600 {file}"
             )
-        text = file.read_text(encoding="utf-8").strip()
+        text = read_text(file).strip()
     if text is None:
         raise ValueError(f"expected a key: --key-file FILE, {KEY_VARIABLE} or --key KEY, got none")
     if not text or not text.isascii() or not text.isprintable() or " " in text:

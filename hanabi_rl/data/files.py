@@ -7,40 +7,80 @@ games (`formats/hanab_live_files.py`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from hanabi_rl.data.endings import ending_of, surplus_text, without_surplus
 from hanabi_rl.data.formats import ah2ac2, hanab_live_files
 from hanabi_rl.data.formats.hanab_live import decode_link, is_link
 from hanabi_rl.data.games import GameDataError, Games, OnBad, join_games, refuse
-from hanabi_rl.data.validation import check_arrays, problems, replay_outcomes, stops_early
+from hanabi_rl.data.validation import (
+    check_arrays,
+    last_life_lost,
+    problems,
+    replay_outcomes,
+    stops_early,
+)
 
 
-def load_games(path: str | Path, validate: bool = True, on_bad: OnBad = refuse) -> Games:
+def _warn(text: str) -> None:
+    """Warn of what a reader of games changed."""
+    warnings.warn(text, stacklevel=2)  # one place: Python shows it once, however often it is read
+
+
+def load_games(
+    path: str | Path,
+    validate: bool = True,
+    on_bad: OnBad = refuse,
+    on_change: Callable[[str], None] = _warn,
+) -> Games:
     """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live), or a replay link, and
     validate by full replay.
 
     `validate=False` skips every check of the content but those the layout needs; `unfinished` is
     computed all the same. `on_bad` is handed the error of every game that is not what it should be:
-    by default it raises, where it returns (`errors.append`) the game is left out. Raises
+    by default it raises, where it returns (`errors.append`) the game is left out. `on_change` is
+    handed a line of text where a move after a last life lost was dropped (`data.endings`). Raises
     GameDataError; FileNotFoundError where there is no such file; ValueError for another link.
     """
+    bad: list[GameDataError] = []
+
+    def report(error: GameDataError) -> None:
+        bad.append(error)
+        on_bad(error)
+
     if is_link(str(path)):
-        games = hanab_live_files.games_of([decode_link(str(path))])
+        linked = decode_link(str(path))
+        if linked.surplus:
+            on_change(surplus_text("the link", 1, 1))
+        games = hanab_live_files.games_of([linked])
         return dataclasses.replace(games, unfinished=stops_early(games, replay_outcomes(games)))
     path = Path(path)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "which does not exist"
         raise FileNotFoundError(f"expected a file of games, got {path}, {what}")
-    read = ah2ac2.read_each if _is_safetensors(path) else hanab_live_files.read_each
-    games, good = read(path, validate, on_bad)
-    outcomes = replay_outcomes(games)
+    if _is_safetensors(path):
+        games, good = ah2ac2.read_each(path, validate, report)
+        outcomes = replay_outcomes(games)
+        games, dropped = without_surplus(games, last_life_lost(outcomes))
+    else:
+        games, dropped = hanab_live_files.read_each(path, report)
+        good, outcomes = np.ones(len(games), bool), replay_outcomes(games)
+    if dropped:
+        on_change(surplus_text(str(path), dropped, len(games)))
     games = dataclasses.replace(games, unfinished=stops_early(games, outcomes))
     if validate:
         check_arrays(games, str(path))
         for error in problems(games, str(path), outcomes, good):
-            on_bad(error)
+            report(error)
             good[error.game] = False
+    if _is_safetensors(path):
+        for error in bad:
+            row = games.select([error.game or 0])
+            error.ended = ending_of(games.rules, row.decks[0], row.moves(0).tolist())
     return games if good.all() else games.select(good)
 
 

@@ -35,6 +35,8 @@ class GameDataError(ValueError):
             game_id,
             turn,
         )
+        self.ended: str | None = None
+        """How the game ended (`data.endings.Ending`), None where that is unknown."""
         where = [source]
         if game is not None:
             where.append(f"game {game}" + ("" if game_id is None else f" (game_id {game_id})"))

@@ -18,6 +18,14 @@ def replay_outcomes(games: Games) -> Outcomes:
     return replay_moves(games.rules, games.decks, games.actions, validate=False)
 
 
+def last_life_lost(outcomes: Outcomes) -> np.ndarray:
+    """int[N]: the turn, from 0, that lost a game's last life; -1 where lives are left, or a move
+    before was illegal."""
+    legal = np.logical_and.accumulate(outcomes.legal, axis=1)
+    lost = (np.asarray(outcomes.life_tokens) == 0) & legal  # no move after it is legal
+    return np.where(lost.any(axis=1), lost.argmax(axis=1), -1)
+
+
 def stops_early(games: Games, outcomes: Outcomes) -> np.ndarray:
     """bool[N]: when its record stops, neither the rules had ended the game nor was no card left to
     score with, where hanab.live ends it."""

@@ -14,9 +14,8 @@ import tyro
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.argv import flag_value, hyphenated, one_line, parse_args
-from hanabi_rl.launch.presets import read_toml
 from hanabi_rl.runs.config import RunConfig, check_seeds
-from hanabi_rl.storage.files import check_place
+from hanabi_rl.storage.files import check_place, read_toml
 from hanabi_rl.storage.ranges import Count, Range, Seed, check_fields
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested

@@ -1,11 +1,11 @@
 """Presets: TOML files that list what differs from the defaults of an algorithm's config."""
 
 import dataclasses
-import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.storage.files import read_toml
 from hanabi_rl.storage.records import from_dict
 
 T = TypeVar("T")
@@ -56,12 +56,3 @@ def _read_preset(algorithm: str, name: str, configs: Path) -> dict[str, Any]:
         names = ", ".join(sorted(p.stem for p in (configs / algorithm).glob("*.toml"))) or "none"
         raise FileNotFoundError(f"--preset {name}: no file {path}; presets of {algorithm}: {names}")
     return read_toml(path)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says. Raises ValueError, with its name, where it is none."""
-    with path.open("rb") as file:
-        try:
-            return tomllib.load(file)
-        except (ValueError, RecursionError) as error:  # TOML's own and Unicode's are ValueErrors
-            raise ValueError(f"{path}: not a TOML file: {error}") from error

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hanabi_rl.live.protocol import COOKIE, VERSION
-from hanabi_rl.storage.files import check_input
+from hanabi_rl.storage.files import check_input, open_text
 
 USERNAME, PASSWORD = "HANABI_LIVE_USERNAME", "HANABI_LIVE_PASSWORD"
 TIMEOUT_S = 30.0
@@ -76,7 +76,7 @@ def read_account(file: Path | None, environment: Mapping[str, str]) -> Account:
 
 def _read_private(file: Path) -> str:
     """Raises ValueError where others may read the file."""
-    with file.open(encoding="utf-8") as opened:
+    with open_text(file) as opened:
         found = os.fstat(opened.fileno())
         if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise ValueError(

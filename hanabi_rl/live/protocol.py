@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from hanabi_rl.data.formats.hanab_live import FOREIGN_OPTIONS, VARIANT
+from hanabi_rl.data.formats.hanab_live import FOREIGN_OPTIONS, VARIANT, foreign_options
 
 MAX_FRAME = 8192
 """Bytes of a frame to the server."""
@@ -21,9 +21,8 @@ SERVER_RATE = (200, 2.0)
 COOKIE = "hanabi.sid"
 VERSION = "bot"
 """What a client that is no build of the site's says its version is."""
-REFUSED_OPTIONS = (*FOREIGN_OPTIONS, "cardCycle")
-KNOWN_FLAGS = ("timed", "speedrun")
-"""Options that are on or off and leave the game as it is."""
+KNOWN_FLAGS = ("timed", "speedrun", *FOREIGN_OPTIONS)
+"""Options that are on or off, of which `foreign_options` says what changes the game."""
 
 Fields = Mapping[str, Any]
 T = TypeVar("T", list[Any], dict[str, Any])
@@ -104,9 +103,8 @@ def cannot_play(options: Any, players: int, able: Collection[int]) -> str | None
     variant = options.get("variantName", VARIANT)
     if variant != VARIANT:
         return f"I only know the game without a variant, and this table plays {str(variant)[:60]}"
-    for name in REFUSED_OPTIONS:
-        if options.get(name):
-            return f"I cannot play with the option {name}"
+    if foreign := foreign_options(options):
+        return f"I cannot play with the option {foreign[0]}"
     for name, value in options.items():
         if value is True and name not in KNOWN_FLAGS:
             return f"I do not know the option {str(name)[:40]}"

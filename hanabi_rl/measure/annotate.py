@@ -1,11 +1,12 @@
 """What each move of a game is by the common conventions of hanab.live's H-Group (AH2AC2, appendix
 A.5, reads one game so by hand), in plain Python: `annotate`.
 
-Read are the first levels: chop and focus, play and save hints, good touch, fix and stall hints,
-prompts, finesses and bluffs of one card. The last three count only where they are certain: the card
-that is missing lies where the convention looks for it, or for a bluff another one that fits. What a
-hint promises (the cards that its focus may be) is taken from what its receiver sees, the giver's
-hand too; whether that is true, from what the giver sees.
+Read are the first levels: chop and focus (of several 1s of the starting hand the oldest), play and
+save hints, good touch, fix and stall hints, prompts, finesses and bluffs of one card. The last
+three count only where they are certain: the card that is missing lies where the convention looks
+for it, or for a bluff another one that fits. What a hint promises (the cards that its focus may be)
+is taken from what its receiver sees, the giver's hand too; whether that is true, from what the
+giver sees.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
     new = [order for order in touched if order not in before.hinted]
     chop = before.chop(seat)
     on_chop = chop in new
-    focus = chop if chop is not None and on_chop else max(new or touched)
+    focus = chop if chop is not None and on_chop else _focus_off_chop(rules, move, new, touched)
     told, relied = before.told, _relied_on(before, seat, focus, touched)
     if new:
         told = told.and_promised(focus, _promise(Scene(then, told), focus, by_rank, on_chop))
@@ -165,6 +166,18 @@ def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
     if kind in ("stall hint", "other hint") and before.due(giver):
         breaks.append("play left")
     return Note(kind, tuple(breaks), focus), told
+
+
+def _focus_off_chop(rules: Rules, move: Move, new: Sequence[int], touched: Sequence[int]) -> int:
+    """Focus of a hint that does not touch the chop: the newest new card, else the newest card.
+
+    Of new 1s that were all dealt it is the oldest, because 1s of the starting hand are played from
+    the oldest on; a 1 drawn since is played before them.
+    """
+    ones = move.kind == "rank" and move.value == 0
+    if new and ones and max(new) < rules.hand_size * rules.num_players:
+        return min(new)
+    return max(new or touched)
 
 
 def _promise(after: Scene, focus: int, by_rank: bool, on_chop: bool) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from tensorboardX import SummaryWriter
 
-from hanabi_rl.storage.files import to_json, write_text
+from hanabi_rl.storage.files import read_text, to_json, write_text
 
 
 def announce_stage(index: int, total: int, title: str) -> None:
@@ -119,7 +119,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: naming the file and line, where another line is no JSON object with a step.
     """
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = read_text(path).splitlines(keepends=True)
     records = []
     for number, line in enumerate(lines, start=1):
         try:

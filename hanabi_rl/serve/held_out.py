@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from hanabi_rl.data.endings import lost_turns, surplus_text, without_surplus
 from hanabi_rl.data.formats import ah2ac2
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
@@ -88,6 +90,9 @@ def read_held_out(path: Path) -> HeldOut:
     if games.rules != standard:
         expected, got = standard.apart_from(games.rules), games.rules.apart_from(standard)
         raise GameDataError(f"expected games of {expected}, got {got}", source=str(path))
+    games, dropped = without_surplus(games, lost_turns(games))
+    if dropped:
+        warnings.warn(surplus_text(str(path), dropped, len(games)), stacklevel=2)
     for game in range(len(games)):
         _check(games, game, str(path))
     held_out = HeldOut(games, hashlib.sha256(path.read_bytes()).hexdigest()[:16])

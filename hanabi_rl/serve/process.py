@@ -16,6 +16,7 @@ own. What is no answer is asked again, with `error` in words.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import select
@@ -106,7 +107,7 @@ class ProcessAgent:
             heard += some
             if len(heard) > LONGEST:
                 raise self._failed(f"an answer of more than {LONGEST:,} bytes")
-        return heard.partition(b"\n")[0]
+        return heard.partition(b"\n")[0].removeprefix(codecs.BOM_UTF8)
 
     def _started(self) -> subprocess.Popen[bytes]:
         try:

@@ -19,11 +19,11 @@ instead = "bot:convention"                  # and who plays where nobody comes
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from hanabi_rl.storage.files import read_toml
 from hanabi_rl.storage.records import from_dict
 
 SCALE = 7  # points
@@ -144,11 +144,7 @@ _LISTS = {"agents": StudyAgent} | dict.fromkeys(_FORMS, Question)
 def read_study(path: Path) -> Study:
     """The study in a TOML file. Raises ValueError naming the field and what was expected;
     FileNotFoundError."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: expected TOML: {error}") from error
-    return study_of(content, str(path))
+    return study_of(read_toml(path), str(path))
 
 
 def study_of(content: dict[str, Any], where: str = "study") -> Study:

@@ -25,7 +25,7 @@ from hanabi_rl.serve.participant import Participant, Played
 from hanabi_rl.serve.participants import StudyFolder, to_json_dict
 from hanabi_rl.serve.study import Study, study_of
 from hanabi_rl.serve.study_steps import Step, warms_up
-from hanabi_rl.storage.files import check_place, read_json, write_json, write_text
+from hanabi_rl.storage.files import check_place, read_json, read_text, write_json, write_text
 
 FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
@@ -201,6 +201,6 @@ def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except json.JSONDecodeError as error:
+        return [json.loads(line) for line in read_text(path).splitlines()]
+    except ValueError as error:  # JSON's and Unicode's errors name no file
         raise ValueError(f"{path}: expected a line of JSON for each: {error}") from error

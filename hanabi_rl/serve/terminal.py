@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.seat_view import Frame
+from hanabi_rl.storage.files import BYTE_ORDER_MARK
 
 HELP = """p 2     play your card 2 (1 is the oldest)      d 1     discard card 1
 t r     tell your partner red (y g w b, or 1-5)  t 2 r   tell the second player red
@@ -113,7 +114,7 @@ def _person_moves(
     """Reads lines until one is a move (or leaves); False where they end first."""
     frame = play.frame(game_id)
     for line in source:
-        words = line.lower().split()
+        words = line.lstrip(BYTE_ORDER_MARK).lower().split()
         try:
             if not words or words == ["table"]:
                 show(table_text(frame))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import math
 import os
 import shutil
 import tempfile
 import threading
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -45,6 +48,8 @@ def canonical_json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
+BYTE_ORDER_MARK = "\ufeff"
+"""The character that editors on Windows write before a text, and some programs before a line."""
 PICTURES = (".png", ".pdf", ".svg")
 """What plots are drawn to."""
 
@@ -101,6 +106,43 @@ def replacing(path: Path) -> Iterator[Path]:
     fsync_path(path.parent)
 
 
+def open_text(path: Path) -> TextIO:
+    """Open a text file that people may have edited: UTF-8, or UTF-16 with a byte order mark.
+
+    Editors on Windows begin a file with a byte order mark, which is not part of the text.
+
+    Raises:
+        OSError: the file cannot be opened.
+        UnicodeDecodeError: on reading, other bytes.
+    """
+    file = path.open("rb")
+    try:
+        marked = file.peek(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    except OSError:
+        file.close()
+        raise
+    return io.TextIOWrapper(file, encoding="utf-16" if marked else "utf-8-sig")
+
+
+def read_text(path: Path) -> str:
+    """Read a text file that people may have edited, see `open_text`."""
+    with open_text(path) as file:
+        return file.read()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ValueError: the file, named, is not TOML.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        return tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:  # TOML's and Unicode's errors name no file
+        raise ValueError(f"{path}: expected TOML: {error}") from error
+
+
 def write_json(path: Path, value: Any) -> None:
     """Writes `to_json(value)` to `path` atomically, indented, keys in the order given."""
     write_text(path, json.dumps(to_json(value), indent=2, allow_nan=False) + "\n")
@@ -114,7 +156,7 @@ def read_json(path: Path) -> Any:
         FileNotFoundError: where there is none.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except (
         ValueError,
         RecursionError,

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.runs.folder import write_config
 from hanabi_rl.storage import tensors
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.files import finish_replacements
@@ -48,6 +50,38 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def damaged(run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run / "policy", tmp_path / "policy"))
+
+
+def test_a_run_without_a_policy_is_said_to_have_none_yet(tmp_path: Path) -> None:
+    """As one that is stopped while it clones is: its clone has checkpoints alone."""
+    run, clone = tmp_path / "runs" / "a", tmp_path / "runs" / "a" / "bc"
+    for folder, algorithm in ((run, "hdr_ippo"), (clone, "bc")):
+        folder.mkdir(parents=True)
+        write_config(folder, {"seed": 0}, algorithm=algorithm, seed=0)
+    go_on = f"this run has no policy yet: continue it with --resume --run-dir {run}"
+    for name in ("", "bc", "policy", "bc-policy", "bc/policy"):
+        with pytest.raises(ValueError, match=f"{re.escape(f'{run / name}: {go_on}')}$"):
+            load_policy(run / name)
+    for step in (9, 17):
+        (clone / "checkpoints" / str(step) / "state").mkdir(parents=True)
+    newest = clone / "checkpoints" / "17"
+    for name in ("", "bc", "bc-policy"):
+        with pytest.raises(ValueError, match=f"{go_on}, or name its checkpoint {newest}$"):
+            load_policy(run / name)
+    with pytest.raises(ValueError, match=f"checkpoints: expected one .*, such as {newest}$"):
+        load_policy(clone / "checkpoints")
+    with pytest.raises(ValueError, match=f"expected one run, got .* 1: name one, such as {run}$"):
+        load_policy(tmp_path / "runs")
+
+
+def test_another_folder_is_not_said_to_be_a_run(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"config": "of another program"}')
+    for name in ("", "policy", "none"):
+        with pytest.raises(ValueError, match="expected an agent: bot:NAME"):
+            load_policy(tmp_path / name)
+    write_config(tmp_path, {}, algorithm="bc", seed=0)
+    with pytest.raises(ValueError, match=r"expected an agent: .*none, which does not exist"):
+        load_policy(tmp_path / "none")  # a misspelt name in a run's folder
 
 
 def test_a_policy_folder_round_trips(run: Path) -> None:

@@ -98,6 +98,18 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
     ("args", "message"),
     [
         (["evaluate", "nowhere"], "expected an agent"),
+        (["evaluate", "a", "b"], "evaluate: expected no more arguments, got b"),
+        (["predict", "a", "b.json", "c.json"], "predict: expected no more arguments, got c.json"),
+        (["replay", "a.json", "b.json"], "replay: expected no more arguments, got b.json"),
+        (
+            ["data", "convert", "a", "b", "c", "d"],
+            "data convert: expected no more arguments, got c",
+        ),
+        (
+            ["data", "split", "a.json", "b.json", "--sizes", "3"],
+            "data split: expected no more arguments, got b.json",
+        ),
+        (["data", "info"], "PATH|LINK: expected at least one file or link, got none"),
         (["evaluate", "bot:genius"], "bot:convention"),
         (["evaluate", "bot:random", "--players", "7"], "num_players must be 2 to 5, got 7"),
         (["evaluate", "bot:random", "--games", "0"], "--games: expected a whole number from 1"),

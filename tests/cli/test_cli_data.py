@@ -46,6 +46,21 @@ def test_info(file, capsys):
     assert (stats["games"], stats["players"], stats["human_seats"]) == (20, 2, 40)
 
 
+def test_info_of_several_files(file, capsys, tmp_path):
+    """A block each, as of each alone; nothing where one of them is no file of games."""
+    other = tmp_path / "other.json"
+    run(capsys, "data", "convert", file, other)
+    link = run(capsys, "replay", file, "--game", 3).splitlines()[-1]
+    alone = [run(capsys, "data", "info", source) for source in (file, other, link)]
+    assert run(capsys, "data", "info", file, other, link) == "".join(alone)
+    records = run(capsys, "data", "info", file, other, "--json").splitlines()
+    assert [json.loads(line)["file"] for line in records] == [str(file), str(other)]
+    with pytest.raises(SystemExit):
+        run(capsys, "data", "info", file, tmp_path / "none.json")
+    out, err = capsys.readouterr()
+    assert out == "" and "none.json, which does not exist" in err
+
+
 def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
     mixed, clean = tmp_path / "mixed.jsonl", tmp_path / "clean.safetensors"
     run(capsys, "data", "convert", file, mixed)
@@ -62,7 +77,8 @@ def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
     main(["data", "info", str(mixed), "--skip-bad", "--json"])
     out, err = capsys.readouterr()
     assert (json.loads(out)["games"], json.loads(out)["skipped"]) == (20, 7)
-    assert err.splitlines()[-2:] == ["... and 2 more", f"{mixed}: 7 of 27 games left out"]
+    left_out = f"{mixed}: 7 of 27 games left out; how they ended: 7 unknown"
+    assert err.splitlines()[-2:] == ["... and 2 more", left_out]
     assert err.count("left out: ") == 5
     run(capsys, "data", "convert", mixed, clean, "--skip-bad")
     np.testing.assert_array_equal(load_games(clean).actions, load_games(file).actions)

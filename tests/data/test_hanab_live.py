@@ -172,8 +172,9 @@ def test_a_link_with_such_an_end():
 
 def test_what_the_site_turns_on_without_changing_the_rules():
     record = known_record()
-    record["options"] |= {"timed": True, "timeBase": 120, "timePerTurn": 20, "cardCycle": True}
-    record["options"] |= {"speedrun": True, "unheardOf": False}
+    record["options"] |= {"timed": True, "timeBase": 120, "timePerTurn": 20, "tableName": "x"}
+    record["options"] |= {"speedrun": True, "unheardOf": False, "numPlayers": 2, "variantID": 0}
+    record["options"] |= {"oneExtraCard": True, "oneLessCard": True}  # the standard hand
     np.testing.assert_array_equal(game_from_json(record).actions, KNOWN_MOVES)
 
 
@@ -264,6 +265,7 @@ def test_the_export_stops_in_the_last_round_as_the_site_does(tmp_path):
 @pytest.mark.parametrize(
     "option",
     [
+        "cardCycle",
         "deckPlays",
         "emptyClues",
         "oneExtraCard",
@@ -301,6 +303,18 @@ def test_options_that_change_the_rules_are_refused_by_name(option):
         (lambda r: r["actions"][0].update(type=5), "action 0 ends the game, but 4 more follow"),
         (lambda r: r["actions"].insert(2, {"type": 4, "target": 0}), "action 2 ends .* 3 more"),
         (lambda r: r["options"].update(twoDecks=True), "option twoDecks: expected one that is kno"),
+        (lambda r: r["options"].update(handSize=6), "option handSize: expected one that is known"),
+        (lambda r: r["options"].update(cardCycle=1), "cardCycle changes the order of cards in a h"),
+        (
+            lambda r: r["options"].update(oneExtraCard=True, oneLessCard=True, emptyClues=True),
+            "option emptyClues changes the rules",
+        ),
+        (lambda r: r["options"].update(variantID=17), "option variantID to be 0, got 17"),
+        (lambda r: r.update(variant="Rainbow (5 Suits)"), "variant to be 'No Variant', got 'Rai"),
+        (
+            lambda r: r.update(characters=[{"name": "Fuming", "metadata": 0}]),
+            "option detrimentalCharacters changes the rules",
+        ),
         (
             lambda r: r["actions"][0].update(target=0),
             "turn 0: expected a hint to another of 2 seats, got seat 0",

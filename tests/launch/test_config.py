@@ -316,7 +316,7 @@ def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"mine\.toml: unknown field 'kl_weigth'"):
         load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
     path.write_text("kl_weight 0.4\n")
-    with pytest.raises(ValueError, match=r"mine\.toml: not a TOML file: "):
+    with pytest.raises(ValueError, match=r"mine\.toml: expected TOML: "):
         load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
     with pytest.raises(FileNotFoundError, match=r"--preset quik: no file .*presets of bc: .*quick"):
         load_preset(BCConfig, "bc", "quik", CONFIGS)

@@ -50,7 +50,7 @@ def test_what_is_wrong_with_a_file_is_said_without_what_is_in_it(tmp_path, text)
     with pytest.raises(ValueError, match="expected") as caught:
         read_account(file, {})
     assert PASSWORD not in str(caught.value)
-    file.write_bytes(b"\xff\xfe\n\xff")
+    file.write_bytes(b"\xff\n\xff")
     with pytest.raises(ValueError, match="UTF-8"):
         read_account(file, {})
 

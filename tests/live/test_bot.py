@@ -362,6 +362,10 @@ def test_a_room_is_lost_with_the_connection():
         ({"emptyClues": True}, "I cannot play with the option emptyClues"),
         ({"oneExtraCard": True}, "I cannot play with the option oneExtraCard"),
         ({"oneLessCard": True}, "I cannot play with the option oneLessCard"),
+        (
+            {"oneExtraCard": True, "oneLessCard": True, "emptyClues": True},
+            "I cannot play with the option emptyClues",
+        ),
         ({"allOrNothing": True}, "I cannot play with the option allOrNothing"),
         ({"detrimentalCharacters": True}, "I cannot play with the option detrimentalCharacters"),
         ({"sudoku": True}, "I do not know the option sudoku"),
@@ -394,6 +398,7 @@ def test_what_it_cannot_play_is_refused_in_a_line(options, why):
 def test_options_that_leave_the_game_as_it_is_are_played():
     talk = Talk()
     assert len(talk.play(timed=True, timeBase=120, timePerTurn=20, speedrun=False)) == 1
+    assert len(Talk().play(oneExtraCard=True, oneLessCard=True)) == 1  # the standard hand
 
 
 def test_the_number_of_players_is_one_that_the_agent_plays_with():

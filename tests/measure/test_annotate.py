@@ -226,11 +226,54 @@ def test_a_2_on_the_chop_may_be_saved_or_played() -> None:
     ]
 
 
-def test_only_the_focus_misleads() -> None:
-    """The red 1, useless by then, is touched as well."""
-    hands = "R1 R3 G4 B4 W4 | B3 R1 Y4 W3 B1"
-    found = notes_of(hands, "Bob 4", "Alice red", "play 1", "Alice 4", "Bob 1")
-    assert found[4] == "play hint, but good touch"
+ONES = {  # red 1 is played; Bob's hand, the slot of the focus, whether it misleads
+    "the older fits": ("B3 B1 Y4 W3 R1", 2, False),
+    "the older is useless": ("B3 R1 Y4 W3 B1", 2, True),
+    "three, the oldest useless": ("B3 R1 Y1 W3 B1", 2, True),
+    "the chop fits": ("B1 R1 Y4 W3 G3", 1, False),
+    "the chop is useless, though a younger one fits": ("R1 B1 Y4 W3 G3", 1, True),
+}
+
+
+@pytest.mark.parametrize(("bobs", "slot", "misleads"), ONES.values(), ids=ONES)
+def test_of_several_1s_of_the_starting_hand_the_oldest_is_played_first(
+    bobs: str, slot: int, misleads: bool
+) -> None:
+    """Each hint touches a useless red 1; only the focus misleads, the first that Bob will play."""
+    moves = ("Bob 3", "Alice red", "play 1", "Alice 4", "Bob 1")
+    note = annotate(Rules(), *played(f"R1 R3 G4 B4 W4 | {bobs}", *moves))[-1]
+    assert note.kind == "play hint" and note.focus == 5 + slot - 1
+    assert note.breaks == ("good touch", *(["misleads"] if misleads else []))
+
+
+FRESH = {  # what Bob draws, after three of his cards -> what the focus is, and whether it misleads
+    "a fresh 1 goes before the older ones": ("G1", "G1", False),
+    "a fresh 1 that is useless": ("R1", "R1", True),
+}
+
+
+@pytest.mark.parametrize(("drawn", "focus", "misleads"), FRESH.values(), ids=FRESH)
+def test_a_1_drawn_since_is_played_first(drawn: str, focus: str, misleads: bool) -> None:
+    hands = f"R1 R3 G4 B4 W4 | B3 R3 Y4 Y1 W3 W2 {drawn}"
+    moves = ("Bob 4", "Alice red", "play 1", "discard 1", "Bob 1")
+    deck, actions = played(hands, *moves)
+    note = annotate(Rules(), deck, actions)[-1]
+    assert note.focus == 11 and deck[11] == card_id(Rules(), focus)
+    assert ("misleads" in note.breaks) == misleads
+
+
+def test_the_newest_of_two_1s_drawn_since_is_the_focus() -> None:
+    hands = "R1 R3 G4 B4 W4 | B3 R3 Y4 G4 W3 W2 R1 G1"
+    start = ("Bob blue", "Alice red", "play 1", "discard 1", "Bob white", "discard 1", "Bob 1")
+    note = annotate(Rules(), *played(hands, *start))[-1]
+    assert (note.focus, note.breaks) == (12, ("good touch",))
+
+
+def test_1s_that_had_a_hint_before_have_the_newest_as_their_focus() -> None:
+    """A second hint plays no several 1s: it says which they are."""
+    hands = "R3 R4 G4 B4 W4 | B3 R1 Y4 W3 Y1"
+    deck, actions = played(hands, "Bob red", "Alice 4", "Bob yellow", "Alice 3", "Bob 1")
+    assert annotate(Rules(), deck, actions)[-1].focus == 9
 
 
 def test_whoever_has_a_card_to_play_is_not_expected_to_discard() -> None:

@@ -49,15 +49,15 @@ def action_out_of_range(t: Tensors, game: int, rng: np.random.Generator) -> int:
 
 
 def move_after_the_end(t: Tensors, game: int, rng: np.random.Generator) -> int:
-    turn = int(rng.integers(t["num_actions"][game], t["actions"].shape[1]))
+    # one move right after a last life lost is jaxmarl's, and no lie
+    turn = int(rng.integers(t["num_actions"][game] + 1, t["actions"].shape[1]))
     t["actions"][game, turn, mover(turn)] = rng.integers(RULES.noop)
     return turn
 
 
 def longer_than_it_was(t: Tensors, game: int, rng: np.random.Generator) -> int:
     turn = int(t["num_actions"][game])  # the rules had ended the game, or nobody moved
-    t["num_actions"][game] += 1
-    t["actions"][game, turn, mover(turn)] = RULES.noop
+    t["num_actions"][game] += 2
     return turn
 
 

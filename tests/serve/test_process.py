@@ -21,7 +21,13 @@ from support.observations import observations
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.process import ProcessAgent, ProcessPartners, SeatedProcess, question_of
+from hanabi_rl.serve.process import (
+    ProcessAgent,
+    ProcessPartners,
+    SeatedProcess,
+    question_of,
+    wrong_with,
+)
 from hanabi_rl.serve.sight import sight_of
 
 
@@ -108,6 +114,15 @@ def test_what_is_no_move_is_asked_again_with_why() -> None:
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(text) as running:
         assert running.move(1, sight_of(game, 0)) == 4  # four errors were told
+
+
+def test_a_byte_order_mark_before_an_answer_is_no_part_of_it() -> None:
+    """.NET's console writes one before its first line."""
+    text = ECHO + "    print('\\ufeff' + json.dumps({'action': 4}))\n"
+    game = random_game(Rules(), 0, turns=4, seat=0)
+    with program(f"import sys; sys.stdout.reconfigure(encoding='utf-8')\n{text}") as running:
+        question = question_of(1, sight_of(game, 0))
+        assert wrong_with(running._ask(question), {4}) is None
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def test_a_partner_who_remembers_is_said_to(tmp_path):
 
 def test_where_the_lines_end_the_game_is_kept_and_goes_on(make_play):
     play, shown = make_play(Rules()), []
-    play_terminal(play, ["t 1", "p 2"], shown.append)
-    assert "goes on with it" in shown[-1]
+    play_terminal(play, ["\ufefft 1", "p 2"], shown.append)  # piped from an editor's file
+    assert "goes on with it" in shown[-1] and not any("Not that" in text for text in shown)
     game = play.current()
     assert game.turn == 4 and make_play(Rules()).current() == game
 

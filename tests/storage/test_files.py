@@ -1,5 +1,6 @@
-"""Files written by `hanabi_rl.storage.files`."""
+"""Files written and read by `hanabi_rl.storage.files`."""
 
+import ast
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -7,9 +8,21 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.games import TINY, random_games
+from support.games import ROOT, TINY, random_games
 
+from hanabi_rl.agents.published import _read_config
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.cli.submit import read_key
+from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats import ah2ac2
+from hanabi_rl.env.game import Rules
+from hanabi_rl.launch.grid import parse_sweep
+from hanabi_rl.launch.presets import load_preset
+from hanabi_rl.live.account import read_account
+from hanabi_rl.measure.board import read_board
+from hanabi_rl.runs.tracking import read_metrics
+from hanabi_rl.serve.study import read_study
+from hanabi_rl.serve.study_export import _read_lines
 from hanabi_rl.storage import files
 
 
@@ -71,6 +84,99 @@ def test_read_json_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"a": ')
     with pytest.raises(ValueError, match=r"x\.json is not valid JSON"):
         files.read_json(tmp_path / "x.json")
+
+
+def a_games_file(folder: Path, suffix: str) -> str:
+    save_games(folder / f"plain{suffix}", random_games(Rules(), 2))
+    return (folder / f"plain{suffix}").read_text()
+
+
+def scores_of(path: Path) -> list[int]:
+    return load_games(path).scores.tolist()
+
+
+def config_text(name: str) -> str:
+    return (ROOT / "configs" / name).read_text()
+
+
+READERS = {
+    "games.json": (lambda folder: a_games_file(folder, ".json"), scores_of),
+    "games.jsonl": (lambda folder: a_games_file(folder, ".jsonl"), scores_of),
+    "study.toml": (lambda _: config_text("study/example.toml"), read_study),
+    "preset.toml": (
+        lambda _: config_text("ippo/quick.toml"),
+        lambda path: load_preset(IPPOConfig, "ippo", str(path), ROOT / "configs").num_envs,
+    ),
+    "sweep.toml": (
+        lambda _: config_text("sweep/quick.toml"),
+        lambda path: parse_sweep(ROOT / "configs", "quick", ["--sweep", str(path)])[2],
+    ),
+    "board.json": (lambda _: (ROOT / "docs/leaderboard/2p.json").read_text(), read_board),
+    "metrics.jsonl": (lambda _: '{"step": 1}\n{"step": 2}\n', read_metrics),
+    "people.jsonl": (lambda _: '{"a": 1}\n{"a": 2}\n', _read_lines),
+    "account": (lambda _: "Bot-ann\npassword é\n", lambda path: read_account(path, {})),
+    "key": (lambda _: "abc123\n", lambda path: read_key(None, path)),
+    "config.yaml": (lambda _: "act_fn: gelu\ndropout: 0.5\n", _read_config),
+}
+"""Text that people bring: a file's name -> its text, and what reads it."""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", READERS)
+def test_a_byte_order_mark_is_not_part_of_the_text(
+    tmp_path: Path, name: str, encoding: str
+) -> None:
+    """Windows editors begin a file with one, and write UTF-16 too."""
+    make, read = READERS[name]
+    text, path = make(tmp_path), tmp_path / name
+    path.touch(0o600)
+    path.write_text(text, encoding="utf-8")
+    plain = read(path)
+    mark = "" if encoding == "utf-8-sig" else files.BYTE_ORDER_MARK
+    path.write_bytes((mark + text.replace("\n", "\r\n")).encode(encoding))
+    assert read(path) == plain
+
+
+def test_games_files_with_marks_may_be_joined(tmp_path: Path) -> None:
+    line = f"{files.BYTE_ORDER_MARK}{a_games_file(tmp_path, '.jsonl')}"
+    (tmp_path / "both.jsonl").write_text(line + line, encoding="utf-8")
+    assert len(load_games(tmp_path / "both.jsonl")) == 4
+
+
+def test_text_that_people_may_have_edited_is_read_in_one_place() -> None:
+    """Other readers of text are of what no person edits, and named here."""
+    own = {
+        "storage/cache.py": 1,  # /proc/cpuinfo
+        "nn/precision.py": 1,  # the same
+        "runs/tracking.py": 1,  # W&B's name of a run
+    }
+    found: dict[str, int] = {}
+    package = ROOT / "hanabi_rl"
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in (
+                "read_text",
+                "open_text",
+            ):
+                if not isinstance(node.func, ast.Attribute):
+                    continue  # storage.files'
+                name = str(path.relative_to(package))
+                found[name] = found.get(name, 0) + 1
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                *("tomllib.load", "json.load", "csv.reader", "csv.DictReader"),
+            ):
+                found[f"{path}: {ast.unparse(node.func)}"] = 1
+    assert found == own
+
+
+def test_what_is_no_text_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    for name, read in (("x.json", files.read_json), ("x.toml", files.read_toml)):
+        for content in (b"\xff\xfe\x00", b"\xff", b"\xef\xbb\xbf\xff", b"{"):
+            (tmp_path / name).write_bytes(content)
+            with pytest.raises(ValueError, match=name):
+                read(tmp_path / name)
+    (tmp_path / "empty.toml").touch()
+    assert files.read_toml(tmp_path / "empty.toml") == {}
 
 
 def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ their player's last turn included, so an exported game ends there too (`exported
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import reprlib
 import string
@@ -18,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from hanabi_rl.data.endings import Ending, ending
 from hanabi_rl.env.actions import Move, decode_action, encode_action
+from hanabi_rl.env.cards import used_up
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PLAYER_NAMES, Table
+from hanabi_rl.env.table import PLAYER_NAMES, Table, card_name
 
 LINK_PREFIX = "https://hanab.live/shared-replay-json/"
 ALPHABET = string.ascii_lowercase + string.digits + string.ascii_uppercase
@@ -31,6 +34,7 @@ PLAY, DISCARD, COLOR_HINT, RANK_HINT, GAME_OVER, VOTED_OVER = range(6)
 ENDS = (GAME_OVER, VOTED_OVER)
 """What is no move: a player, or the players by a vote, end the game."""
 FOREIGN_OPTIONS = (
+    "cardCycle",
     "deckPlays",
     "emptyClues",
     "oneExtraCard",
@@ -38,8 +42,12 @@ FOREIGN_OPTIONS = (
     "allOrNothing",
     "detrimentalCharacters",
 )
-OWN_OPTIONS = ("timed", "speedrun", "cardCycle")
-"""What the site can turn on that leaves the rules as they are."""
+"""Options that change the rules, or the order of cards in a hand."""
+OWN_OPTIONS = (
+    *("numPlayers", "startingPlayer", "variant", "variantName", "variantID"),
+    *("timed", "timeBase", "timePerTurn", "speedrun", "tableName", "maxPlayers"),
+)
+"""Options that leave the rules as they are, but for when a speedrun ends."""
 _SITE = re.compile(r"(?:https?:/{1,2})?(?:www\.)?hanab\.live(?![\w.-])/*([^#?]*)", re.IGNORECASE)
 
 
@@ -53,6 +61,15 @@ class SiteGame:
     score: int  # 0 when all lives were lost
     game_id: int | None = None
     players: tuple[str, ...] = ()
+    surplus: bool = False  # a move after the last life was lost is left out
+
+
+class SiteGameError(ValueError):
+    """A game that cannot be read. `ended`: how it ended, None where that is unknown."""
+
+    def __init__(self, problem: str, ended: Ending | None = None) -> None:
+        super().__init__(problem)
+        self.ended = ended
 
 
 def game_to_json(
@@ -86,38 +103,44 @@ def exported_length(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Ite
     return len(_site_actions(rules, deck, actions))
 
 
-def game_from_json(record: Mapping[str, Any]) -> SiteGame:
+def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) -> SiteGame:
     """Read the site's JSON record; another starting player than 0 rotates the seats.
 
-    Raises ValueError naming what is missing or of the wrong type, an option that changes the rules,
-    or an illegal move.
+    Args:
+        record: one game.
+        failed_speedruns: True reads a speedrun in which a needed card was lost, as a game that
+            stops there. The site ends it with score 0, the standard rules do not.
+
+    Raises:
+        ValueError: naming what is missing or of the wrong type, an option that changes the rules,
+            or an illegal move.
     """
     for key in ("players", "deck", "actions"):
         if not isinstance(record.get(key), list):
             raise ValueError(f"expected a list under {key!r}, got {type(record.get(key)).__name__}")
-    options = record.get("options") or {}
-    start = _check_options(options, len(record["players"]))
+    start = _check_options(record, len(record["players"]))
     rules = Rules(num_players=len(record["players"]))
     deck = [_read_card(card, index) for index, card in enumerate(record["deck"])]
     if len(deck) != rules.deck_size:
         raise ValueError(f"expected a deck of {rules.deck_size} cards, got {len(deck)}")
     new_order = rotated_orders(rules, start)
     table = Table(rules, [deck[old] for old in np.argsort(new_order)])
-    actions = []
-    for index, entry in enumerate(record["actions"]):
-        kind, target, value = _read_action(entry, index)
-        if kind in ENDS:
-            rest = [_read_action(later, k)[0] for k, later in enumerate(record["actions"])]
-            if more := sum(later not in ENDS for later in rest[index:]):
-                raise ValueError(f"action {index} ends the game, but {more} more follow")
-            break
+    moves, actions = _read_moves(record["actions"]), list[int]()
+    may_fail = not failed_speedruns and bool((record.get("options") or {}).get("speedrun"))
+    for kind, target, value in moves:
+        if table.life_tokens == 0 and len(actions) == len(moves) - 1:
+            break  # the surplus move of some recorders, see `data.endings`
         if kind in (PLAY, DISCARD) and 0 <= target < rules.deck_size:
             target = new_order[target]
         elif kind in (COLOR_HINT, RANK_HINT) and 0 <= target < rules.num_players:
             target = (target - start) % rules.num_players
-        action = _our_action(table, kind, target, value)
-        actions.append(action)
-        table.apply(action)
+        try:
+            actions.append(_our_action(table, kind, target, value))
+            table.apply(actions[-1])
+        except ValueError as error:
+            raise SiteGameError(str(error), ending(table) if table.over else None) from error
+        if may_fail:
+            _check_speedrun(table)
     names = [
         str(record["players"][(seat + start) % rules.num_players])
         for seat in range(rules.num_players)
@@ -130,6 +153,7 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
         score=table.score,
         game_id=game_id if type(game_id) is int and 0 <= game_id < 2**63 else None,
         players=tuple(names),
+        surplus=len(actions) < len(moves),
     )
 
 
@@ -296,25 +320,43 @@ def rotated_orders(rules: Rules, start: int) -> list[int]:
     ]
 
 
-def _check_options(options: Any, num_players: int) -> int:
+def foreign_options(options: Mapping[str, Any]) -> list[str]:
+    """The options that are on and change the rules, or the order of cards in a hand. One card more
+    and one card less are the standard hand."""
+    on = [name for name in FOREIGN_OPTIONS if options.get(name)]
+    both = {"oneExtraCard", "oneLessCard"}
+    return [name for name in on if name not in both] if both <= {*on} else on
+
+
+def _check_options(record: Mapping[str, Any], num_players: int) -> int:
     """The starting player; raises ValueError naming an option that changes the rules."""
+    options = record.get("options") or {}
     if not isinstance(options, Mapping):
         raise ValueError(f"expected an object under 'options', got {type(options).__name__}")
     if not 2 <= num_players <= 5:
         raise ValueError(f"expected 2-5 players, got {num_players}")
-    for key in ("variant", "variantName"):
-        if options.get(key, VARIANT) != VARIANT:
-            raise ValueError(
-                f"expected option {key} to be {VARIANT!r}, got {reprlib.repr(options[key])}"
-            )
-    for key in FOREIGN_OPTIONS:
-        if options.get(key):
-            raise ValueError(
-                f"option {key} changes the rules: expected it off, got {reprlib.repr(options[key])}"
-            )
+    for key, standard in (
+        ("variant", VARIANT),
+        ("variantName", VARIANT),
+        ("variantID", VARIANT_ID),
+    ):
+        for place in (record, options):
+            if place.get(key, standard) not in (standard, None):
+                raise ValueError(
+                    f"expected option {key} to be {standard!r}, got {reprlib.repr(place[key])}"
+                )
+    for key in foreign_options(options):
+        what = "the order of cards in a hand" if key == "cardCycle" else "the rules"
+        raise ValueError(
+            f"option {key} changes {what}: expected it off, got {reprlib.repr(options[key])}"
+        )
+    if record.get("characters"):
+        raise ValueError("option detrimentalCharacters changes the rules: expected no characters")
     for key, value in options.items():
-        if value is True and key not in OWN_OPTIONS:
-            raise ValueError(f"option {key}: expected one that is known, got it on")
+        if value and key not in (*OWN_OPTIONS, *FOREIGN_OPTIONS):
+            raise ValueError(
+                f"option {key}: expected one that is known, or off, got {reprlib.repr(value)}"
+            )
     start = options.get("startingPlayer", 0)
     if type(start) is not int or not 0 <= start < num_players:
         raise ValueError(
@@ -332,6 +374,28 @@ def _read_card(card: Any, index: int) -> int:
             f"card {index}: expected suitIndex 0-4 and rank 1-5, got {reprlib.repr(card)}"
         )
     return suit * 5 + rank - 1
+
+
+def _check_speedrun(table: Table) -> None:
+    """Raises SiteGameError where the site ended a speedrun: a needed card is lost, not the last
+    life."""
+    lost = used_up(table.rules, table.discard_planes)
+    if lost and table.life_tokens > 0:
+        card = card_name(table.rules, lost.bit_length() - 1)
+        raise SiteGameError(
+            f"option speedrun: turn {table.turn - 1} lost the last {card}, so the site ended the "
+            "game with score 0; the standard rules go on",
+            "failed speedrun",
+        )
+
+
+def _read_moves(entries: Sequence[Any]) -> list[tuple[int, int, int | None]]:
+    """(type, target, value) of each entry before one that ends the game."""
+    read = [_read_action(entry, index) for index, entry in enumerate(entries)]
+    moves = list(itertools.takewhile(lambda entry: entry[0] not in ENDS, read))
+    if more := sum(kind not in ENDS for kind, _, _ in read[len(moves) :]):
+        raise ValueError(f"action {len(moves)} ends the game, but {more} more follow")
+    return moves
 
 
 def _read_action(entry: Any, index: int) -> tuple[int, int, int | None]:

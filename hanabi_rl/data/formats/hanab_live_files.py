@@ -17,10 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.data.formats.hanab_live import SiteGame, game_from_json, game_to_json
+from hanabi_rl.data.endings import ending_of
+from hanabi_rl.data.formats.hanab_live import (
+    SiteGame,
+    SiteGameError,
+    game_from_json,
+    game_to_json,
+)
 from hanabi_rl.data.games import GameDataError, Games, OnBad, pad_moves, refuse
 from hanabi_rl.env.game import Rules
-from hanabi_rl.storage.files import write_text
+from hanabi_rl.storage.files import BYTE_ORDER_MARK, open_text, read_text, write_text
 
 # of a game; one of its cards or moves takes at least 21 characters
 MIN_BRACKETS, CHARACTERS_A_BRACKET = (
@@ -29,17 +35,13 @@ MIN_BRACKETS, CHARACTERS_A_BRACKET = (
 )
 
 
-def read_each(
-    path: Path, validate: bool = True, on_bad: OnBad = refuse
-) -> tuple[Games, np.ndarray]:
-    """The games in the file, `unfinished` not yet known, all of which are good (bool[N]); a game
-    without an id gets its position.
+def read_each(path: Path, on_bad: OnBad = refuse) -> tuple[Games, int]:
+    """The games in the file, `unfinished` not yet known, all of which are good, and the number of
+    games whose surplus move was dropped (`data.endings`). A game without an id gets its position.
 
-    Records name cards, not slots: reading replays them, and an illegal move is an error whatever
-    `validate` says.
+    Records name cards, not slots: reading replays them.
     Hands `on_bad` each game that is malformed, illegal, or of another number of players than most.
     """
-    del validate
     source, played, seats, places = str(path), [], [], []
     for game, record in enumerate(_records(path)):  # one at a time: only what is a game is kept
         try:
@@ -60,12 +62,14 @@ def read_each(
                 f"{one.rules.num_players}"
             )
             field, game_id = "players", one.game_id
-            on_bad(GameDataError(problem, source=source, field=field, game=game, game_id=game_id))
+            wrong = GameDataError(problem, source=source, field=field, game=game, game_id=game_id)
+            wrong.ended = ending_of(one.rules, one.deck, one.actions.tolist())
+            on_bad(wrong)
     same = [one.rules == rules for one in played]
     games = games_of(
         list(itertools.compress(played, same)), list(itertools.compress(seats, same)), rules
     )
-    return games, np.ones(len(games), bool)
+    return games, sum(one.surplus for one in itertools.compress(played, same))
 
 
 def games_of(
@@ -118,12 +122,13 @@ def _records(path: Path) -> Iterator[Any]:
     """What the file holds for each game: of a line that is no JSON, what is wrong with it."""
     try:
         if path.suffix == ".jsonl":
-            with path.open(encoding="utf-8") as file:
-                for number, line in enumerate(file, start=1):
+            with open_text(path) as file:
+                for number, text in enumerate(file, start=1):
+                    line = text.removeprefix(BYTE_ORDER_MARK)  # of a file joined to another
                     if line.strip():
                         yield _parsed_line(line, f"{path}, line {number}")
         else:
-            content = _parse(path.read_text(encoding="utf-8"), str(path))
+            content = _parse(read_text(path), str(path))
             yield from content if isinstance(content, list) else [content]
     except UnicodeDecodeError as error:
         raise GameDataError(f"expected text, got: {error}", source=str(path)) from error
@@ -161,9 +166,9 @@ def _read_game(record: Any, game: int, source: str) -> SiteGame:
         if len(played.actions) == 0:
             raise ValueError("expected at least one move, got none")
     except ValueError as error:
-        raise GameDataError(
-            str(error), source=source, game=game, game_id=record.get("id")
-        ) from error
+        named = GameDataError(str(error), source=source, game=game, game_id=record.get("id"))
+        named.ended = error.ended if isinstance(error, SiteGameError) else None
+        raise named from error
     return played
 
 

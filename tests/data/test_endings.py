@@ -1,0 +1,252 @@
+"""Games as recorders leave them: with a move after a last life lost, or ended by the site alone;
+and how games that are left out ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.games import random_games
+
+from hanabi_rl.cli import main
+from hanabi_rl.data.endings import ending_of, without_surplus
+from hanabi_rl.data.files import load_games, load_some_games, save_games
+from hanabi_rl.data.formats.hanab_live import SiteGameError, game_from_json, game_to_json
+from hanabi_rl.data.games import GameDataError, Games
+from hanabi_rl.env.actions import Move, encode_action
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.live.missed import _read
+from hanabi_rl.serve.held_out import read_held_out
+
+RULES = Rules()
+
+
+@pytest.fixture(scope="module")
+def games() -> Games:
+    """Eight games, of which the even ones are bombed and the odd ones stop after 9 moves."""
+    games = random_games(RULES, 8)
+    assert (games.lives == 0).tolist() == [True, False] * 4
+    return games
+
+
+def with_surplus(games: Games, moves: list[int], counted: bool = True) -> Games:
+    """Bombed games with more moves after their end, counted in their length or not."""
+    actions, num_actions = games.actions.copy(), games.num_actions.copy()
+    for game in np.flatnonzero(games.lives == 0):
+        end = num_actions[game]
+        actions[game, end : end + len(moves)] = moves
+        num_actions[game] += len(moves) * counted
+    return dataclasses.replace(games, actions=actions, num_actions=num_actions, ends=None)
+
+
+SURPLUS = {
+    "a play": (5, True),
+    "a hint": (10, True),
+    "a no-op that is counted": (RULES.noop, True),
+    "a move that is not counted": (5, False),
+}
+
+
+@pytest.mark.parametrize(("move", "counted"), SURPLUS.values(), ids=SURPLUS)
+def test_a_move_after_the_last_life_is_dropped(
+    games: Games, tmp_path: Path, move: int, counted: bool
+) -> None:
+    """jaxmarl before 0.2 ends a lost game one step late."""
+    path = tmp_path / "old.safetensors"
+    save_games(path, with_surplus(games, [move], counted))
+    for load in (load_games, load_some_games):
+        with pytest.warns(UserWarning, match="old.safetensors: dropped the move .* 4 of 8 games"):
+            found = load(path)
+        for name in ("actions", "num_actions", "scores", "unfinished", "lives"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(games, name), name)
+        assert found.actions.dtype == found.num_actions.dtype == np.int32
+    with pytest.warns(UserWarning, match="4 of 8 games"):
+        held_out = read_held_out(path)
+    np.testing.assert_array_equal(held_out.games.actions, games.actions)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+@pytest.mark.parametrize("hint", [False, True])
+def test_such_a_move_in_the_sites_format(
+    games: Games, tmp_path: Path, suffix: str, hint: bool
+) -> None:
+    path = tmp_path / f"old{suffix}"
+    records = []
+    for game in range(len(games)):
+        moves = games.moves(game)
+        record = game_to_json(RULES, games.decks[game], moves, int(games.game_ids[game]))
+        if games.lives[game] == 0:
+            table = Table(RULES, games.decks[game])
+            for move in moves:
+                table.apply(int(move))
+            order = table.hands[table.player][0]
+            more = {"type": 3, "target": 1 - table.player, "value": 1}
+            record["actions"].append(more if hint else {"type": 0, "target": order})
+        records.append(json.dumps(record))
+    path.write_text("\n".join(records) if suffix == ".jsonl" else f"[{','.join(records)}]")
+    with pytest.warns(UserWarning, match="4 of 8 games"):
+        found = load_games(path)
+    np.testing.assert_array_equal(found.actions, games.actions)
+    np.testing.assert_array_equal(found.scores, games.scores)
+
+
+def test_every_command_tells_what_was_dropped(
+    games: Games, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
+    save_games(path, with_surplus(games, [5]))
+    for command in (
+        ["info", path],
+        ["convert", path, out],
+        ["split", path, "--sizes", "4", "4", "--out", tmp_path],
+    ):
+        main(["data", *map(str, command)])
+        assert "old.safetensors: dropped the move" in capsys.readouterr().err
+    np.testing.assert_array_equal(load_games(out).actions, games.actions)
+
+
+def test_more_than_one_move_after_the_end_is_refused(games: Games, tmp_path: Path) -> None:
+    path = tmp_path / "odd.safetensors"
+    for odd in (with_surplus(games, [5, 5]), with_surplus(games, [RULES.noop, 5])):
+        save_games(path, odd)
+        with pytest.raises(GameDataError, match=r"game 0 .*expected"):
+            load_games(path)
+
+
+def test_a_game_with_an_illegal_move_before_is_refused_as_it_is(
+    games: Games, tmp_path: Path
+) -> None:
+    """Nothing is said to be dropped from it: a warning would fail this test."""
+    path = tmp_path / "odd.safetensors"
+    for game in np.flatnonzero(games.lives == 0):
+        for turn in range(games.num_actions[game]):
+            odd = games.select([game])
+            odd.actions[0, turn] = RULES.noop
+            save_games(path, odd)
+            with pytest.raises(GameDataError, match=f"turn {turn}, actions: expected a legal move"):
+                load_games(path)
+
+
+def test_a_game_cut_short_is_not_repaired(games: Games) -> None:
+    """Its length says that it stopped before its last life was lost."""
+    short = dataclasses.replace(games, num_actions=games.num_actions - 1)
+    same, dropped = without_surplus(short, np.where(games.lives == 0, games.num_actions - 1, -1))
+    assert dropped == 0 and same is short
+
+
+def test_how_games_that_are_left_out_ended(
+    games: Games, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Leaving out the lost games alone raises the mean: how many they are is said."""
+    path = tmp_path / "games.safetensors"
+    odd = with_surplus(games, [5, 5])  # four bombed ones, and two with a score of another game
+    save_games(
+        path, dataclasses.replace(odd, scores=odd.scores + np.eye(8, dtype=np.int32)[[1, 3]].sum(0))
+    )
+    errors: list[GameDataError] = []
+    assert len(load_games(path, on_bad=errors.append)) == 2
+    assert Counter(error.ended for error in errors) == {"bombed": 4, "unfinished": 2}
+    main(["data", "info", str(path), "--skip-bad", "--json"])
+    out, err = capsys.readouterr()
+    assert "6 of 8 games left out; how they ended: 4 bombed, 2 unfinished" in err
+    assert json.loads(out)["skipped_endings"] == {"bombed": 4, "unfinished": 2}
+
+
+def test_how_games_of_the_site_that_are_left_out_ended(games: Games, tmp_path: Path) -> None:
+    three = random_games(Rules(num_players=3), 2, seed=5)
+    save_games(tmp_path / "three.jsonl", three)
+    save_games(tmp_path / "two.jsonl", games)
+    lines = (tmp_path / "two.jsonl").read_text().splitlines()
+    lost = json.loads(lines[0])
+    lost["actions"] += [{"type": 3, "target": seat, "value": 1} for seat in (0, 1, 0)]
+    lines += [json.dumps(lost), "{}", *(tmp_path / "three.jsonl").read_text().splitlines()]
+    (tmp_path / "all.jsonl").write_text("\n".join(lines))
+    errors: list[GameDataError] = []
+    assert len(load_games(tmp_path / "all.jsonl", on_bad=errors.append)) == 8
+    ended = ["bombed" if lives == 0 else "unfinished" for lives in three.lives]
+    assert [error.ended for error in errors] == ["bombed", None, *ended]
+
+
+def test_endings() -> None:
+    perfect = Table(RULES, perfect_deck())
+    for _ in range(25):
+        perfect.apply(encode_action(RULES, Move("play", slot=0)))
+    assert ending_of(RULES, perfect.deck, [*perfect.actions, 5, 5]) == "perfect"
+    assert ending_of(RULES, perfect.deck, perfect.actions[:-1]) == "unfinished"
+    assert ending_of(RULES, perfect.deck, [0]) is None  # a discard with all tokens there
+    assert ending_of(RULES, [0] * 50, []) is None
+
+
+def perfect_deck() -> list[int]:
+    """Played from slot 0, by turns, every card fits."""
+    wanted = [color * 5 + rank for color in range(5) for rank in range(5)]
+    deck: list[int] = [-1] * 50
+    table = Table(RULES, full_deck(RULES))
+    for card in wanted:
+        deck[table.hands[table.player][0]] = card
+        table.hands[table.player].pop(0)
+        table.hands[table.player].append(table.drawn)
+        table.drawn += 1
+        table.turn += 1
+    left = Counter(full_deck(RULES)) - Counter(wanted)
+    rest = iter(sorted(left.elements()))
+    return [card if card >= 0 else next(rest) for card in deck]
+
+
+def speedrun(*moves: str, options: dict | None = None) -> dict:
+    """Eight points, then Alice hints and Bob makes the first of `moves` ("discard 1", slots from 1;
+    his hand is Y5 G2 G4 W1 W3, hers Y4 G1 G3 G5 G4), and so on by turns."""
+    deck = perfect_deck()
+    w2, g4 = deck.index(16), 49 - deck[::-1].index(13)  # the second green 4, far below
+    deck[w2], deck[g4] = deck[g4], deck[w2]
+    table = Table(RULES, deck)
+    for _ in range(8):
+        table.apply(encode_action(RULES, Move("play", slot=0)))
+    table.apply(encode_action(RULES, Move("rank", offset=1, value=4)))
+    for move in moves:
+        kind, slot = move.split()
+        table.apply(encode_action(RULES, Move(kind, slot=int(slot) - 1)))
+    record = game_to_json(RULES, table.deck, table.actions, game_id=7)
+    return record | {"options": {"speedrun": True} if options is None else options}
+
+
+FAILED = {
+    "a 5 is discarded": (("discard 1",), "turn 9 lost the last Y5"),
+    "a 5 is misplayed": (("play 1",), "turn 9 lost the last Y5"),
+    "it went on": (("discard 1", "play 1"), "turn 9 lost the last Y5"),
+    "the second of two copies": (("discard 3", "play 5"), "turn 10 lost the last G4"),
+}
+
+
+@pytest.mark.parametrize(("moves", "message"), FAILED.values(), ids=FAILED)
+def test_a_speedrun_that_lost_a_needed_card_is_refused(
+    moves: tuple[str, ...], message: str
+) -> None:
+    """The site ends it with score 0; the standard rules have it at 8."""
+    record = speedrun(*moves)
+    with pytest.raises(SiteGameError, match=f"option speedrun: {message}") as caught:
+        game_from_json(record)
+    assert caught.value.ended == "failed speedrun"
+    assert game_from_json(record, failed_speedruns=True).score >= 8
+    assert game_from_json(record | {"options": {}}).score >= 8
+
+
+def test_other_speedruns_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for moves in ((), ("discard 2",), ("play 3",)):  # other copies are left
+        assert game_from_json(speedrun(*moves)).score == 8
+    missed = _read(7, 200, json.dumps(speedrun("discard 1")).encode())
+    assert len(missed.actions) == 10  # ours, as one that was seen to its end
+    lost = game_from_json(speedrun("play 2", "play 3", "play 1"))
+    assert lost.score == 0  # three strikes count before the last Y5
+    path = tmp_path / "games.json"
+    path.write_text(json.dumps([speedrun("discard 1"), speedrun("discard 2")]))
+    with pytest.raises(SystemExit):
+        main(["data", "info", str(path)])
+    assert "game 0 (game_id 7): option speedrun: turn 9 lost" in capsys.readouterr().err
+    main(["data", "info", str(path), "--skip-bad"])
+    assert "left out; how they ended: 1 failed speedrun" in capsys.readouterr().err
