@@ -258,12 +258,12 @@ def make_app(
     templates = Jinja2Templates(HERE / "templates")
 
     async def start(request: Request) -> Response:
-        return RedirectResponse(f"/game/{play.current().game_id}", 303)
+        return RedirectResponse(f"game/{play.current().game_id}", 303)
 
     async def new(request: Request) -> Response:
         check_origin(request.headers)
         game = play.new_game(strangers="strangers" in request.query_params)
-        return RedirectResponse(f"/game/{game.game_id}", 303)
+        return RedirectResponse(f"game/{game.game_id}", 303)
 
     async def table(request: Request) -> Response:
         game = play.game(_known_game(play, request.path_params["game"]))

@@ -47,7 +47,8 @@ def test_a_study_by_keyboard_alone_has_no_violation(tmp_path, size, scheme):
         press_button(page, "button.go")
         page.wait_for_selector("fieldset")
         fine(page)
-        press(page, ["Shift+Tab", "ArrowDown"])
+        page.locator("[name=q_played]").first.focus()
+        press(page, ["ArrowDown"])
         press_button(page, ".questions button.go")
         for game in (1, 2):
             page.wait_for_selector(".board")
@@ -68,9 +69,13 @@ def test_a_study_by_keyboard_alone_has_no_violation(tmp_path, size, scheme):
         press_button(page, ".questions button.go")
         page.wait_for_selector(".partners")
         fine(page)
-        page.goto(f"{address}withdraw")
-        fine(page)
+        for path in ("", "different", "code", "withdraw"):
+            page.goto(f"{address}{path}")
+            fine(page)
+        (cookie,) = page.context.cookies()
+        page.locator("#code").fill(cookie["value"])
         (person,) = play.folder.everyone()
+        assert person.answers["before"] == {"played": "n"}
         assert person.answers["game 1"] == {"meant": 2}
         assert all(played.game.end_reason == "finished" for played in person.games)
         press_button(page, ".questions button.go")
