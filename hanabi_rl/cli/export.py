@@ -123,7 +123,7 @@ def _of_run(place: Path) -> dict[str, str | None]:
             if not isinstance(record, dict) or "config" not in record:
                 continue
             found["commit"] = record.get("commit")
-            algorithm = record.get("algorithm")
+            algorithm = str(record.get("algorithm"))
             if algorithm in ALGORITHMS:
                 config = saved_config(ALGORITHMS[algorithm].config, run, algorithm=algorithm)
                 found["command"] = command_of(algorithm, config, configs_folder())

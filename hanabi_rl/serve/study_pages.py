@@ -34,7 +34,7 @@ from hanabi_rl.serve.study import SCALE
 from hanabi_rl.serve.study_cookie import StudyCookie
 from hanabi_rl.serve.study_play import StudyPlay
 from hanabi_rl.serve.study_steps import Step, heading_of, next_step, questions_of, step_named
-from hanabi_rl.serve.web import HERE, Lobby, WithHeaders, check_origin
+from hanabi_rl.serve.web import HERE, REFUSED, Lobby, WithHeaders, check_origin
 
 NO_COOKIE = (
     "Your browser kept no cookie, so the study cannot recognise you on its next page. Nothing was "
@@ -118,6 +118,10 @@ class Pages:
         if _is_owner(person, form):
             self.play.waits_no_more(person.number)
             self._cookie.delete(response, request, self._cookie.code(request))
+            for played in person.games:  # in a tab that the one before has left open
+                await self.lobby.disconnect(
+                    played.game.game_id, "another participant begins in this browser"
+                )
         return response
 
     async def ask_code(self, request: Request) -> Response:
@@ -290,7 +294,7 @@ class Pages:
         except HTTPException:
             mine = False
         if not mine:
-            await socket.close(1008, "no such game of yours")
+            await socket.close(REFUSED, "no such game of yours")
             return
         await socket.accept()
         await self.lobby.serve(socket, game_id)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.games import TINY
@@ -34,13 +35,13 @@ from hanabi_rl.storage.records import to_dict
 def test_the_command_of_a_run_makes_its_config(algorithm: str, flags: str) -> None:
     entry = ALGORITHMS[algorithm]
 
-    def parse(words: list[str]) -> object:
+    def parse(words: list[str]) -> Any:
         return parse_args(entry.config, algorithm, configs_folder(), "quick", words)
 
     config = parse(shlex.split(flags))
     command = shlex.split(command_of(algorithm, config, configs_folder()))
     assert command[:3] == ["hanabi-rl", "train", algorithm]
-    again = dataclasses.replace(parse(command[3:]), run_dir=config.run_dir)  # type: ignore
+    again = dataclasses.replace(parse(command[3:]), run_dir=config.run_dir)
     again = dataclasses.replace(again, wandb=config.wandb, tensorboard=config.tensorboard)
     assert again == config
     assert not {"--run-dir", "--wandb", "--no-tensorboard"} & set(command)

@@ -8,6 +8,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 from support.serving import make_study_play
 from support.study import HOST, agree, consent, cookie_of, play_here, post
 
@@ -161,6 +162,25 @@ def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
     assert "look at every letter" in post(client, "/code", code=first[:-1]).text
     assert "/game/" in post(client, "/code", code=f" {first.lower()} ").url.path
     assert client.cookies[cookie_of(play)] == first
+
+
+def test_a_table_that_the_one_before_left_open_takes_no_moves_of_the_next_person(play, visit):
+    client = visit(play)
+    agree(client)
+    page = post(client, "/answer", step="before")
+    address = f"ws://{HOST}{page.url.path}/ws"
+    with client.websocket_connect(address) as socket:
+        socket.receive_text()
+        post(client, "/different")
+        seen = socket.receive()
+        while seen["type"] != "websocket.close":
+            seen = socket.receive()
+    assert (seen["code"], seen["reason"]) == (1008, "another participant begins in this browser")
+    agree(client)
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect(address):
+        pass
+    (game,) = [played.game for person in play.folder.everyone() for played in person.games]
+    assert game.status == "active"  # the one before goes on with the code
 
 
 def test_where_a_study_is_complete_the_next_person_is_told_and_nothing_changes(tmp_path, visit):
