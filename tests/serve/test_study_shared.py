@@ -146,6 +146,7 @@ def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
     pages = [client.get(path) for path in ("/", "/different")]
     assert "I am somebody different" in pages[0].text
     assert client.cookies[cookie_of(play)] == first  # asked, not done
+    assert f'value="{first}"' not in client.get("/withdraw").text
     (form,) = re.findall(r'name="owner" value="(\w+)"', pages[1].text)
     pages.append(post(client, "/different", owner=form))
     assert "We record moves." in pages[-1].text and not client.cookies
