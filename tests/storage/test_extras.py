@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import tomllib
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hanabi_rl.cli import main
 from hanabi_rl.storage import extras
 
 ROOT = Path(__file__).parents[2]
@@ -53,3 +55,37 @@ def test_nothing_that_users_read_asks_the_index_for_the_package() -> None:
             asked = [line for line in lines if "install" in line and "hanabi-rl[" in line]
             asked += [line for line in lines if "install hanabi-rl" in line]
             assert asked == [], path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing", "message"),
+    [
+        (["play", "bot:iggi"], "jinja2", "the page needs jinja2: {serve}; --terminal does not"),
+        (["study", "example"], "orjson", "the page needs orjson: {serve} ("),
+        (
+            ["submit", "bot:iggi", "--server", "h.example"],
+            "orjson",
+            "submit needs websockets and orjson: ",
+        ),
+        (
+            ["live", "--agent", "bot:iggi", "--credentials", "c"],
+            "websockets",
+            "the package websockets: {live}",
+        ),
+    ],
+)
+def test_a_command_without_its_extra_says_how_to_install_it(
+    arguments: list[str],
+    missing: str,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == missing else found(name)
+    )
+    with pytest.raises(SystemExit):
+        main(arguments)
+    commands = {name: extras.install_command(name) for name in ("serve", "live")}
+    assert message.format(**commands) in capsys.readouterr().err
