@@ -143,15 +143,15 @@ def model_page(
 ) -> str:
     """A model card as the Hub shows it: front matter in its standard fields, then text.
 
-    Of a page that is there, the part between the two markers and our results are replaced, missing
-    fields are added, and everything else stays as its owner wrote it.
+    On an existing page the part between the two markers and our results are replaced, and missing
+    fields are added. The rest stays as its owner wrote it.
 
     Args:
         repository: OWNER/NAME.
         card: as `hanabi-rl export` makes it.
         licence: an identifier of the Hub, e.g. `apache-2.0`; None keeps that of the page, and is
             `unknown` on a page without one.
-        before: README.md of the repository; None or blank: there is none.
+        before: README.md of the repository; None if it is missing.
 
     Raises:
         ValueError: `before` is not UTF-8, its front matter is not YAML, or one marker is missing.

@@ -14,8 +14,8 @@ NAME = "hanabi_study"
 class StudyCookie:
     """Cookie of the study in `folder`.
 
-    The folder's tag is in its name: browsers keep one jar for all ports and paths of a host, so
-    that studies on one host would overwrite each other's cookie.
+    The folder's tag is in its name: browsers keep one jar for all ports of a host, so studies on
+    one host would overwrite each other's cookie.
     """
 
     def __init__(self, folder: StudyFolder) -> None:
