@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import urllib.error
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.notebooks import script_of
@@ -28,6 +31,75 @@ def test_there_are_notebooks_and_they_hold_no_output() -> None:
         compile(script_of(path), str(path), "exec")
 
 
+class _Server:
+    """In the place of the process that serves a study."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.ended = False
+
+    def poll(self) -> None:
+        return None
+
+    def terminate(self) -> None:
+        self.ended = True
+
+    def wait(self) -> int:
+        return 0
+
+
+def test_the_study_ends_its_server_whatever_happens_and_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run twice in one kernel; each time the first person meets a closed port."""
+    (notebook,) = [path for path in TUTORIALS if path.stem == "study"]
+    started: list[_Server] = []
+
+    def start(*_: object, **__: object) -> _Server:
+        assert all(server.ended for server in started)
+        assert not Path("rehearsal").exists()
+        Path("rehearsal").mkdir()
+        started.append(_Server())
+        return started[-1]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("subprocess.Popen", start)
+    monkeypatch.setattr("urllib.request.urlopen", lambda _: None)
+    kernel: dict[str, Any] = {}
+    for _ in range(2):
+        with pytest.raises(urllib.error.URLError):
+            exec(script_of(notebook), kernel)
+        assert started[-1].ended
+    # a kernel that is interrupted before anybody takes part: one cell is run again
+    started[-1].ended = False
+    cells = [cell for cell in _code_cells(notebook) if "Popen" in cell]
+    exec(cells[0], kernel)
+    assert len(started) == 3 and started[1].ended
+
+
+@pytest.mark.parametrize("name", ["algorithm", "partner", "study"])
+def test_a_notebook_that_makes_folders_makes_them_in_a_new_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notebook,) = [path for path in TUTORIALS if path.stem == name]
+    cells = _code_cells(notebook)
+    (fresh,) = [at for at, cell in enumerate(cells) if "mkdtemp" in cell]
+    writes = re.compile(r"--run-dir|--out|--state|run_dir|%%writefile")
+    assert not any(writes.search(cell) for cell in cells[:fresh])
+    assert any(writes.search(cell) for cell in cells[fresh:])
+    monkeypatch.chdir(tmp_path)
+    kernel: dict[str, Any] = {}
+    for _ in range(2):
+        exec(cells[fresh], kernel)
+        assert Path.cwd().parent == tmp_path and not list(Path.cwd().iterdir())
+        Path("run").touch()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def _code_cells(notebook: Path) -> list[str]:
+    cells = json.loads(notebook.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "notebook",
@@ -36,8 +108,11 @@ def test_there_are_notebooks_and_they_hold_no_output() -> None:
     ids=lambda path: path.stem,
 )
 def test_a_tutorial_runs(notebook: Path, tmp_path: Path) -> None:
+    text = script_of(notebook)
+    if notebook.stem == "study":  # in one kernel it is run again
+        text = f"code = {text!r}\nexec(code)\nexec(code)\n"
     script = tmp_path / "tutorial.py"
-    script.write_text(script_of(notebook))
+    script.write_text(text)
     bin_folder = Path(sys.executable).parent  # `hanabi-rl`, as installed beside this Python
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(

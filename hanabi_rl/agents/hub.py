@@ -11,14 +11,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hanabi_rl.agents.card import in_words
 from hanabi_rl.agents.one_file import SUFFIX, is_policy, read_card, read_file
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import read_published
-from hanabi_rl.storage.hub import fetch_file, list_files, put_files
+from hanabi_rl.storage.hub import Edit, fetch_file, list_files, put_files
 
 PREFIX = "hf:"
 FILE = "policy.safetensors"
 """What a repository's agent is called where no file is named."""
+SCORE, ACCURACY = "self-play score", "moves predicted"
+"""Names of the results on an agent's page."""
+START = "<!-- hanabi-rl export: every push replaces this part; write above or below it -->"
+END = "<!-- hanabi-rl export: end -->"
+"""Markers around the part of an agent's page that a push replaces."""
+_FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:/([^@]+))?(?:@(.+))?")
 
 
@@ -108,76 +115,169 @@ def hub_card(name: str) -> dict[str, Any]:
 
 
 def push(
-    repository: str, file: Path, card: Mapping[str, Any], *, licence: str, private: bool
+    repository: str, file: Path, card: Mapping[str, Any], *, licence: str | None, private: bool
 ) -> str:
     """Publishes an exported file as `hf:OWNER/NAME`, with its page. Returns the commit's address.
 
+    Args:
+        repository: OWNER/NAME.
+        file: to publish.
+        card: as `hanabi-rl export` makes it.
+        licence: as `model_page` takes it.
+        private: for the repository's owner alone.
+
     Raises:
+        ValueError: as `model_page`.
         ValueError, PermissionError, ConnectionError: as `storage.hub.put_files`.
     """
-    page = model_page(repository, card, licence)
-    files = {FILE: file.read_bytes(), "README.md": page.encode()}
+
+    def page(before: bytes | None) -> bytes:
+        return model_page(repository, card, licence, before).encode()
+
+    files: dict[str, bytes | Edit] = {FILE: file.read_bytes(), "README.md": page}
     return put_files(repository, files, private=private, message="An agent of hanabi-rl")
 
 
-def model_page(repository: str, card: Mapping[str, Any], licence: str) -> str:
+def model_page(
+    repository: str, card: Mapping[str, Any], licence: str | None, before: bytes | None = None
+) -> str:
     """A model card as the Hub shows it: front matter in its standard fields, then text.
+
+    On an existing page the part between the two markers and our results are replaced, and missing
+    fields are added. The rest stays as its owner wrote it.
 
     Args:
         repository: OWNER/NAME.
         card: as `hanabi-rl export` makes it.
-        licence: an identifier of the Hub, e.g. `apache-2.0`.
+        licence: an identifier of the Hub, e.g. `apache-2.0`; None keeps that of the page, and is
+            `unknown` on a page without one.
+        before: README.md of the repository; None if it is missing.
+
+    Raises:
+        ValueError: `before` is not UTF-8, its front matter is not YAML, or one marker is missing.
     """
+    where = f"README.md of {repository}"
+    try:
+        page = (before or b"").decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: expected UTF-8: {error}") from error
+    found = _FRONT.match(page)
+    front, text = (found[1], page[found.end() :]) if found else ("", page)
+    fields = _fields_of(front, where)
+    about = _fields(repository, card)
+    changed = {name: value for name, value in about.items() if name not in fields}
+    changed["model-index"] = _results(fields.get("model-index"), about["model-index"])
+    if licence is not None or "license" not in fields:
+        changed["license"] = licence or "unknown"
+    name = repository.partition("/")[2]
+    text = text if text.strip() else f"\n# {name}\n\n{card['about']}\n\n{START}\n{END}\n"
+    section = f"{START}\n\n{_section(repository, card)}\n{END}"
+    front = _with_fields(front, fields, changed)
+    return f"---\n{front}---\n{_with_section(text, section, where)}"
+
+
+def _fields(repository: str, card: Mapping[str, Any]) -> dict[str, Any]:
+    """The Hub's fields of an agent, without a licence."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    game = f"Hanabi, {card['players']} players"
-    figures = [("mean_reward", "self-play score", card["selfplay"]["mean"], game)]
+    game = _game(card)
+    figures = [("mean_reward", SCORE, card["selfplay"]["mean"], "hanabi", game)]
     if card["prediction"] is not None:
         prediction = card["prediction"]
-        figures.append(("accuracy", "moves predicted", prediction["accuracy"], prediction["file"]))
+        of = "hanabi-games", prediction["file"]  # one type would be one data set, of one name
+        figures.append(("accuracy", ACCURACY, prediction["accuracy"], *of))
     data = ModelCardData(
-        license=licence,
         library_name="hanabi-rl",
         pipeline_tag="reinforcement-learning",
         tags=["hanabi", "reinforcement-learning", "human-ai-coordination", card["algorithm"]],
-        metrics=[kind for kind, _, _, _ in figures],
+        metrics=[figure[0] for figure in figures],
         model_name=repository.partition("/")[2],
         eval_results=[
             EvalResult(
                 task_type="reinforcement-learning",
-                dataset_type="hanabi",
+                dataset_type=dataset,
                 dataset_name=of,
                 metric_type=kind,
                 metric_name=name,
                 metric_value=value,
             )
-            for kind, name, value, of in figures
+            for kind, name, value, dataset, of in figures
         ],
     )
-    score, name = card["selfplay"], f"{PREFIX}{repository}"
-    low, high = score["ci95"]
+    return {name: value for name, value in data.to_dict().items() if value is not None}
+
+
+def _fields_of(front: str, where: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        fields = yaml.safe_load(front) or {}
+    except yaml.YAMLError as error:
+        said = " ".join(str(error).split())
+        raise ValueError(f"{where}: expected YAML between the two lines ---: {said}") from error
+    if not isinstance(fields, dict):
+        raise ValueError(f"{where}: expected fields between the two lines ---, got {front[:60]!r}")
+    return fields
+
+
+def _with_fields(front: str, fields: Mapping[str, Any], changed: Mapping[str, Any]) -> str:
+    """`front`, which says `fields`, with those `changed`; others and comments stay as written,
+    unless it is YAML whose fields do not begin lines."""
+    import yaml
+
+    parts = re.split(r"(?m)^(?=[^\s#-])", front)  # each but the first begins with a field's name
+    for name, value in changed.items():
+        field = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True)
+        for place, part in enumerate(parts):
+            if part.partition(":")[0].strip(" '\"") == name:
+                comments = [line for line in part.splitlines(True) if line.startswith("#")]
+                parts[place] = field + "".join(comments)
+                break
+        else:
+            if parts[-1] and not parts[-1].endswith("\n"):
+                parts[-1] += "\n"
+            parts.append(field)
+    written = "".join(parts)
+    try:
+        same = yaml.safe_load(written) == {**fields, **changed}
+    except yaml.YAMLError:
+        same = False
+    return written if same else yaml.safe_dump({**fields, **changed}, sort_keys=False)
+
+
+def _results(before: Any, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The field `model-index` of a page, with our results in the place of our earlier ones."""
+    if not isinstance(before, list) or not before:
+        return ours
+    entries = [dict(entry) for entry in before]
+    for entry in entries:
+        entry["results"] = [each for each in entry.get("results") or [] if not _is_ours(each)]
+    entries[0]["results"] = [*ours[0]["results"], *entries[0]["results"]]
+    return entries
+
+
+def _is_ours(result: Mapping[str, Any]) -> bool:
+    names = {metric.get("name") for metric in result.get("metrics") or []}
+    return bool(names) and names <= {SCORE, ACCURACY}
+
+
+def _section(repository: str, card: Mapping[str, Any]) -> str:
+    name = f"{PREFIX}{repository}"
     rows = {
-        "game": game,
+        "game": _game(card),
         "algorithm": f"{card['algorithm']}, {card['steps']} {card['unit']}",
         "is shown": card["tier"],
-        "learnt from": card["data"],
-        "met in training": ", ".join(card["met"]) or "itself",
-        "self-play": f"{score['mean']} [{low}, {high}], {score['zero_share']:.1%} zero, "
-        f"{score['games']:,} greedy games",
-        "predicts people": _predicts(card["prediction"]),
-        "command": f"`{card['command']}`" if card["command"] else "not noted",
+        "learned from": in_words(card, "data"),
+        "met in training": in_words(card, "met"),
+        "self-play": in_words(card, "selfplay"),
+        "predicts people": in_words(card, "prediction"),
+        "command": in_words(card, "command"),
         "measured": card["measured"],
     }
-    table = "\n".join(f"| {key} | {text} |" for key, text in rows.items())
-    return f"""---
-{data.to_yaml()}
----
+    table = "\n".join(f"| {key} | {_cell(str(text))} |" for key, text in rows.items())
+    return f"""\
+hanabi-rl is on no package index yet. In a checkout: `pip install -c constraints.txt -e .`, then
 
-# {data.model_name}
-
-{card["about"]}
-
-    pip install hanabi-rl
     hanabi-rl evaluate {name}
     hanabi-rl play {name}
 
@@ -191,7 +291,25 @@ Intervals are 95%, over games.
 """
 
 
-def _predicts(prediction: Mapping[str, Any] | None) -> str:
-    if prediction is None:
-        return "not measured"
-    return f"{prediction['accuracy']:.3f} of the moves of {prediction['file']}"
+def _game(card: Mapping[str, Any]) -> str:
+    return f"Hanabi, {card['players']} players"
+
+
+def _cell(text: str) -> str:
+    """Plain text for a cell of a Markdown table: on one line, without markup."""
+    return re.sub(r"([\\`*_<|~]|(?<=\])\()", r"\\\1", " ".join(text.split()))
+
+
+def _with_section(text: str, section: str, where: str) -> str:
+    """`text` with `section` between its markers, or at its end if it has none."""
+    counts = text.count(START), text.count(END)
+    if counts == (0, 0):
+        return f"{text.rstrip()}\n\n{section}\n"
+    before, _, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if counts != (1, 1) or not end:
+        raise ValueError(
+            f"{where}: expected {START} and below it {END}, once each or not at all, got "
+            f"{counts[0]} and {counts[1]}: correct the page, then push again"
+        )
+    return before + section + after

@@ -168,11 +168,15 @@ def _one(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _card(agent: dict[str, Any]) -> str:
+    from hanabi_rl.agents.card import in_words
+
     width = max(len(key) for key in agent)
-    return "\n".join(f"{key:<{width}}  {value}" for key, value in agent.items())
+    return "\n".join(f"{key:<{width}}  {in_words(agent, key)}" for key in agent)
 
 
 def _table(known: dict[str, Any]) -> str:
+    from hanabi_rl.agents.card import in_words
+
     width = max(len(agent["name"]) for agent in known["agents"])
     lines = []
     for agent in known["agents"]:
@@ -181,17 +185,12 @@ def _table(known: dict[str, Any]) -> str:
         if "selfplay" in agent:
             lines.append(f"{'':<{width}}  {_figures(agent)}")
         if agent.get("scores"):
-            lines.append(f"{'':<{width}}  {_scores(agent['scores'])}")
+            lines.append(f"{'':<{width}}  self-play: {in_words(agent, 'scores')}")
         for name, parameter in agent.get("parameters", {}).items():
             lines.append(f"{'':<{width}}  ?{name}={parameter['default']} ({parameter['type']})")
     lines.append("options of every agent")
     lines += [f"{'':<{width}}  ?{about}" for about in known["options"].values()]
     return "\n".join(lines)
-
-
-def _scores(scores: dict[str, Any]) -> str:
-    each = (f"{players} players {score['mean']:.2f}" for players, score in scores.items())
-    return f"self-play: {', '.join(each)}"
 
 
 def _figures(agent: dict[str, Any]) -> str:

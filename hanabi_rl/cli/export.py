@@ -7,6 +7,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +32,7 @@ def export(
     bits: Annotated[int, Range(4, 11)] = 11,
     push: Annotated[str | None, tyro.conf.arg(metavar="OWNER/NAME")] = None,
     private: Flag = False,
-    license: str = "unknown",
+    license: str | None = None,
 ) -> None:
     """Write a trained policy to one file, in half precision, with a model card in its header; or
     publish it on the Hugging Face Hub, where others name it hf:OWNER/NAME. Any command takes the
@@ -43,7 +44,7 @@ def export(
         out: the file, *.safetensors.
         about: what the agent is, in a sentence.
         data: what it learnt from, for the card.
-        command: what trained it, for the card.
+        command: what trained it, for the card. Default: the command of the run.
         predict: games on which to measure how well it predicts people, for the card.
         games: of greedy self-play, for the card.
         seed: of their decks: none that the training selected or reported on, if it was another
@@ -53,7 +54,8 @@ def export(
         push: the Hub's repository to publish it in; made where there is none. Log in first, with
             `hf auth login`.
         private: for the repository's owner alone.
-        license: of what is published, as the Hub spells it: apache-2.0, cc-by-4.0, ...
+        license: licence of what is published, as the Hub spells it: apache-2.0, cc-by-4.0, ...
+            Default: that of the page in the repository, or unknown.
     """
     from hanabi_rl.agents import hub
     from hanabi_rl.agents.names import load_policy
@@ -98,23 +100,35 @@ def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[st
         "data": NOT_NOTED,  # the names of its files tell others nothing
         "selfplay": None,
         "prediction": None,
-        "command": "",
-        "commit": _commit(Path(agent)),
+        **_of_run(Path(agent)),
     }
     given = {key: text for key, text in said.items() if text}
     measured = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} on {platform.machine()}"
     return known | card_of(agent) | given | {"measured": measured}
 
 
-def _commit(run: Path) -> str | None:
-    """The code that trained a run, or the run that a folder of a policy lies in, as it noted it;
-    None of what is no run."""
+def _of_run(place: Path) -> dict[str, str | None]:
+    """The command and the code of a run, of its folder or of a policy's folder in it; an empty
+    command and None of another place."""
+    from hanabi_rl.algorithms.registry import ALGORITHMS
+    from hanabi_rl.launch.argv import command_of
+    from hanabi_rl.launch.presets import configs_folder
+    from hanabi_rl.runs.config import saved_config
     from hanabi_rl.storage.files import read_json
 
-    for config in (run / "config.json", run.parent / "config.json"):
-        if config.is_file():
-            return read_json(config).get("commit")
-    return None
+    found: dict[str, str | None] = {"command": "", "commit": None}
+    for run in (place, *place.resolve().parents[:2]):
+        with suppress(ValueError, OSError):  # no config, another program's or another version's
+            record = read_json(run / "config.json")
+            if not isinstance(record, dict) or "config" not in record:
+                continue
+            found["commit"] = record.get("commit")
+            algorithm = str(record.get("algorithm"))
+            if algorithm in ALGORITHMS:
+                config = saved_config(ALGORITHMS[algorithm].config, run, algorithm=algorithm)
+                found["command"] = command_of(algorithm, config, configs_folder())
+            break
+    return found
 
 
 def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from hanabi_rl.cli.agents import Flag, load_agents
 from hanabi_rl.cli.play import progress
+from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.ranges import Range, Seconds
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def live(
         notes: write what the agent weighs on its own cards, where spectators read it.
     """
     if importlib.util.find_spec("websockets") is None:
-        raise ValueError("expected the package websockets: pip install 'hanabi-rl[live]'")
+        raise ValueError(f"expected the package websockets: {install_command('live')}")
     from hanabi_rl.agents.knowing import learns
     from hanabi_rl.live.account import read_account, read_server
     from hanabi_rl.live.acquaintances import Acquaintances

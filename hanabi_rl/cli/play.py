@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents
+from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.ranges import Port, Seconds, Seed
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def play(
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
     names = _line_up(agents, players, watch)
     if not terminal:
-        check_extra()
+        check_extra("; --terminal does not")
     from hanabi_rl.serve.folder import GameFolder
     from hanabi_rl.serve.local import LocalPlay
     from hanabi_rl.serve.partners import Starting
@@ -225,14 +226,11 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def check_extra() -> None:
-    """Raises ValueError where the extra `serve` is not installed."""
+def check_extra(hint: str = "") -> None:
+    """Raises ValueError, which ends with `hint`, where the extra `serve` is not installed."""
     missing = [name for name in WEB_MODULES if importlib.util.find_spec(name) is None]
     if missing:
-        raise ValueError(
-            f"the page needs {', '.join(missing)}: pip install 'hanabi-rl[serve]'; --terminal does "
-            "not"
-        )
+        raise ValueError(f"the page needs {', '.join(missing)}: {install_command('serve')}{hint}")
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ import tyro
 
 from hanabi_rl.cli.agents import Flag
 from hanabi_rl.serve.keys import KEY_VARIABLE
+from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import check_input, read_text
 from hanabi_rl.storage.ranges import Range, Seconds, Seed
 
@@ -69,7 +70,7 @@ def submit(
         json: print one line of JSON on stdout and the text on stderr.
     """
     if importlib.util.find_spec("websockets") is None or importlib.util.find_spec("orjson") is None:
-        raise ValueError("submit needs websockets and orjson: pip install 'hanabi-rl[serve]'")
+        raise ValueError(f"submit needs websockets and orjson: {install_command('serve')}")
     if bool(agents) == (process is not None):
         got = "both" if agents else "neither"
         raise ValueError(f"expected an AGENT or --process COMMAND, got {got}")

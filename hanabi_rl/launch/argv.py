@@ -5,9 +5,10 @@ import argparse
 import dataclasses
 import io
 import itertools
+import shlex
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +18,11 @@ import tyro
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, saved_config
+from hanabi_rl.storage.records import to_dict
 
 C = TypeVar("C", bound=RunConfig)
 T = TypeVar("T")
+_NOT_OF_THE_COMMAND = {"preset", "seeds", *MAY_DIFFER_ON_RESUME} - {"total_steps"}
 
 
 def parse_args(
@@ -55,6 +58,55 @@ def parse_args(
     config = _with_flags(saved, args, prog)
     check_saved_config(config, Path(run_dir), algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME)
     return config
+
+
+def command_of(algorithm: str, config: RunConfig, configs: Path) -> str:
+    """Return the `hanabi-rl train` command of a run: its preset, and flags for what differs.
+
+    Where the run is written, its logging and absolute paths are left out: of a file that is named
+    by an absolute path, its name remains. Empty if no command makes this config, as without a
+    preset or with one that has changed or is missing.
+    """
+    cls, preset = type(config), config.preset
+    if preset is None:
+        return ""
+    try:
+        flags = _flags_between(
+            to_dict(load_preset(cls, algorithm, preset, configs)), to_dict(config)
+        )
+        made = parse_args(cls, algorithm, configs, preset, ["--preset", preset, *flags])
+    except (ValueError, OSError, SystemExit):
+        return ""
+    names = {field.name for field in dataclasses.fields(config)} & _NOT_OF_THE_COMMAND
+    if dataclasses.replace(made, **{name: getattr(config, name) for name in names}) != config:
+        return ""
+    words = [_shown(word) for word in ("--preset", preset, *flags)]
+    return shlex.join(["hanabi-rl", "train", algorithm, *words])
+
+
+def _flags_between(before: Mapping[str, Any], after: Mapping[str, Any], at: str = "") -> list[str]:
+    """The flags that make `after` of `before`, two configs as nested dictionaries; a field of the
+    game is a flag without the game's name."""
+    flags: list[str] = []
+    for name, value in after.items():
+        flag = f"{at}{name.replace('_', '-')}"
+        if before.get(name) == value or name in _NOT_OF_THE_COMMAND:
+            continue
+        if isinstance(value, dict):
+            inside = before[name] if isinstance(before.get(name), dict) else {}
+            flags += _flags_between(inside, value, "" if name == "game" else f"{flag}.")
+        elif isinstance(value, bool):
+            prefix, _, last = flag.rpartition(".")
+            flags.append(f"--{flag}" if value else f"--{prefix}{'.' if prefix else ''}no-{last}")
+        elif isinstance(value, list):
+            flags += [f"--{flag}", *map(str, value)]
+        else:
+            flags += [f"--{flag}", str(value)]
+    return flags
+
+
+def _shown(word: str) -> str:
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:

@@ -24,6 +24,7 @@ from hanabi_rl.launch.grid import SlurmConfig
 from hanabi_rl.launch.startup import start
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import read_json, write_json
 
 if TYPE_CHECKING:
@@ -298,7 +299,7 @@ def check_installed() -> None:
         import submitit  # noqa: F401
     except ImportError as error:
         raise ValueError(
-            "--launcher needs the submitit package: pip install 'hanabi-rl[cluster]'"
+            f"--launcher needs the submitit package: {install_command('cluster')}"
         ) from error
     finally:
         del os.environ[_LOG_LEVEL]

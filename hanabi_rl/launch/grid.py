@@ -74,8 +74,8 @@ class SweepConfig(SlurmConfig):
     matrix_games: Count = 1000
     """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
     launcher: Literal["local", "slurm"] | None = None
-    """Runs as jobs of submitit (pip install 'hanabi-rl[cluster]'): processes of this machine,
-    --jobs at once, or a Slurm array, whose finished runs the same command collects."""
+    """Runs as jobs of submitit (the extra `cluster`): processes of this machine, --jobs at once, or
+    a Slurm array, whose finished runs the same command collects."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

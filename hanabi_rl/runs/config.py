@@ -42,7 +42,7 @@ class RunConfig(TrainingConfig):
     """This process is one of several hosts' that train together (docs/scaling.md)."""
     tensorboard: bool = True
     wandb: bool = False
-    """Also log to Weights & Biases (pip install 'hanabi-rl[wandb]')."""
+    """Also log to Weights & Biases; needs the extra `wandb`."""
     report_games: Count = 5000
     """Greedy games, on decks never used for selection, behind each reported score."""
 

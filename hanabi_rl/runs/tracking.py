@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from tensorboardX import SummaryWriter
 
+from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import read_text, to_json, write_text
 
 
@@ -155,9 +156,7 @@ def _start_wandb(run_dir: Path, config: Mapping[str, Any]) -> Any:
     try:
         import wandb
     except ImportError as error:
-        raise ValueError(
-            "--wandb needs the wandb package: pip install 'hanabi-rl[wandb]'"
-        ) from error
+        raise ValueError(f"--wandb needs the wandb package: {install_command('wandb')}") from error
     kept = run_dir / WANDB_ID
     if not kept.exists():
         write_text(kept, uuid.uuid4().hex)

@@ -1,4 +1,4 @@
-"""The forms that our own pages send: `read_form`, and where they lead: `on_to`."""
+"""Forms that our own pages send: `read_form`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
 
 from hanabi_rl.serve.web import check_origin
 
@@ -25,11 +24,3 @@ async def read_form(request: Request) -> dict[str, str]:
         return dict(parse_qsl(body.decode(), max_num_fields=200))
     except ValueError:
         raise HTTPException(400, "expected a form") from None
-
-
-def on_to(path: str, request: Request, name: str, cookie: str, seconds: int) -> Response:
-    """The next page, with the cookie that it needs."""
-    response = RedirectResponse(path, 303)
-    secure = request.url.scheme == "https"
-    response.set_cookie(name, cookie, max_age=seconds, httponly=True, samesite="lax", secure=secure)
-    return response

@@ -1,6 +1,6 @@
 """The people of a study, and where what they did is kept: `StudyFolder`.
 
-    study.json                what was asked of everybody
+    study.json                what was asked of everybody, and the folder's tag
     participants/NUMBER.json  everything of one person: consent, order, games with their moves and
                               times, answers; replaced after every move
     audit.jsonl               who withdrew, and when
@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import hmac
 import json
@@ -54,12 +55,23 @@ class StudyFolder:
         self._people.mkdir(parents=True, exist_ok=True)
         kept = path / "study.json"
         if not kept.exists():
-            write_json(kept, {"format_version": FORMAT_VERSION, "study": to_json_dict(study)})
+            about = {"format_version": FORMAT_VERSION, "tag": _new_tag()}
+            write_json(kept, about | {"study": to_json_dict(study)})
         elif read_study_of(path) != study:
             raise ValueError(
                 f"{path}: expected the study that the folder was made for ({kept}): a study that "
                 "changes is another one; give it another --state"
             )
+
+    @functools.cached_property
+    def tag(self) -> str:
+        """Random name of this folder, 8 hexadecimal digits; written to study.json once."""
+        kept = self.path / "study.json"
+        content: Any = read_json(kept)
+        if "tag" not in content:  # a folder of an earlier version; its one server is starting
+            content["tag"] = _new_tag()
+            write_json(kept, content)
+        return str(content["tag"])
 
     def join(self, secret: str | None = None) -> tuple[Participant, str]:
         """A new person, who has agreed; and the code, which is kept nowhere. `secret`: the code's,
@@ -222,6 +234,10 @@ def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 def new_secret() -> str:
     """That of a code: three words, each after a `-`."""
     return "".join("-" + "".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(3))
+
+
+def _new_tag() -> str:
+    return secrets.token_hex(4)
 
 
 def _hash(code: str) -> str:

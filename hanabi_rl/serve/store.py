@@ -33,6 +33,7 @@ from hanabi_rl.serve.proxies import UNSEATED, Proxies, Proxy, agree, known, seat
 from hanabi_rl.serve.schedule import deck_of
 from hanabi_rl.serve.schema import migrate
 from hanabi_rl.serve.sqlite import Sqlite
+from hanabi_rl.storage.extras import install_command
 
 POSTGRES = ("postgresql://", "postgres://")
 WORKER_S = 30.0  # a worker that was not seen for so long is gone
@@ -477,7 +478,7 @@ def _open(place: Path | str) -> Database:
         from hanabi_rl.serve.postgres import Postgres
     except ImportError as error:
         raise ValueError(
-            f"a store in PostgreSQL needs psycopg: pip install 'hanabi-rl[postgres]' ({error})"
+            f"a store in PostgreSQL needs psycopg: {install_command('postgres')} ({error})"
         ) from error
     return Postgres(place)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Literal, NamedTuple
 
 from hanabi_rl.serve.participant import Participant
@@ -23,6 +24,14 @@ class Step(NamedTuple):
         return {"after": f"game {self.place + 1}", "partner": f"partner {self.place + 1}"}.get(
             self.kind, self.kind
         )
+
+
+def step_named(name: str) -> Step:
+    """The step of that name; of a name that is none, `done`, where nothing is asked."""
+    if found := re.fullmatch(r"(game|partner) ([1-9]\d{0,3})", name):
+        return Step("after" if found[1] == "game" else "partner", int(found[2]) - 1)
+    kinds: tuple[Kind, ...] = ("before", "check", "end")
+    return Step(next((kind for kind in kinds if kind == name), "done"))
 
 
 def next_step(study: Study, person: Participant) -> Step:

@@ -48,6 +48,7 @@ from hanabi_rl.serve.terminal import known_text
 HERE = Path(__file__).parent
 HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
 MAX_MESSAGE = 4096  # bytes of one message from a page
+REFUSED = 1008  # WebSocket close code, after which a page does not connect again
 MAX_WRONG = 10  # messages that are no moves, before a connection is closed
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -87,7 +88,7 @@ class Lobby:
                     wrong += 1
                     await _send(socket, {"type": "error", "text": problem})
                     await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
-            await socket.close(1008, "too many messages that are no moves")
+            await socket.close(REFUSED, "too many messages that are no moves")
         except (WebSocketDisconnect, RuntimeError):
             pass  # the page is gone; the game stays
         finally:
@@ -98,9 +99,13 @@ class Lobby:
         """Nobody is at this table any more."""
         if turn := self._turns.pop(game_id, None):
             turn.cancel()
+        await self.disconnect(game_id, "this game is no more")
+
+    async def disconnect(self, game_id: int, reason: str) -> None:
+        """Close all connections of a game, which goes on."""
         for socket in self._watching.pop(game_id, {}):
             with contextlib.suppress(RuntimeError):
-                await socket.close(1008, "this game is no more")
+                await socket.close(REFUSED, reason)
 
     async def close(self) -> None:
         """Stops what the partners were about to do."""
@@ -258,12 +263,12 @@ def make_app(
     templates = Jinja2Templates(HERE / "templates")
 
     async def start(request: Request) -> Response:
-        return RedirectResponse(f"/game/{play.current().game_id}", 303)
+        return RedirectResponse(f"game/{play.current().game_id}", 303)
 
     async def new(request: Request) -> Response:
         check_origin(request.headers)
         game = play.new_game(strangers="strangers" in request.query_params)
-        return RedirectResponse(f"/game/{game.game_id}", 303)
+        return RedirectResponse(f"game/{game.game_id}", 303)
 
     async def table(request: Request) -> Response:
         game = play.game(_known_game(play, request.path_params["game"]))
@@ -288,7 +293,7 @@ def make_app(
             check_origin(websocket.headers)
             game = _known_game(play, websocket.path_params["game"])
         except HTTPException as error:
-            await websocket.close(1008, error.detail)
+            await websocket.close(REFUSED, error.detail)
             return
         await websocket.accept()
         await lobby.serve(websocket, game)

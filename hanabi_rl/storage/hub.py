@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["dataset", "model"]
+Edit = Callable[[bytes | None], bytes]
+"""New content of a file from its current content, None if the file is missing."""
 LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
@@ -109,12 +111,14 @@ def list_files(
 
 
 @_quiet()
-def put_files(repository: str, files: Mapping[str, bytes], *, private: bool, message: str) -> str:
+def put_files(
+    repository: str, files: Mapping[str, bytes | Edit], *, private: bool, message: str
+) -> str:
     """Commits files to a repository of models, which is made where there is none.
 
     Args:
         repository: OWNER/NAME.
-        files: path in the repository -> content.
+        files: path in the repository -> content, or a function of the content that is there.
         private: make it for its owner alone; one that is there must be so already.
         message: of the commit.
 
@@ -122,19 +126,40 @@ def put_files(repository: str, files: Mapping[str, bytes], *, private: bool, mes
         The address of the commit.
 
     Raises:
-        ValueError: the repository is there and public, and `private` was asked for.
+        ValueError: the repository is there and public, and `private` was asked for; or from a
+            function in `files`. Nothing is written.
         PermissionError: nobody is logged in, or may not write there.
         ConnectionError: the Hub cannot be reached.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
-    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     api, page = HfApi(), _page(repository, "model")
-    operations = [CommitOperationAdd(path, content) for path, content in files.items()]
-    try:
+    with _writing(repository):
         api.create_repo(repository, private=private, exist_ok=True)
-        if not private or api.model_info(repository).private:
-            return api.create_commit(repository, operations, commit_message=message).commit_url
+        public = private and not api.model_info(repository).private
+    if public:
+        raise ValueError(
+            f"expected a private repository, got {page}, which is public: nothing was written"
+        )
+    operations = []
+    for path, content in files.items():
+        if not isinstance(content, bytes):
+            with _writing(repository):
+                current = _current(api, repository, path)
+            content = content(current)
+        operations.append(CommitOperationAdd(path, content))
+    with _writing(repository):
+        return api.create_commit(repository, operations, commit_message=message).commit_url
+
+
+@contextmanager
+def _writing(repository: str) -> Iterator[None]:
+    """Turns what the Hub's client raises into the errors of `put_files`."""
+    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+
+    page = _page(repository, "model")
+    try:
+        yield
     except Exception as error:
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
         if isinstance(error, LocalTokenNotFoundError) or status in (401, 403):
@@ -146,9 +171,18 @@ def put_files(repository: str, files: Mapping[str, bytes], *, private: bool, mes
         raise ConnectionError(
             f"could not write to {page} ({type(error).__name__}: {error})"
         ) from error
-    raise ValueError(
-        f"expected a private repository, got {page}, which is public: nothing was written"
-    )
+
+
+def _current(api: Any, repository: str, path: str) -> bytes | None:
+    """The newest content of a file in a repository of models; None if it is missing."""
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    try:
+        return Path(api.hf_hub_download(repository, path, force_download=True)).read_bytes()
+    except LocalEntryNotFoundError:  # an EntryNotFoundError, but the Hub was not reached
+        raise
+    except EntryNotFoundError:
+        return None
 
 
 def _refusal(

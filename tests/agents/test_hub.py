@@ -3,6 +3,9 @@ where it would speak to the network."""
 
 from __future__ import annotations
 
+import json
+import re
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +17,7 @@ import yaml
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
+    LocalEntryNotFoundError,
     RemoteEntryNotFoundError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
@@ -22,7 +26,7 @@ from support.games import TINY
 from support.hub import keep_in_cache, offline
 from support.policies import network_policy
 
-from hanabi_rl.agents.hub import parse_hub_name
+from hanabi_rl.agents.hub import END, START, model_page, parse_hub_name
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.one_file import read_card, read_file, rounded, write_file
 from hanabi_rl.agents.origin import trained_with
@@ -180,6 +184,7 @@ class Hub:
         self.private, self.refuse = private, refuse
         self.made: list[tuple[str, bool]] = []
         self.files: dict[str, bytes] = {}
+        self.folder = Path(tempfile.mkdtemp())
 
     def create_repo(self, repository: str, *, private: bool, exist_ok: bool) -> None:
         assert exist_ok
@@ -189,6 +194,13 @@ class Hub:
 
     def model_info(self, repository: str) -> Any:
         return SimpleNamespace(private=self.private)
+
+    def hf_hub_download(self, repository: str, path: str, *, force_download: bool) -> str:
+        assert force_download
+        if path not in self.files:
+            raise RemoteEntryNotFoundError("no", response=answer(404))
+        (self.folder / path).write_bytes(self.files[path])
+        return str(self.folder / path)
 
     def create_commit(self, repository: str, operations: Any, *, commit_message: str) -> Any:
         for operation in operations:
@@ -248,3 +260,171 @@ def test_what_is_not_published(
         with pytest.raises(SystemExit):
             main(["export", str(exported), *arguments])
         assert message in capsys.readouterr().err
+
+
+def card_with(**changes: Any) -> dict[str, Any]:
+    """A card as an export makes it."""
+    score = {"mean": 20.5, "ci95": [20.1, 20.9], "zero_share": 0.0125, "games": 5000, "seed": 1}
+    card = {"about": "It plays.", "players": 2, "algorithm": "hdr_ippo", "tier": "facts"}
+    card |= {"steps": 7, "unit": "updates", "data": "games", "met": ["bot:iggi"]}
+    card |= {"selfplay": score, "prediction": None, "command": "", "measured": "today"}
+    return card | changes
+
+
+def fields_of(page: str) -> dict[str, Any]:
+    fields = yaml.safe_load(page.split("---\n")[1])
+    assert isinstance(fields, dict)
+    return fields
+
+
+def test_a_second_push_keeps_what_its_owner_wrote(
+    exported: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = Hub()
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
+
+    def push(games: int, *flags: str) -> str:
+        main(["export", str(exported), "--push", "me/anyone", "--games", str(games), *flags])
+        return hub.files["README.md"].decode()
+
+    page = push(64, "--license", "cc-by-4.0", "--about", "The first.")
+    owners = page.replace("The first.", "Mine: it *plays*.").replace(
+        "tags:\n", "language: en  # of the text\nversion: 1.10\ntags:\n- mine\n"
+    )
+    owners += "\n## Limits\n\nNone known.\n"
+    hub.files["README.md"] = owners.encode()
+    again = push(128, "--about", "The second.")
+    assert "128 greedy games" in again and "64 greedy games" not in again
+    assert "Mine: it *plays*." in again and again.endswith("\n## Limits\n\nNone known.\n")
+    assert "language: en  # of the text\nversion: 1.10\n" in again
+    fields = fields_of(again)
+    assert fields["license"] == "cc-by-4.0" and fields["tags"][0] == "mine"
+    assert push(128) == again  # and is stable
+    assert fields_of(push(128, "--license", "mit"))["license"] == "mit"
+    assert fields_of(push(128))["license"] == "mit"
+    # the owner's text aside, what is not the licence's is as it was
+    assert push(128).replace("license: mit", "license: cc-by-4.0") == again
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("---\nlicense: mit\n---\n", []),  # as the Hub's form for a new repository makes it
+        ("---\r\nlicense: mit\r\n---\r\n# Mine\r\n\r\nText.\r\n", ["# Mine\r\n\r\nText."]),
+        ("\ufeff---\nlicense: mit\n---\nText with | and ---\n---\n", ["with | and ---\n---"]),
+        ("---\n{license: mit, tags: [x]}\n---\n", []),
+        ("---\n# why\nlicense: mit\ntags: [x]\n# last\n---", ["# why\n", "# last\n"]),
+    ],
+)
+def test_a_page_that_another_program_wrote_is_kept(before: str, kept: list[str]) -> None:
+    page = model_page("me/a", card_with(), None, before.encode()).replace("\r\n", "\n")
+    assert fields_of(page)["license"] == "mit" and fields_of(page)["library_name"] == "hanabi-rl"
+    assert fields_of(page)["tags"] == (["x"] if "[x]" in before else fields_of(page)["tags"])
+    assert all(text.replace("\r\n", "\n") in page for text in kept)
+    assert page.count(START) == page.count(END) == 1 and "20.5 [20.1, 20.9]" in page
+    again = model_page("me/a", card_with(), None, page.encode())
+    assert again == page
+
+
+def test_a_page_without_fields_and_one_without_text() -> None:
+    page = model_page("me/a", card_with(), None, b"# Mine\n\nText.\n")
+    assert "# Mine\n\nText.\n" in page and "It plays." not in page
+    assert fields_of(page)["license"] == "unknown"
+    assert "# a\n\nIt plays.\n" in model_page("me/a", card_with(), None, b" \n")
+
+
+def test_results_of_others_stay_on_a_page_and_ours_are_replaced() -> None:
+    predicted = {"prediction": {"file": "people.json", "accuracy": 0.5}}
+    first = model_page("me/a", card_with(**predicted), "mit")
+    fields = fields_of(first)
+    results = fields["model-index"][0]["results"]
+    assert [result["metrics"][0]["value"] for result in results] == [20.5, 0.5]
+    assert [result["dataset"]["name"] for result in results] == ["Hanabi, 2 players", "people.json"]
+    other = {"task": {"type": "x"}, "dataset": {"name": "y", "type": "z"}}
+    other |= {"metrics": [{"type": "mean_reward", "name": "with people", "value": 9}]}
+    fields["model-index"][0]["results"].append(other)
+    fields["model-index"][0]["name"] = "mine"
+    body = first.split("---\n", 2)[2]
+    edited = f"---\n{yaml.safe_dump(fields)}---\n{body}"
+    score = {**card_with()["selfplay"], "mean": 21.0}
+    (entry,) = fields_of(model_page("me/a", card_with(selfplay=score), None, edited.encode()))[
+        "model-index"
+    ]
+    assert entry["name"] == "mine"
+    assert [r["metrics"][0]["value"] for r in entry["results"]] == [21.0, 9]
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (b"\xff\xfe-", "README.md of me/a: expected UTF-8"),
+        (b"---\na: [\n---\n", "README.md of me/a: expected YAML between the two lines ---"),
+        (b"---\n- a\n---\n", "README.md of me/a: expected fields between"),
+        (START.encode(), "expected <!-- .* and below it .*, got 1 and 0: correct the page"),
+        (f"{END}\n{START}".encode(), "once each or not at all, got 1 and 1"),
+        (f"{START}\n{END}\n{START}\n{END}".encode(), "got 2 and 2"),
+    ],
+)
+def test_a_page_that_cannot_be_edited_is_refused_and_nothing_is_written(
+    before: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = Hub()
+    hub.files["README.md"] = before
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
+
+    def page(current: bytes | None) -> bytes:
+        return model_page("me/a", card_with(), None, current).encode()
+
+    with pytest.raises(ValueError, match=message):
+        put_files("me/a", {"x": b"x", "README.md": page}, private=False, message="x")
+    assert hub.files == {"README.md": before}
+
+
+def test_a_page_that_cannot_be_read_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = Hub()
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
+    for error in (LocalEntryNotFoundError("away"), OSError("no route to host")):
+
+        def refuse(*_: Any, error: Exception = error, **__: Any) -> str:
+            raise error
+
+        monkeypatch.setattr(hub, "hf_hub_download", refuse)
+        with pytest.raises(ConnectionError, match="could not write to .*me/a"):
+            put_files("me/a", {"README.md": lambda _: b"new"}, private=False, message="x")
+    assert not hub.files
+
+
+def test_a_table_on_a_page_has_two_cells_a_row_whatever_is_in_a_card() -> None:
+    odd = "a | b\nc `d` *e* <f> [g](h) \\ _i_"
+    page = model_page("me/a", card_with(data=odd, command=odd, met=[odd, "x|y"], tier=odd), None)
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert len(rows) == 11
+    for row in rows:
+        assert re.sub(r"\\.", "", row).count("|") == 3, row
+    (command,) = [row for row in rows if row.startswith("| command |")]
+    assert re.sub(r"\\(.)", r"\1", command) == f"| command | {' '.join(odd.split())} |"
+
+
+def test_a_card_is_shown_in_words(
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = {"file": "p.json", "accuracy": 0.5, "accuracy_ci95": [0.4, 0.6]}
+    for card, words in (
+        (card_with(), ["met         bot:iggi", "20.5 [20.1, 20.9], 1.2% zero, 5,000 greedy games"]),
+        (card_with(met=["a", "b", "a"]), ["met         a, b\n", "command     not noted"]),
+        (card_with(met=[]), ["met         itself", "prediction  not measured"]),
+        (card_with(met=[], algorithm="bc"), ["met         none"]),
+        (card_with(prediction=figures), ["0.500 [0.400, 0.600] of the moves (on p.json)"]),
+        (card_with(selfplay=None), ["selfplay    not measured"]),
+    ):
+        path = tmp_path / "card.safetensors"
+        write_file(path, read_file(exported), card, half=True)
+        main(["agents", str(path)])
+        shown = capsys.readouterr().out
+        assert all(text in shown for text in words), shown
+        assert not any(sign in shown for sign in "{}")
+        main(["agents", str(path), "--json"])
+        assert json.loads(capsys.readouterr().out) == {"name": str(path), **card}
+    for name in ("bot:convention", "bot:random", "bot:rules", "agent:hgroup-2p"):
+        main(["agents", name])
+        assert not any(sign in capsys.readouterr().out for sign in "{}")

@@ -4,6 +4,7 @@ import pytest
 from support.browser import (
     NEEDS_BROWSER,
     SIZES,
+    leave,
     move_by_keys,
     my_turn,
     press,
@@ -191,7 +192,7 @@ def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
             press(page, ["2"])
         assert violations(page) == []
         if not watch:
-            page.locator("#leave").click()
+            leave(page)
             page.wait_for_selector(".replay")
             assert violations(page) == []
         assert not scrolls_sideways(page)

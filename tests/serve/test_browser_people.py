@@ -6,6 +6,7 @@ from support.browser import (
     CHROMIUM,
     NEEDS_BROWSER,
     SIZES,
+    leave,
     move_by_keys,
     my_turn,
     press,
@@ -86,6 +87,11 @@ def test_the_button_with_the_focus_acts_whatever_was_chosen_by_keys(make_play, o
         page.locator("summary").click()
         turn = play.game(max(play._games)).turn
         choose_then_press("#leave")
+        press(page, ["p", "2", "Escape"])  # keys of moves are not heard, and nothing is left
+        assert asked(page) == "Play card 1?" and play.game(max(play._games)).status == "active"
+        choose_then_press("#leave")
+        page.locator("#sure-yes").focus()
+        press(page, [key])
         page.wait_for_selector(".replay")
         game = play.game(max(play._games))
         assert game.end_reason == "left" and game.turn == turn
@@ -122,6 +128,11 @@ def test_in_a_study_too_the_focused_button_acts(tmp_path, open_page):
         page.locator("summary").click()
         press(page, ["p", "1"])
         page.get_by_role("button", name="Stop the study here").focus()
+        press(page, ["Enter"])
+        page.wait_for_url("**/stop*")
+        (person,) = play.folder.everyone()
+        assert not person.stopped and person.games[0].game.status == "active"
+        page.get_by_role("button", name="Yes, stop for good").focus()
         press(page, ["Enter"])
         page.wait_for_url("**/next")
         (person,) = play.folder.everyone()
@@ -323,7 +334,7 @@ def test_what_has_the_focus_is_seen_at_any_zoom(make_play, open_page, size, over
             move_by_keys(page, number)
         assert my_turn(page)
         if over:
-            page.locator("#leave").evaluate("leave => leave.click()")
+            leave(page)
             page.wait_for_selector(".replay")
         page.reload()  # the focus is nowhere
         page.wait_for_selector(".board")

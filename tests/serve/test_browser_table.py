@@ -4,7 +4,16 @@ hint, motion, notes, what a card can be, and what would have been."""
 import json
 
 import pytest
-from support.browser import NEEDS_BROWSER, SIZES, move_by_keys, my_turn, press, until, violations
+from support.browser import (
+    NEEDS_BROWSER,
+    SIZES,
+    leave,
+    move_by_keys,
+    my_turn,
+    press,
+    until,
+    violations,
+)
 from support.serving import serve
 
 from hanabi_rl.data.files import load_games
@@ -72,7 +81,7 @@ def test_nothing_lies_over_anything_at_four_sizes(make_play, open_page, players,
             press(page, ["2"])
         for over in [False] if watch else [False, True]:
             if over:
-                page.locator("#leave").evaluate("leave => leave.click()")
+                leave(page)
                 page.wait_for_selector(".replay")
             for width, height in ALL_SIZES:
                 page.set_viewport_size({"width": width, "height": height})
@@ -93,7 +102,7 @@ def test_arrows_point_at_the_cards_of_the_last_hint(make_play, open_page):
             page.locator(f"button.hint{kind}[aria-disabled=false]").first.click()
             page.locator("button.go").click()
             until(page, f"document.querySelectorAll('#log li').length == {2 * number + 2}")
-        page.locator("#leave").evaluate("leave => leave.click()")
+        leave(page)
         page.wait_for_selector(".replay")
         press(page, ["Home"])
         hints = set()

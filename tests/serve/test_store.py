@@ -28,6 +28,7 @@ from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
 from hanabi_rl.serve.standings import standings
 from hanabi_rl.serve.store import Store
+from hanabi_rl.storage.extras import install_command
 
 
 class Clock:
@@ -526,7 +527,7 @@ def test_without_psycopg_its_extra_is_named(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.stderr.splitlines()[-1].startswith("ValueError: a store in PostgreSQL needs psycopg")
-    assert "pip install 'hanabi-rl[postgres]'" in ran.stderr
+    assert install_command("postgres") in ran.stderr
 
 
 def test_a_database_that_was_away_is_met_again(postgres: Cluster, tmp_path: Path) -> None:

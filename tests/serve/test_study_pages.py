@@ -13,13 +13,13 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from support.serving import STUDY, Simple, make_study_play
-from support.study import ADDRESS, HOST, agree, consent, play_here, post
+from support.study import ADDRESS, HOST, agree, consent, cookie_of, play_here, post
 
 from hanabi_rl.cli import main
 from hanabi_rl.cli.study import export_games, study, withdraw
 from hanabi_rl.data.files import load_games
 from hanabi_rl.serve.study import AFTER_GAME
-from hanabi_rl.serve.study_pages import COOKIE, make_study
+from hanabi_rl.serve.study_pages import make_study
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def read_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def take_part(client, ranking=("1", "2")):
+def take_part(play, client, ranking=("1", "2")):
     """A whole study; the code and everything that was shown."""
     pages = [client.get("/"), agree(client)]
     pages.append(post(client, "/answer", step="before", q_played="y"))
@@ -44,7 +44,7 @@ def take_part(client, ranking=("1", "2")):
         pages.append(post(client, "/answer", step=f"game {number}", **answers))
     assert "Which partner did you like" in pages[-1].text
     pages.append(post(client, "/answer", step="end", rank_0=ranking[0], rank_1=ranking[1]))
-    return client.cookies[COOKIE], pages
+    return client.cookies[cookie_of(play)], pages
 
 
 def test_nothing_is_stored_before_consent(play, visit, tmp_path):
@@ -63,13 +63,13 @@ def test_nothing_is_stored_before_consent(play, visit, tmp_path):
     agree(client, version="2")  # a text that is not this one
     assert kept() == before and not client.cookies and "set-cookie" not in page.headers
     agree(client)
-    assert client.cookies[COOKIE]
+    assert client.cookies[cookie_of(play)]
     (person,) = play.folder.everyone()
     assert person.consent_version == "3" and person.consented_at > 0
 
 
 def test_a_whole_study_is_kept_and_its_export_loads(play, visit, tmp_path, capsys):
-    codes = [take_part(visit(play))[0] for _ in range(2)]
+    codes = [take_part(play, visit(play))[0] for _ in range(2)]
     out = tmp_path / "out" / "games.safetensors"
     main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
     games = load_games(out)  # by full replay
@@ -104,7 +104,7 @@ def test_a_whole_study_is_kept_and_its_export_loads(play, visit, tmp_path, capsy
 
 
 def test_who_the_partners_are_is_told_at_the_end_alone(play, visit):
-    _, pages = take_part(visit(play))
+    _, pages = take_part(play, visit(play))
     for page in pages[:-1]:
         shown = json.dumps(page) if isinstance(page, list) else page.text
         assert "bot:a" not in shown and "bot:b" not in shown and "identity of" not in shown
@@ -129,7 +129,7 @@ def test_every_question_may_be_skipped_and_what_was_answered_once_stands(play, v
 
 
 def test_withdrawal_leaves_nothing_in_the_store_or_in_a_later_export(play, visit, tmp_path):
-    (code, _), (other, _) = take_part(visit(play)), take_part(visit(play))
+    (code, _), (other, _) = take_part(play, visit(play)), take_part(play, visit(play))
     gone, stays = play.folder.find(code), play.folder.find(other)
     stranger = visit(play)
     assert "Nobody takes part" in post(stranger, "/withdraw", code="123456-AAAA-AAAA-AAAA").text
@@ -168,7 +168,7 @@ def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_
     monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or play)
     monkeypatch.setattr("uvicorn.Server.run", serve)
     for starts in (1, 2):  # the second once the first has ended
-        code, _ = take_part(visit(play))
+        code, _ = take_part(play, visit(play))
         start()
         assert len(compiled) == starts
         assert len(load_games(out)) == 2 and play.folder.everyone() == []
@@ -176,11 +176,11 @@ def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_
 
 def test_who_withdraws_in_anothers_browser_takes_nothing_of_the_others(play, visit):
     here = visit(play)
-    (own, _), (code, _) = take_part(here), take_part(visit(play))
+    (own, _), (code, _) = take_part(play, here), take_part(play, visit(play))
     assert "are deleted" in post(here, "/withdraw", code=code).text
-    assert here.cookies[COOKIE] == own and play.folder.find(own) is not None
+    assert here.cookies[cookie_of(play)] == own and play.folder.find(own) is not None
     assert "are deleted" in post(here, "/withdraw", code=own).text
-    assert COOKIE not in here.cookies
+    assert cookie_of(play) not in here.cookies
 
 
 def test_who_withdraws_at_the_table_leaves_it(play, visit):
@@ -189,11 +189,11 @@ def test_who_withdraws_at_the_table_leaves_it(play, visit):
     page = post(client, "/answer", step="before")
     with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
         socket.receive_text()
-        post(client, "/withdraw", code=client.cookies[COOKIE])
+        post(client, "/withdraw", code=client.cookies[cookie_of(play)])
         seen = socket.receive()
         while seen["type"] != "websocket.close":
             seen = socket.receive()
-    assert COOKIE not in client.cookies and client.get("/next").url.path == "/"
+    assert cookie_of(play) not in client.cookies and client.get("/next").url.path == "/"
 
 
 def test_who_was_withdrawn_by_the_operator_moves_no_more(play, visit):
@@ -254,7 +254,7 @@ def test_no_code_cookie_or_address_is_in_a_log_an_error_or_what_is_kept(
     play, visit, tmp_path, caplog, capfd, monkeypatch
 ):
     caplog.set_level(logging.DEBUG, "hanabi_rl")
-    code, _ = take_part(visit(play))
+    code, _ = take_part(play, visit(play))
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
@@ -273,7 +273,7 @@ def test_no_code_cookie_or_address_is_in_a_log_an_error_or_what_is_kept(
         path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()
     )
     for text in (caplog.text, said.out, said.err, kept):
-        for secret in (code[7:], client.cookies[COOKIE][7:], ADDRESS, "testclient"):
+        for secret in (code[7:], client.cookies[cookie_of(play)][7:], ADDRESS, "testclient"):
             assert secret not in text
 
 
@@ -304,12 +304,12 @@ def test_a_consent_that_is_sent_twice_is_one_persons(play, visit, tmp_path):
     client = visit(play)
     form, codes = consent(client), []
     agreed = [client.post("/agree", data=form, follow_redirects=False) for _ in range(2)]
-    assert agreed[0].cookies[COOKIE] == agreed[1].cookies[COOKIE]
+    assert agreed[0].cookies[cookie_of(play)] == agreed[1].cookies[cookie_of(play)]
     for server in (client, visit(make_study_play(tmp_path / "study"))):
         server.cookies.clear()
-        server.cookies.set(COOKIE, agreed[0].cookies[COOKIE], domain=HOST)
+        server.cookies.set(cookie_of(play), agreed[0].cookies[cookie_of(play)], domain=HOST)
         server.get("/begin")
-        codes.append(server.cookies[COOKIE])
+        codes.append(server.cookies[cookie_of(play)])
     (person,) = play.folder.everyone()
     assert codes[0] == codes[1] and play.folder.find(codes[0]) == person
     agree(visit(play))
@@ -324,7 +324,8 @@ def test_nobody_is_taken_in_without_the_consent_to_this_version(visit, tmp_path)
     client, older = visit(play), visit(make_study_play(tmp_path / "old"))
     client.get("/begin")
     agreed = older.post("/agree", data=consent(older), follow_redirects=False)
-    client.cookies.set(COOKIE, agreed.cookies[COOKIE], domain=HOST)
+    (value,) = agreed.cookies.values()
+    client.cookies.set(cookie_of(play), value, domain=HOST)
     client.get("/begin")
     assert play.folder.everyone() == []
     assert "Before we begin" in agree(client).text

@@ -7,14 +7,13 @@ import re
 
 import pytest
 from support.serving import STUDY, Simple, make_study_play
-from support.study import HOST, agree, post
+from support.study import HOST, agree, cookie_of, post
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_distinct_games
 from hanabi_rl.serve.study import study_of
 from hanabi_rl.serve.study_blocks import blocks_of
 from hanabi_rl.serve.study_export import gather
-from hanabi_rl.serve.study_pages import COOKIE
 from hanabi_rl.serve.study_pairs import GONE, WaitingRoom, caught_up
 from hanabi_rl.serve.study_steps import next_step
 
@@ -155,7 +154,7 @@ def test_a_withdrawal_beside_the_server_is_seen_at_the_next_move_or_look(play, v
     for _ in range(2):
         move(play, (mine, theirs))
     client = visit(play)
-    client.cookies.set(COOKIE, code, domain=HOST)
+    client.cookies.set(cookie_of(play), code, domain=HOST)
     address = f"ws://{HOST}/game/{theirs}/ws"
     with client.websocket_connect(address) as socket:
         assert json.loads(socket.receive_text())["frame"]["turn"] == 2
@@ -251,13 +250,13 @@ def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
     def seen_by(person):
         client.cookies.clear()
         if person:
-            client.cookies.set(COOKIE, person, domain=HOST)
+            client.cookies.set(cookie_of(play), person, domain=HOST)
 
     pages, codes = [], []
     for _ in range(2):
         seen_by(None)
         pages.append(agree(client))
-        codes.append(client.cookies[COOKIE])
+        codes.append(client.cookies[cookie_of(play)])
     assert "Waiting for another player" in pages[0].text and "wait.js" in pages[0].text
     seen_by(codes[0])
     pages[0] = client.get("/next")

@@ -93,7 +93,7 @@ def test_a_partner_who_remembers_is_said_to_until_they_are_strangers(client_of, 
         with at_table(client, play.current().game_id) as socket:
             to_end(socket)
         assert "remembers how you played in 1 game." in client.post("/new").text
-        assert 'action="/new?strangers"' in first
+        assert 'action="../new?strangers"' in first
         assert "meets you for the first time" in client.post("/new?strangers").text
     plain = LocalPlay(Rules(), ["simple"], Simple(), None, 0)
     with client_of(plain) as client:

@@ -105,6 +105,12 @@ def move_by_keys(page, number):
     until(page, f"!document.title.includes('Turn {turn}:')")
 
 
+def leave(page):
+    """Leaves the game, wherever its button is, and confirms that."""
+    page.locator("#leave").evaluate("leave => leave.click()")
+    page.locator("#sure-yes").click()
+
+
 def scrolls_sideways(page):
     return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
 

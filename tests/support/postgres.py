@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from hanabi_rl.storage.extras import install_command
+
 
 def programs() -> Path:
     """Where they are; skips the test where there are none, or no psycopg."""
     if importlib.util.find_spec("psycopg") is None:
-        pytest.skip("psycopg is not installed: pip install 'hanabi-rl[postgres]'")
+        pytest.skip(f"psycopg is not installed: {install_command('postgres')}")
     places = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
     found = shutil.which("initdb")
     places += [Path(found).parent] if found else []

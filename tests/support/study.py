@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import re
 
+from hanabi_rl.serve.study_cookie import StudyCookie
+
 HOST = "study.example"
 ADDRESS = "203.0.113.77"
 
 
 def post(client, path, **fields):
     return client.post(path, data=fields, headers={"origin": f"http://{HOST}"})
+
+
+def cookie_of(play):
+    """The name of the cookie of a study."""
+    return StudyCookie(play.folder).name
 
 
 def consent(client):

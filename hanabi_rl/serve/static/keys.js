@@ -98,6 +98,7 @@ export function listen(ui) {
     // A button presses itself again and again while Enter is down: a game more with every one.
     if (event.repeat && event.key === "Enter" && focused.matches("button")) event.preventDefault();
     if (!ui.frame || key === null || takes(focused, key)) return;
+    if (document.querySelector("dialog[open]")) return;
     if (!ui.settings.keys && key.length === 1) return;
     const more = /** @type {HTMLDetailsElement} */ (document.querySelector("details.more"));
     if (key === "?") {

@@ -11,6 +11,7 @@ import { closeTip, listenForTips } from "./tip.js";
 import { seated, sideView, view } from "./view.js";
 
 const at = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+const owner = document.documentElement.dataset.owner ?? ""; // in a study: which participant
 const NOTHING = { kind: null, slot: null, target: null, value: null };
 
 const ui = {
@@ -24,7 +25,7 @@ const ui = {
   auto: false,
   sent: -1, // the turn whose move is on its way
   choice: { ...NOTHING },
-  settings: load(),
+  settings: load(owner),
   notes: notesOf(location.pathname.split("/").at(-1) ?? ""),
 
   /** What is shown: the end of a hypothetical line, a position of the replay, or the table. */
@@ -109,6 +110,7 @@ let drawn = -9; // the turn that is on the page
 /** @type {WebSocket | null} */
 let socket = null;
 let wait = 500; // ms before the next attempt
+const REFUSED = 1008; // WebSocket close code
 const MOST_MS = 10000; // a longer silence after a move means that nobody hears us
 /** @type {number | undefined} */
 let next; // the next attempt
@@ -122,7 +124,7 @@ function connect() {
     at("network").textContent = at("role").textContent = ""; // an older tab is told so again
   };
   made.onmessage = (event) => receive(JSON.parse(event.data));
-  made.onclose = () => lose(made);
+  made.onclose = (event) => event.code === REFUSED ? end(made, event.reason) : lose(made);
 }
 
 /** Gives a connection up, which may take its time to say that it is dead, and tries again. */
@@ -135,6 +137,14 @@ function lose(lost = socket) {
   at("network").textContent = "The connection is lost. Trying again …";
   next = setTimeout(connect, wait);
   wait = Math.min(2 * wait, MOST_MS);
+}
+
+/** The server wants no connection to this table any more. */
+function end(ended, reason) {
+  if (ended !== socket) return;
+  socket = null;
+  clearTimeout(next);
+  at("network").textContent = `The connection has ended: ${reason}. Reload the page.`;
 }
 
 function send(message) {
@@ -248,6 +258,19 @@ function drawLog(frame, readings) {
   }
 }
 
+/**
+ * Asks before what cannot be taken back; `asked` has the words.
+ * @param {HTMLElement} asked @param {() => void} then
+ */
+function sure(asked, then) {
+  const dialog = /** @type {HTMLDialogElement} */ (at("sure"));
+  at("sure-text").textContent = asked.dataset.sure ?? "";
+  at("sure-yes").textContent = asked.dataset.yes ?? "";
+  dialog.returnValue = "no"; // as Escape leaves it
+  dialog.onclose = () => dialog.returnValue === "yes" && then();
+  dialog.showModal();
+}
+
 function run() {
   if (!ui.auto) return;
   if (ui.shown === ui.history.length - 1 && ui.frame.over) ui.auto = false;
@@ -262,7 +285,7 @@ for (const field of document.querySelectorAll("[data-setting]")) {
   else input.value = ui.settings[name];
   input.addEventListener("change", () => {
     ui.settings[name] = input.type === "checkbox" ? input.checked : input.value;
-    at("kept").textContent = keep(ui.settings) ? ""
+    at("kept").textContent = keep(ui.settings, owner) ? ""
       : "This browser keeps no settings: they hold until this page is left.";
     dress();
     draw();
@@ -271,11 +294,18 @@ for (const field of document.querySelectorAll("[data-setting]")) {
 listen(ui);
 listenForTips(ui);
 listenForDrags(ui);
-document.querySelector("a[href='/games.json']")?.addEventListener("click", (event) => {
+document.querySelector("a[href='../games.json']")?.addEventListener("click", (event) => {
   event.preventDefault();
   downloadWith(/** @type {HTMLAnchorElement} */ (event.currentTarget), ui.notes);
 });
-document.getElementById("leave")?.addEventListener("click", () => send({ leave: true }));
+const leave = document.getElementById("leave");
+leave?.addEventListener("click", () => sure(leave, () => send({ leave: true })));
+for (const form of /** @type {NodeListOf<HTMLFormElement>} */ (document.querySelectorAll("form[data-sure]"))) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    sure(form, () => form.submit());
+  });
+}
 document.getElementById("questionable")?.addEventListener("click", () => {
   const { turn, marked } = ui.frame.questionable;
   send({ questionable: turn, marked: !marked });

@@ -1,15 +1,16 @@
 // @ts-check
 /** How a person has set the page: kept by the browser, where it keeps anything. */
 
-const NAME = "hanabi";
+/** Where they are kept; each participant of a study has settings of their own. @param {string} owner */
+const place = (owner) => owner ? `hanabi-${owner}` : "hanabi";
 const START = { atOnce: false, newestLeft: false, patterns: false, keys: true, theme: "auto" };
 
 /** The settings as kept; what is missing, or of another kind, is as at the start. */
-export function load() {
+export function load(owner = "") {
   /** @type {any} */
   let kept;
   try {
-    kept = JSON.parse(localStorage.getItem(NAME) ?? "{}");
+    kept = JSON.parse(localStorage.getItem(place(owner)) ?? "{}");
   } catch {
     // It is no JSON, or the browser keeps nothing: with cookies off even to ask is an error.
   }
@@ -18,9 +19,9 @@ export function load() {
 }
 
 /** Whether the browser keeps them. @param {Record<string, any>} settings */
-export function keep(settings) {
+export function keep(settings, owner = "") {
   try {
-    localStorage.setItem(NAME, JSON.stringify(settings));
+    localStorage.setItem(place(owner), JSON.stringify(settings));
     return true;
   } catch {
     return false;

@@ -1,3 +1,3 @@
 // @ts-check
 /** Looks again whether another player has come. */
-setTimeout(() => location.replace("/next"), 3000);
+setTimeout(() => location.replace("next"), 3000);
