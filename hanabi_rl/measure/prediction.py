@@ -104,8 +104,8 @@ class Decisions(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """KL(reference || policy) in nats, sums for each of N games: kl float64[N]; decisions,
-    seat_timesteps int64[N]."""
+    """KL(reference || policy) in nats, sums for each of N games: kl float64[N], infinite where the
+    policy rules out a move that the reference may make; decisions, seat_timesteps int64[N]."""
 
     kl: np.ndarray
     decisions: np.ndarray
@@ -239,9 +239,10 @@ def _kl(
     parts = []
     for chunk in in_chunks(chunk_size, decks, actions):
         expected, got = (movers_logits(p, *chunk, rules=rules) for p in (reference, policy))
-        parts.append((_kl_sums(expected, got, chunk[1] != rules.noop, at),))
-    (kl,) = join_chunks(parts, len(decks))
-    return kl, np.asarray(actions != rules.noop).sum(axis=1)
+        valid = chunk[1] != rules.noop
+        parts.append((_kl_sums(expected, got, valid, at), _rules_out(expected, got, valid)))
+    kl, infinite = join_chunks(parts, len(decks))
+    return np.where(infinite[:, None], np.inf, kl), np.asarray(actions != rules.noop).sum(axis=1)
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
@@ -272,6 +273,15 @@ def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Arra
     """The most likely move int32[n, T] and the nats of the recorded one float32[n, T]."""
     nats = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(actions, jnp.int32))
     return jnp.argmax(logits, axis=-1).astype(jnp.int32), nats
+
+
+@jax.jit
+def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax.Array:
+    """Games, bool[n], with a `valid` bool[n, T] timestep at which the policy rules out a move to
+    which the reference gives a probability above 0."""
+    may = jax.nn.softmax(reference, axis=-1) > 0
+    never = jax.nn.log_softmax(policy, axis=-1) <= -_RULED_OUT
+    return jnp.any(jnp.any(may & never, axis=-1) & valid, axis=1)
 
 
 @jax.jit
