@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.records import from_dict
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
             for k, v in _read_preset("bc", bc, configs).items()
             if k not in ("game", "report_games")
         }
-    config = from_dict(cls, data, where=f"{algorithm}/{name}")
+    config = from_dict(cls, data, where=name if name.endswith(".toml") else f"{algorithm}/{name}")
     return dataclasses.replace(config, preset=name)  # type: ignore[type-var]
 
 
@@ -59,9 +60,10 @@ def _read_preset(algorithm: str, name: str, configs: Path) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says. Raises ValueError, with its name, where it is none."""
+    """What a TOML file says, with home folders for `~`. Raises ValueError, with its name, where it
+    is none."""
     with path.open("rb") as file:
         try:
-            return tomllib.load(file)
+            return expand_home(tomllib.load(file))
         except (ValueError, RecursionError) as error:  # TOML's own and Unicode's are ValueErrors
             raise ValueError(f"{path}: not a TOML file: {error}") from error

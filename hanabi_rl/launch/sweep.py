@@ -22,6 +22,7 @@ import numpy as np
 
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
+from hanabi_rl.launch import cluster
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
@@ -37,6 +38,7 @@ from hanabi_rl.runs.config import (
 )
 from hanabi_rl.runs.folder import GIVEN, check_given
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.tracking import check_wandb
 from hanabi_rl.storage.files import read_json
 
 # A finished run of another length is another run.
@@ -57,6 +59,10 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         ValueError: as runs and launchers do.
     """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
+    if base.wandb:
+        check_wandb()
+    if sweep.launcher is not None:
+        cluster.check_installed()
     first = with_values(base, points[0].values)  # the grid may name whom runs play with
     if (game := algorithm.game(first)) != first.game:
         base = with_game(base, game, "its data, clone or partners")
@@ -93,9 +99,6 @@ def _launch(
     sweep: SweepConfig, shared: SharedRun | None, algorithm: str, configs: Sequence[RunConfig]
 ) -> None:
     """Hands what is not finished to the sweep's launcher: first what all runs need, then them."""
-    from hanabi_rl.launch import cluster
-
-    cluster.check_installed()
     runs = [(algorithm, configs)]
     if shared is not None:
         runs.insert(0, (shared.algorithm, [shared.config]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -71,6 +72,28 @@ def check_input(flag: str, path: Path, expected: str) -> None:
     if not path.exists() or path.is_dir():  # a pipe is right: --key-file <(pass show key)
         got = "a folder" if path.is_dir() else "which does not exist"
         raise ValueError(f"{flag}: expected {expected}, got {path}, {got}")
+
+
+_HOME = re.compile(r"""(?<![^=,+:"'[])~[\w.-]*(?=/|$)""")
+_FIRST_HOME = re.compile(r"(^|^--[\w.-]+=)(~[\w.-]*(?=/|$))")
+
+
+def expand_home(value: Any) -> Any:
+    """`value` with `~` and `~USER` at the start of a path as that home folder, in text and in the
+    text of lists and dictionaries: shells leave it in `--out=~/x`, and in quotes.
+
+    In text without spaces a path starts at the beginning or after one of `=,+:"'[`
+    (`agent:A?partner=~/b`); in other text at the beginning, or after `--FLAG=`.
+    """
+    if isinstance(value, Mapping):
+        return {key: expand_home(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(expand_home, value))
+    if not isinstance(value, str) or "~" not in value:
+        return value
+    if any(character.isspace() for character in value):
+        return _FIRST_HOME.sub(lambda at: at[1] + os.path.expanduser(at[2]), value)
+    return _HOME.sub(lambda at: os.path.expanduser(at[0]), value)
 
 
 def write_text(path: Path, text: str) -> None:

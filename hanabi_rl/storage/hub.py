@@ -108,6 +108,14 @@ def list_files(
         ) from error
 
 
+def check_logged_in() -> None:
+    """Raises PermissionError where no token of the Hub is on this machine."""
+    from huggingface_hub import get_token
+
+    if get_token() is None:
+        raise PermissionError(f"--push: no token of the Hugging Face Hub here: {LOG_IN}")
+
+
 @_quiet()
 def put_files(repository: str, files: Mapping[str, bytes], *, private: bool, message: str) -> str:
     """Commits files to a repository of models, which is made where there is none.

@@ -102,6 +102,9 @@ def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, mo
 def test_where_the_cache_is(tmp_path, monkeypatch):
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HANABI_RL_CACHE", "~/cache")
+    assert cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("HANABI_RL_CACHE")
     assert cache_folder().name == "hanabi-rl"
 
