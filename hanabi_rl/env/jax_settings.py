@@ -1,9 +1,10 @@
 """JAX settings that results depend on, held at our values whatever a user or library has set.
 
 `JAX_ENABLE_X64`, `JAX_NUMPY_RANK_PROMOTION` and `JAX_NUMPY_DTYPE_PROMOTION` refuse or widen our
-arrays; `JAX_DEFAULT_PRNG_IMPL` and `JAX_THREEFRY_PARTITIONABLE` change every random number. A
-program sets them for its process (`hold_settings`). A public function sets them while it runs, and
-the caller's own are back afterwards (`with_our_settings`). Other settings apply as they are.
+arrays. `JAX_DISABLE_JIT` refuses indices that compiled code drops. `JAX_DEFAULT_PRNG_IMPL` and
+`JAX_THREEFRY_PARTITIONABLE` change every random number. A program sets them for its process
+(`hold_settings`). A public function sets them while it runs, and the caller's own are back
+afterwards (`with_our_settings`). Other settings apply as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,6 +23,7 @@ OURS: dict[str, Any] = {
     "jax_enable_x64": False,
     "jax_numpy_rank_promotion": "allow",
     "jax_numpy_dtype_promotion": "standard",
+    "jax_disable_jit": False,
     "jax_threefry_partitionable": True,
     _PRNG: "threefry2x32",
 }
@@ -54,7 +56,15 @@ def our_settings(*, prng: bool = True) -> Iterator[None]:
         yield
 
 
-def with_our_settings(function: F | None = None, *, prng: bool = False) -> Any:
+@overload
+def with_our_settings(function: F, *, prng: bool = False) -> F: ...
+
+
+@overload
+def with_our_settings(function: None = None, *, prng: bool = False) -> Callable[[F], F]: ...
+
+
+def with_our_settings(function: Any = None, *, prng: bool = False) -> Any:
     """Decorator: run `function` with `our_settings`, its arrays of 64 bits cut to 32.
 
     Args:
@@ -72,14 +82,14 @@ def with_our_settings(function: F | None = None, *, prng: bool = False) -> Any:
         with our_settings(prng=prng):
             return function(*args, **kwargs)
 
-    return cast(F, run)
+    return run
 
 
-def hold_methods(cls: type, *names: str) -> None:
+def hold_methods(cls: type, *names: str, prng: bool = False) -> None:
     """Decorate those methods that `cls` defines itself with `with_our_settings`."""
     for name in names:
         if name in vars(cls):
-            setattr(cls, name, with_our_settings(vars(cls)[name]))
+            setattr(cls, name, with_our_settings(vars(cls)[name], prng=prng))
 
 
 _NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32"}

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.learning.losses import kl_to_reference
@@ -150,6 +151,7 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
     return Prediction(*(group_sums(column, decks) for column in of_games))
 
 
+@with_our_settings
 def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Decisions:
     """What `policy` expected at every single decision; arguments and errors as in `predict`."""
     games.check_rules(policy.rules)
@@ -220,6 +222,7 @@ def kl_at_temperatures(
     return np.asarray(kl.sum(axis=0, dtype=np.float64) / decisions.sum())
 
 
+@with_our_settings
 def _kl(
     reference: Policy,
     policy: Policy,

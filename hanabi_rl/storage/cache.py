@@ -34,7 +34,10 @@ def keep_compiled() -> None:
     """
     programs = cache_folder() / "compiled"
     chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    if chosen is not None and Path(chosen).parent != programs:
+    if chosen is not None and (folder := Path(chosen).expanduser()).parent != programs:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)  # JAX makes a folder called `~`
+        if "jax" in sys.modules:
+            sys.modules["jax"].config.update("jax_compilation_cache_dir", str(folder))
         return
     # where it was inherited, the process that set it may have run on another machine
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(programs / machine())

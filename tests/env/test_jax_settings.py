@@ -26,6 +26,7 @@ OTHERS: dict[str, Any] = {
     "jax_enable_x64": True,
     "jax_numpy_rank_promotion": "raise",
     "jax_numpy_dtype_promotion": "strict",
+    "jax_disable_jit": True,
     "jax_threefry_partitionable": False,
     "jax_default_prng_impl": "rbg",
 }
@@ -36,7 +37,7 @@ SMALL = {name: value for name, value in dataclasses.asdict(TINY).items() if name
 @contextmanager
 def other_settings(*names: str) -> Iterator[None]:
     with ExitStack() as stack:
-        for name in names or OTHERS:
+        for name in names or set(OTHERS) - {"jax_disable_jit"}:  # the caller's own code is slow
             stack.enter_context(getattr(jax, name.removeprefix("jax_"))(OTHERS[name]))
         yield
 

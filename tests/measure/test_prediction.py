@@ -86,7 +86,6 @@ def test_a_move_that_a_policy_rules_out_costs_it_infinitely_many_nats(rules, rec
     assert 0 < found.summed().accuracy().mean < 1
 
 
-@pytest.mark.slow  # the random bot above has a cost in closed form, too
 @pytest.mark.parametrize("options", ["safe=1,1&temperature=4", "safe=1,1&noise=0"])
 def test_a_move_that_is_ruled_out_stays_so_under_other_options(rules, records, options):
     plain, changed = (
@@ -112,6 +111,7 @@ def test_kl_is_infinite_where_the_policy_rules_out_a_move_of_the_reference(rules
     assert np.isinf(at).all()
 
 
+@pytest.mark.slow  # the random bot above has a cost in closed form, too
 def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
     """A right guess 1 - eps + eps / A of the probability, a wrong one eps / A: of A legal
     actions."""
