@@ -22,7 +22,6 @@ import numpy as np
 
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
-from hanabi_rl.launch import cluster
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
@@ -61,8 +60,6 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
     if base.wandb:
         check_wandb()
-    if sweep.launcher is not None:
-        cluster.check_installed()
     first = with_values(base, points[0].values)  # the grid may name whom runs play with
     if (game := algorithm.game(first)) != first.game:
         base = with_game(base, game, "its data, clone or partners")
@@ -99,6 +96,9 @@ def _launch(
     sweep: SweepConfig, shared: SharedRun | None, algorithm: str, configs: Sequence[RunConfig]
 ) -> None:
     """Hands what is not finished to the sweep's launcher: first what all runs need, then them."""
+    from hanabi_rl.launch import cluster
+
+    cluster.check_installed()
     runs = [(algorithm, configs)]
     if shared is not None:
         runs.insert(0, (shared.algorithm, [shared.config]))

@@ -163,7 +163,7 @@ def test_br_prox_prints_the_fraction_of_partners_whose_best_response_scores_noth
     out, err = capsys.readouterr()
     found = json.loads(out)["scores"]["methods"]["s2"]["all"]
     assert found["best_response_zero_fraction"] == 0.5
-    header, row = (line for line in err.splitlines() if line.startswith(("method", "s2")))
+    header, row, *_ = (line for line in err.splitlines() if line.startswith(("method", "s2")))
     assert header.endswith("J_BR 0") and row.endswith("50.0%")
     assert "J_BR 0: fraction of partners and seats whose best response returns at most 0" in err
 
