@@ -28,14 +28,16 @@ OURS: dict[str, Any] = {
     _PRNG: "threefry2x32",
 }
 """Setting -> our value, JAX's default. `jax.NAME(value)`, without `jax_`, is its context."""
+OF_PROGRAMS: dict[str, Any] = {"jax_random_seed_offset": 0, "jax_high_dynamic_range_gumbel": False}
+"""Settings of random numbers without a public context: held by programs alone."""
 
 
 def hold_settings() -> None:
     """Set our values for this process and its children. JAX need not be imported yet."""
-    for name, ours in OURS.items():
+    for name, ours in {**OURS, **OF_PROGRAMS}.items():
         if (variable := name.upper()) in os.environ:
             os.environ[variable] = str(ours)
-        if "jax" in sys.modules and _value(name) != ours:
+        if "jax" in sys.modules and _value(name, ours) != ours:
             sys.modules["jax"].config.update(name, ours)
 
 
@@ -100,7 +102,7 @@ def _narrow(value: Any) -> Any:
     return value if kind is None else value.astype(kind)
 
 
-def _value(name: str) -> Any:
+def _value(name: str, *default: Any) -> Any:
     import jax
 
-    return getattr(jax.config, name)
+    return getattr(jax.config, name, *default)

@@ -18,7 +18,7 @@ import hanabi_rl
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import act
-from hanabi_rl.env.jax_settings import OURS, hold_settings, our_settings
+from hanabi_rl.env.jax_settings import OF_PROGRAMS, OURS, hold_settings, our_settings
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -161,19 +161,21 @@ def test_raw_keys_of_the_callers_kind_are_taken() -> None:
 def test_a_program_holds_the_settings_for_itself_and_its_children(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in OTHERS.items():
+    ours = OURS | OF_PROGRAMS
+    others = OTHERS | {"jax_random_seed_offset": 7, "jax_high_dynamic_range_gumbel": True}
+    for name, value in others.items():
         monkeypatch.setenv(name.upper(), str(value))
-    before = {name: getattr(jax.config, name) for name in OURS}
+    before = {name: getattr(jax.config, name) for name in ours}
     try:
-        for name, value in OTHERS.items():
+        for name, value in others.items():
             jax.config.update(name, value)
         hold_settings()
-        assert {name: getattr(jax.config, name) for name in OURS} == OURS
+        assert {name: getattr(jax.config, name) for name in ours} == ours
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
-    assert {name: os.environ[name.upper()] for name in OURS} == {
-        name: str(value) for name, value in OURS.items()
+    assert {name: os.environ[name.upper()] for name in ours} == {
+        name: str(value) for name, value in ours.items()
     }
 
 
