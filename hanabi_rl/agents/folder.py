@@ -23,6 +23,7 @@ from hanabi_rl.agents.one_file import (
     write_file,
 )
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
+from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import fsync_path, read_json, to_json
@@ -33,6 +34,7 @@ REFERENCE = "bc-policy"
 _DESCRIPTION, _MANIFEST, _PARAMS = "policy.json", "manifest.json", "params"  # of older runs
 
 
+@with_our_settings(prng=True)
 def save_policy(
     folder: str | Path,
     policy: NetworkPolicy,

@@ -34,6 +34,8 @@ from hanabi_rl.agents.one_file import (
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import with_our_settings
+from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.trees import leaf_paths
 
 BOT = "bot"
@@ -254,6 +256,7 @@ def spread_names(names: Sequence[str]) -> list[str]:
     return spread
 
 
+@with_our_settings(prng=True)
 def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     """Loads an agent.
 
@@ -276,7 +279,7 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
             "expected the name or folder of an agent, and Rules or None, got "
             f"{type(path_or_name).__name__} and {type(rules).__name__}"
         )
-    text = str(path_or_name)
+    text = expand_home(str(path_or_name))
     name = parse_name(text)
     known = bot_parameters(name.plain) if name.source == BOT else {}
     options = _options(text, name, known)

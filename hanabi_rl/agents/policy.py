@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.env.state import select_games
 from hanabi_rl.nn import networks
@@ -76,6 +77,7 @@ class Policy(Protocol):
         """
 
 
+@with_our_settings
 @jax.jit
 def act(
     policy: Policy,
@@ -188,6 +190,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
         return self.replace(params=jax.tree_util.tree_map_with_path(scaled, self.params))
 
+    @with_our_settings
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
         H]`; of a structured network its `Memory`."""
@@ -195,6 +198,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
             return _structured().initial_carry(self.rules, self.network, batch)
         return initial_carry(self.network, batch)
 
+    @with_our_settings
     def next_game(self, carry: PyTree, met: jax.Array) -> PyTree:
         """See `next_game`: of a structured network its profile stays."""
         if isinstance(self.network, StructuredConfig):
@@ -225,6 +229,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         inputs = _structured().own_inputs(self.rules, self.network, inputs)
         return carry, _structured().logits(self.network, self.params, inputs, legal)
 
+    @with_our_settings
     def step(
         self,
         carry: PyTree,

@@ -23,6 +23,7 @@ import numpy as np
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
 from hanabi_rl.storage.files import read_text
 from hanabi_rl.storage.hub import fetch_file
@@ -63,12 +64,14 @@ class OBLPolicy(flax.struct.PyTreeNode):
         game = {"name": "hanabi", **dataclasses.asdict(self.rules)}
         return digest({"layout": self.layout, "game": game}, self.params)
 
+    @with_our_settings
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
         H]`."""
         widths = [layer["recurrent_kernel"].shape[0] for layer in self.params["lstm"]]
         return tuple((jnp.zeros((batch, width)), jnp.zeros((batch, width))) for width in widths)
 
+    @with_our_settings
     def step(
         self,
         carry: PyTree,
@@ -147,7 +150,7 @@ def _read(path: Path, family: str | None) -> Policy:
 
 
 def _locate(name: str, family: str, file: str) -> Path:
-    path = Path(file).expanduser()
+    path = Path(file)
     if path.is_file():
         return path
     if path.is_absolute() or file.startswith("."):

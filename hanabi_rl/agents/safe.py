@@ -49,9 +49,11 @@ class Safe(Wrapper):
         any_safe = jnp.any(legal & ~risky, axis=-1, keepdims=True)
 
         def filtered(logits: jax.Array) -> jax.Array:
-            # who is sure of a risky play says of every other move what it says of illegal ones
-            else_any = jnp.where(legal, jnp.maximum(logits, ILLEGAL_LOGIT / 2), ILLEGAL_LOGIT)
-            return jnp.where(any_safe, jnp.where(risky, ILLEGAL_LOGIT, else_any), logits)
+            safe = legal & ~risky
+            # a policy that is sure of a risky play rules out every other move: all are then alike
+            none = jnp.all(jnp.where(safe, logits, ILLEGAL_LOGIT) <= ILLEGAL_LOGIT / 2, axis=-1)
+            other = jnp.where(none[:, None], 0.0, logits)
+            return jnp.where(any_safe, jnp.where(safe, other, ILLEGAL_LOGIT), logits)
 
         return self.step_changed(filtered, carry, obs, legal, reset, key)
 

@@ -29,4 +29,5 @@ class Tempered(LogitsWrapper):
 
     def changed(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
         """See `LogitsWrapper`."""
-        return jnp.where(legal, logits / self.temperature, ILLEGAL_LOGIT)
+        possible = legal & (logits > ILLEGAL_LOGIT / 2)  # a move that is ruled out stays so
+        return jnp.where(possible, logits / self.temperature, ILLEGAL_LOGIT)

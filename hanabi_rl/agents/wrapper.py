@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from hanabi_rl.agents.identity import own_structure
 from hanabi_rl.agents.policy import Policy, PyTree, draws, next_game
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import hold_methods
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
@@ -23,6 +24,7 @@ class Wrapper(flax.struct.PyTreeNode):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         own_structure(cls)
+        hold_methods(cls, "init_carry", "step", "next_game")
         super().__init_subclass__(**kwargs)
 
     @property

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import hold_methods
 from hanabi_rl.runs.config import RunConfig
 
 
@@ -48,6 +49,10 @@ class Algorithm:
     same_in_sweeps: tuple[str, ...] = ()
     """Fields, with all that is in them, which say what the runs of a sweep share or follow from it:
     no axes of a grid."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        hold_methods(cls, "run", prng=True)
+        super().__init_subclass__(**kwargs)
 
     @property
     def name(self) -> str:

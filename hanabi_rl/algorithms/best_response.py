@@ -29,7 +29,7 @@ from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import Population, stack_policies
-from hanabi_rl.learning.population import PopulationPPO
+from hanabi_rl.learning.population import PopulationPPO, Unseen
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.crossplay import evaluate_beside
 from hanabi_rl.measure.selfplay import evaluate_selfplay, summarise
@@ -53,6 +53,9 @@ class BestResponseConfig(WithPartners, IPPOConfig):
     priority: Weight = 0.0
     """Of several partners: 0 meets all of them alike; above, those with whom it scores less more
     often, by their rank to this power (MEP's rule; 0.5 to 1.5 in ZSC-Eval)."""
+    unseen_return: Unseen = "lowest"
+    """With --priority: the return of a partner with which no game has ended, the lowest or the mean
+    of the others' returns (mean: ZSC-Eval's code)."""
 
 
 def partner_rules(config: BestResponseConfig) -> Rules:
@@ -110,6 +113,7 @@ class BestResponse(PPOAlgorithm):
                 own_share=own,
                 lanes=len(partners),
                 beta=config.priority,
+                unseen=config.unseen_return,
             )
         start = config.start_from
         return Training(

@@ -62,11 +62,14 @@ def export(
     from hanabi_rl.agents.one_file import SUFFIX, rounded, write_file
     from hanabi_rl.agents.policy import NetworkPolicy
     from hanabi_rl.storage.files import check_place, to_json
+    from hanabi_rl.storage.hub import check_logged_in
 
     if out is None and push is None:
         raise ValueError("expected a file to write, or --push OWNER/NAME, got neither")
     if push is not None and not hub.is_repository(push):
         raise ValueError(f"--push: expected OWNER/NAME, got {push}")
+    if push is not None:
+        check_logged_in()
     check_place("OUT", out, (SUFFIX,))
     policy = load_policy(agent)
     if not isinstance(policy, NetworkPolicy):

@@ -58,6 +58,10 @@ def serve(
         limits: what one network address may do, in each web process.
     """
     check_extra()
+    if store is not None:
+        from hanabi_rl.serve.store import check_postgres
+
+        check_postgres(store)
     _check(slots, web_workers, tls_cert, tls_key)
     import uvicorn
     from uvicorn.supervisors import Multiprocess

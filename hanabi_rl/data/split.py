@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hanabi_rl.data.games import Games
+from hanabi_rl.storage.ranges import plain_number
 
 
 def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Games]:
@@ -26,7 +27,7 @@ def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Gam
         if not size:
             raise ValueError(
                 f"expected at least one game in every part, got none for the fraction "
-                f"{fraction:g} of {len(games)} games"
+                f"{plain_number(fraction)} of {len(games)} games"
             )
     return split_games_by_size(games, sizes, seed)
 

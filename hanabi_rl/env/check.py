@@ -18,6 +18,7 @@ import numpy as np
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.bits import bit, count, pack_deck, unpack_deck
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import sections
 from hanabi_rl.env.rules import State, next_cards
 from hanabi_rl.env.symmetry import (
@@ -87,6 +88,7 @@ class _Seen(NamedTuple):
     expected_legal: Array  # bool[N, P, A]
 
 
+@with_our_settings(prng=True)
 def check_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int = 0) -> None:
     """Play `steps` moves in `num_envs` environments and check every state, observation, legal mask
     and reward.

@@ -11,6 +11,7 @@ from flax import struct
 from hanabi_rl.env import rules as game_rules
 from hanabi_rl.env.decks import DeckPool, deck_of_game, environment_keys, given_pool, new_pool
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.starts import Starts, begin
 from hanabi_rl.env.state import State, select_games
@@ -56,6 +57,7 @@ class HanabiEnv:
     def __init__(self, num_players: int = 2, **game: Any) -> None:
         self.rules = Rules(num_players=num_players, **game)
 
+    @with_our_settings
     def reset(self, key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> EnvState:
         """Start `num_envs` environments, raw or typed key.
 
@@ -64,6 +66,7 @@ class HanabiEnv:
         """
         return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_index)))
 
+    @with_our_settings
     def reset_from_decks(self, decks: jax.Array) -> EnvState:
         """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn,
         the first again after the last.
@@ -74,6 +77,7 @@ class HanabiEnv:
         game = game_rules.deal_packed(self.rules, pool.decks[:, 0])
         return EnvState(game=game, pool=pool, games=jnp.zeros_like(pool.first))
 
+    @with_our_settings
     def step(
         self, env_state: EnvState, action: jax.Array, starts: Starts | None = None
     ) -> tuple[EnvState, TimeStep]:
@@ -99,6 +103,7 @@ class HanabiEnv:
         )
         return EnvState(game=game, pool=pool, games=env_state.games + done), timestep
 
+    @with_our_settings
     def restart(self, env_state: EnvState, which: jax.Array) -> EnvState:
         """Abandons the games of some environments, ``which`` bool[N], for their next ones."""
         deck, pool = deck_of_game(self.rules, env_state.pool, env_state.games + 1, needed=which)
@@ -106,10 +111,12 @@ class HanabiEnv:
         game = select_games(which, fresh, env_state.game).materialized()
         return EnvState(game=game, pool=pool, games=env_state.games + which)
 
+    @with_our_settings
     def observe(self, env_state: EnvState) -> jax.Array:
         """What every seat sees, float32[N, P, O]."""
         return observe(self.rules, env_state.game)
 
+    @with_our_settings
     def legal_actions(self, env_state: EnvState) -> jax.Array:
         """Every seat's legal actions, bool[N, P, A]."""
         return game_rules.legal_actions(self.rules, env_state.game)

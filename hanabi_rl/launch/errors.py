@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from hanabi_rl.launch.streams import safe_streams
+from hanabi_rl.storage.files import expand_home
 
 DEBUG = "--debug"
 AGAIN_S = 0.05
@@ -22,14 +23,14 @@ AGAIN_S = 0.05
 @contextmanager
 def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
     """Ends the process with one line on stderr for an error, and for a signal while there is
-    nothing to save (in a training loop `GracefulStop` takes signals). Yields `args` without
-    --debug, which shows an error's traceback instead."""
+    nothing to save (in a training loop `GracefulStop` takes signals). Yields `args` with home
+    folders for `~`, and without --debug, which shows an error's traceback instead."""
     before = signal.signal(signal.SIGTERM, _end)
     with safe_streams() as output:
         try:
             try:
                 with _signals_sent_again():
-                    yield [arg for arg in args if arg != DEBUG]
+                    yield [expand_home(arg) for arg in args if arg != DEBUG]
             finally:
                 output.finish()  # that the reader has left is noticed here, not at Python's end
         except BrokenPipeError:

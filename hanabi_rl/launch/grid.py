@@ -15,7 +15,7 @@ from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.argv import flag_value, hyphenated, one_line, parse_args
 from hanabi_rl.runs.config import RunConfig, check_seeds
-from hanabi_rl.storage.files import check_place, read_toml
+from hanabi_rl.storage.files import check_place, expand_home, read_toml
 from hanabi_rl.storage.ranges import Count, Range, Seed, check_fields
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested
@@ -212,7 +212,7 @@ def _check_axis(algorithm: Algorithm, field: str) -> None:
 def _axis(text: str) -> tuple[str, list[Any]]:
     field, equals, values = text.partition("=")
     try:
-        parsed = tomllib.loads(f"values = {values}")["values"]
+        parsed = expand_home(tomllib.loads(f"values = {values}")["values"])
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(
             f"--grid {text}: expected FIELD=[VALUE, ...] with TOML values: {error}"

@@ -46,7 +46,7 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
             for k, v in _read_preset("bc", bc, configs).items()
             if k not in ("game", "report_games")
         }
-    config = from_dict(cls, data, where=f"{algorithm}/{name}")
+    config = from_dict(cls, data, where=name if name.endswith(".toml") else f"{algorithm}/{name}")
     return dataclasses.replace(config, preset=name)  # type: ignore[type-var]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+from hanabi_rl.env.jax_settings import hold_settings
 from hanabi_rl.storage.cache import keep_compiled
 
 _OBJECTS = 100_000
@@ -13,7 +14,8 @@ looking for some."""
 
 
 def start() -> None:
-    """Keeps what is compiled (`storage/cache.py`), and collects garbage less often. JAX need not be
-    imported yet."""
+    """Keep compiled programs (`storage/cache.py`), hold JAX's settings (`env/jax_settings.py`) and
+    collect garbage less often. JAX need not be imported yet."""
     keep_compiled()
+    hold_settings()
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])

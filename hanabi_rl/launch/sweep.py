@@ -37,6 +37,7 @@ from hanabi_rl.runs.config import (
 )
 from hanabi_rl.runs.folder import GIVEN, check_given
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.tracking import check_wandb
 from hanabi_rl.storage.files import read_json
 
 # A finished run of another length is another run.
@@ -57,6 +58,8 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         ValueError: as runs and launchers do.
     """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
+    if base.wandb:
+        check_wandb()
     first = with_values(base, points[0].values)  # the grid may name whom runs play with
     if (game := algorithm.game(first)) != first.game:
         base = with_game(base, game, "its data, clone or partners")

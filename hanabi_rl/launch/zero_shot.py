@@ -251,4 +251,9 @@ def rank_table(figures: Mapping[str, Any]) -> str:
     for name, of_method in zip(methods, ranks, strict=True):
         first = f"{(of_method == 1).sum()} of {len(of_method)}"
         lines.append(f"{name:<6}  {of_method.mean():>9.2f}  {first:>10}")
+    partners = figures["scores"].get("partners", ())
+    if zero := sum(max(partner["best_response_return"]) <= 0 for partner in partners):
+        lines.append(
+            f"{zero} of {len(partners)} partners have a J_BR of 0: every method is first with them."
+        )
     return "\n".join(lines)

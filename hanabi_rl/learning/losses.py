@@ -1,8 +1,13 @@
 """Loss terms, element by element or as weighted sums.
 
-A *weight* array sums to one over the whole (global) minibatch, so `sum(weight * term)` is a mean,
-and the sum over devices of the local sums is the global mean. Gradients are then summed over
-devices, never averaged.
+Weights are defined over the whole (global) minibatch, so the sum over devices of the local sums
+`sum(weight * term)` is a global mean. Gradients are then summed over devices, never averaged.
+
+With d = `decision_share`, the fraction of the learner's rows that are decisions (1 / P where every
+seat has a row, 1 where only movers have one):
+
+    sum(value_weight) = 1        sum(actor_weight) = d        sum(decision_weight) = 1
+    actor_weight = d * decision_weight
 """
 
 import chex
@@ -23,9 +28,10 @@ class PPOBatch(flax.struct.PyTreeNode):
     value: jax.Array  # float32, when the action was taken
     advantage: jax.Array  # float32, normalised
     target: jax.Array  # float32
-    actor_weight: jax.Array  # float32, 0 on idle turns
-    value_weight: jax.Array  # float32
+    actor_weight: jax.Array  # float32, 0 on idle turns; sums to `decision_share`
+    value_weight: jax.Array  # float32, sums to 1 over the learner's rows
     reference_logits: jax.Array | None = None  # float32 [..., A]
+    decision_weight: jax.Array | None = None  # float32, 0 on idle turns; sums to 1
 
 
 def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: float) -> jax.Array:
@@ -62,8 +68,8 @@ def ppo_loss(
     entropy_coef: float,
     clip_value: bool = True,
 ) -> tuple[jax.Array, Metrics]:
-    """L_IPPO = L_clip + value_coef * L_value - entropy_coef * H, weighted sums over the local part
-    of a minibatch.
+    """L_IPPO = d * L_clip + value_coef * L_value - entropy_coef * d * H, with L_clip and H means
+    over decisions and d = `decision_share`: weighted sums over the local part of a minibatch.
 
     Args:
         logits: float32 [..., A] of the policy being trained.

@@ -140,9 +140,11 @@ def pmean(x: jax.Array) -> jax.Array:
 
 
 def pmax(x: jax.Array) -> jax.Array:
-    """The largest of a value over the devices; for use inside a function given to
-    `data_parallel`."""
-    return jax.lax.pmax(x, AXIS)
+    """The largest of a float over the devices, NaN where it is NaN on one of them; for use inside a
+    function given to `data_parallel`."""
+    # XLA's all-reduce of CPU devices drops a NaN: findings/pmax_nan.sh
+    found = jax.lax.psum(jnp.isnan(x).astype(jnp.int32), AXIS)
+    return jnp.where(found > 0, jnp.nan, jax.lax.pmax(x, AXIS))
 
 
 def data_parallel(

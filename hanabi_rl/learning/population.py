@@ -9,7 +9,7 @@ running mean of the score with it; a lane whose partner changes begins fresh gam
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
 
 PyTree = Any
 
+Unseen = Literal["lowest", "mean"]
 KEPT = 0.95
 """Of a running mean, in an update in which a game with that partner ended."""
 _DRAWS = 2**30  # folded into the run's key: apart from what updates fold in
@@ -34,10 +35,11 @@ class PopulationLearner(LearnerState):
     members: jax.Array  # int32 [K], the partner of each lane
 
 
-def rank_priorities(returns: jax.Array, beta: float) -> jax.Array:
+def rank_priorities(returns: jax.Array, beta: float, unseen: Unseen = "lowest") -> jax.Array:
     """float32 [K]: proportional to rank^beta, the partner with the highest of `returns` [K] at rank
-    1, equal ones at the same rank (dense); one without a return counts as the lowest."""
-    value = jnp.where(jnp.isnan(returns), -jnp.inf, returns)
+    1, equal ones at the same rank (dense); NaN, no return yet, is taken as `unseen` says."""
+    missing = -jnp.inf if unseen == "lowest" else jnp.nanmean(returns)
+    value = jnp.where(jnp.isnan(returns), missing, returns)
     earlier = jnp.tril(value[:, None] == value[None], -1).any(axis=1)  # the same value stood before
     rank = 1 + jnp.sum((value[None] > value[:, None]) & ~earlier[None], axis=1)
     weight = rank.astype(jnp.float32) ** beta
@@ -53,6 +55,8 @@ class PopulationPPO(PPO):
     beta: float = 0.5
     redraw_every: int = 16
     """Updates between two draws."""
+    unseen: Unseen = "lowest"
+    """Return of a partner with which no game has ended: the lowest, or the mean of the others'."""
 
     def init(
         self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
@@ -112,7 +116,7 @@ class PopulationPPO(PPO):
             key,
             learner.members.shape[0],
             learner.members.shape,
-            p=rank_priorities(learner.returns, self.beta),
+            p=rank_priorities(learner.returns, self.beta, self.unseen),
         ).astype(jnp.int32)
         now = learner.update % self.redraw_every == 0
         members = jnp.where(now, drawn, learner.members)

@@ -52,6 +52,13 @@ from hanabi_rl.nn.structured import StructuredActorCritic, StructuredConfig
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
+"""(L_IPPO of `losses.ppo_loss`, float32 []; logits float32 [..., A]; batch) -> (loss float32 [],
+metrics, each float32 []), both sums over the local part of a minibatch.
+
+A term of the policy is `sum(batch.actor_weight * x)` = d * mean of x over decisions, weighed as the
+clipped surrogate is. A metric `sum(batch.decision_weight * x)` is logged as the mean of x over
+decisions. Metrics named in `PER_DECISION` are sums with `actor_weight`: they are divided by d.
+"""
 
 
 def ippo_objective(
@@ -411,8 +418,8 @@ class PPO:
     def batch(
         self, experience: Experience, decision: jax.Array, env: jax.Array, item: jax.Array
     ) -> losses.PPOBatch:
-        """One minibatch with weights that sum to one, and normalised advantages, over the learner's
-        rows of the global minibatch."""
+        """One minibatch with its weights (see `losses`) and normalised advantages, over the
+        learner's rows of the global minibatch."""
         rollout = experience.rollout
         at = self.view.at(env, item)
 
@@ -423,15 +430,17 @@ class PPO:
         if (learns := rollout.episode.learns) is not None:
             held = pick(self.view.of_rows(learns, rollout.state)).astype(jnp.float32)
         weight, reference = global_share(held), rollout.reference_logits
+        decides = held * decision
         return losses.PPOBatch(
             action=pick(rollout.action),
             log_prob=pick(rollout.log_prob),
             value=pick(rollout.value),
             advantage=normalised(pick(experience.advantage), weight),
             target=pick(experience.target),
-            actor_weight=held * decision * weight,
+            actor_weight=decides * weight,
             value_weight=weight,
             reference_logits=None if reference is None else pick(reference),
+            decision_weight=global_share(decides),
         )
 
 

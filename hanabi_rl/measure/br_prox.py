@@ -31,6 +31,8 @@ class BRProx:
     """Share of entries above 1: those best responses are none, and must be trained longer."""
     unclipped: float
     """The IQM without the clip."""
+    best_zero: float
+    """Fraction of partners and seats whose best response returns at most 0: they count as 1."""
     runs: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,6 +45,7 @@ class BRProx:
             "quartiles": self.quartiles,
             "clipped_share": self.clipped,
             "unclipped_iqm": self.unclipped,
+            "best_response_zero_fraction": self.best_zero,
             "runs": self.runs,
         }
 
@@ -98,6 +101,7 @@ def br_prox(returns: np.ndarray, best: np.ndarray, seed: int = 0) -> BRProx:
         quartiles=(float(low), float(high)),
         clipped=float((raw > 1.0).mean()),
         unclipped=float(interquartile_mean(raw.reshape(-1))),
+        best_zero=float((best <= 0).mean()),
         runs=len(returns),
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.learning.losses import kl_to_reference
@@ -104,8 +105,8 @@ class Decisions(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """KL(reference || policy) in nats, sums for each of N games: kl float64[N]; decisions,
-    seat_timesteps int64[N]."""
+    """KL(reference || policy) in nats, sums for each of N games: kl float64[N], infinite where the
+    policy rules out a move that the reference may make; decisions, seat_timesteps int64[N]."""
 
     kl: np.ndarray
     decisions: np.ndarray
@@ -150,6 +151,7 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
     return Prediction(*(group_sums(column, decks) for column in of_games))
 
 
+@with_our_settings
 def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Decisions:
     """What `policy` expected at every single decision; arguments and errors as in `predict`."""
     games.check_rules(policy.rules)
@@ -220,6 +222,7 @@ def kl_at_temperatures(
     return np.asarray(kl.sum(axis=0, dtype=np.float64) / decisions.sum())
 
 
+@with_our_settings
 def _kl(
     reference: Policy,
     policy: Policy,
@@ -239,9 +242,10 @@ def _kl(
     parts = []
     for chunk in in_chunks(chunk_size, decks, actions):
         expected, got = (movers_logits(p, *chunk, rules=rules) for p in (reference, policy))
-        parts.append((_kl_sums(expected, got, chunk[1] != rules.noop, at),))
-    (kl,) = join_chunks(parts, len(decks))
-    return kl, np.asarray(actions != rules.noop).sum(axis=1)
+        valid = chunk[1] != rules.noop
+        parts.append((_kl_sums(expected, got, valid, at), _rules_out(expected, got, valid)))
+    kl, infinite = join_chunks(parts, len(decks))
+    return np.where(infinite[:, None], np.inf, kl), np.asarray(actions != rules.noop).sum(axis=1)
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
@@ -272,6 +276,15 @@ def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Arra
     """The most likely move int32[n, T] and the nats of the recorded one float32[n, T]."""
     nats = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(actions, jnp.int32))
     return jnp.argmax(logits, axis=-1).astype(jnp.int32), nats
+
+
+@jax.jit
+def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax.Array:
+    """Games, bool[n], with a `valid` bool[n, T] timestep at which the policy rules out a move to
+    which the reference gives a probability above 0."""
+    may = jax.nn.softmax(reference, axis=-1) > 0
+    never = jax.nn.log_softmax(policy, axis=-1) <= -_RULED_OUT
+    return jnp.any(jnp.any(may & never, axis=-1) & valid, axis=1)
 
 
 @jax.jit

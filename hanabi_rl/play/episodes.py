@@ -21,6 +21,7 @@ from hanabi_rl.data.games import Ends, Games
 from hanabi_rl.env import rules as game
 from hanabi_rl.env.decks import check_decks
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
@@ -39,6 +40,7 @@ _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
 _GAMES_PER_SLOT = 32
 
 
+@with_our_settings(prng=True)
 def play_games(
     policies: tuple[Policy, ...],
     rules: Rules,

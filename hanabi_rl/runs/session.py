@@ -22,7 +22,7 @@ from hanabi_rl.runs.folder import (
     undone_unless_begun,
     write_config,
 )
-from hanabi_rl.runs.tracking import Tracker
+from hanabi_rl.runs.tracking import Tracker, check_wandb
 from hanabi_rl.storage.checkpoint import Checkpointer, Restored
 from hanabi_rl.storage.files import finish_replacements
 from hanabi_rl.storage.records import to_dict
@@ -123,7 +123,8 @@ def open_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterato
     nothing of itself.
 
     Raises:
-        ValueError: where the folder holds another run, is in use, or cannot be written to.
+        ValueError: where the folder holds another run, is in use, or cannot be written to; --wandb
+            without the package.
     """
     with ExitStack() as stack:
         yield parallel.on_first_host(
@@ -134,6 +135,8 @@ def open_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterato
 @contextmanager
 def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterator[Path]:
     given = Path(config.run_dir) if config.run_dir else None
+    if config.wandb:
+        check_wandb()
     if config.resume:
         assert given is not None, "parse_args makes sure that --run-dir is given"
         # before the lock: a folder that is no run's is left as it is

@@ -152,11 +152,19 @@ WANDB_ID = "wandb-id"
 _LONGEST_NAME = 128  # of a run's name at W&B
 
 
-def _start_wandb(run_dir: Path, config: Mapping[str, Any]) -> Any:
+def check_wandb() -> Any:
+    """Import Weights & Biases. Raises ValueError where it is not installed."""
     try:
         import wandb
-    except ImportError as error:
-        raise ValueError(f"--wandb needs the wandb package: {install_command('wandb')}") from error
+    except ImportError:
+        wandb = None
+    if not hasattr(wandb, "init"):  # a folder wandb/, which W&B itself writes, is a package too
+        raise ValueError(f"--wandb needs the wandb package: {install_command('wandb')}")
+    return wandb
+
+
+def _start_wandb(run_dir: Path, config: Mapping[str, Any]) -> Any:
+    wandb = check_wandb()
     kept = run_dir / WANDB_ID
     if not kept.exists():
         write_text(kept, uuid.uuid4().hex)

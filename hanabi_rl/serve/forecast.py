@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.serve.lifecycle import RefusedError
+from hanabi_rl.storage.ranges import plain_number
 
 LEAST = 1e-8  # no action is taken to be less likely
 SUM_TOLERANCE = 1e-3  # of probabilities; they are normalised
@@ -70,16 +71,19 @@ def _of_probabilities(given: Any, legal: np.ndarray, where: str) -> np.ndarray:
     values = _numbers(given, legal, where, nothing=0.0)
     for action in np.flatnonzero((values < 0) | (values > 1 + SUM_TOLERANCE))[:1]:
         raise RefusedError(
-            f"{where}, action {action}: expected a probability, 0 to 1, got {values[action]:.6g}"
+            f"{where}, action {action}: expected a probability, 0 to 1, got "
+            f"{plain_number(values[action])}"
         )
     for action in np.flatnonzero(~legal & (values > ILLEGAL_TOLERANCE))[:1]:
         raise RefusedError(
             f"{where}, action {action}: expected 0, as it is not legal now, got "
-            f"{values[action]:.6g}"
+            f"{plain_number(values[action])}"
         )
     total = float(values[legal].sum())
     if abs(total - 1) > SUM_TOLERANCE:
-        raise RefusedError(f"{where}: expected probabilities that sum to 1, got {total:.6g}")
+        raise RefusedError(
+            f"{where}: expected probabilities that sum to 1, got {plain_number(total)}"
+        )
     with np.errstate(divide="ignore"):
         return np.log(values)
 

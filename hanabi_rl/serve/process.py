@@ -39,6 +39,8 @@ from hanabi_rl.serve.partners import Answer
 from hanabi_rl.serve.seat_view import table_frame
 from hanabi_rl.serve.seated import check_rows, seat_of
 from hanabi_rl.serve.sight import Sight, sight_of
+from hanabi_rl.storage.files import expand_home
+from hanabi_rl.storage.ranges import plain_number
 
 ANSWER_S = 240.0  # a server waits for 300 s
 MAX_WRONG = 10  # answers that are none, before it is given up
@@ -100,7 +102,7 @@ class ProcessAgent:
         while b"\n" not in heard:
             left = max(0.0, until - time.monotonic())
             if not select.select([lines], [], [], left)[0]:
-                raise self._failed(f"no answer within {self._answer_s:g} s")
+                raise self._failed(f"no answer within {plain_number(self._answer_s)} s")
             some = os.read(lines, 65536)
             if not some:
                 raise self._ended(running)
@@ -112,7 +114,7 @@ class ProcessAgent:
     def _started(self) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                shlex.split(self._command),
+                expand_home(shlex.split(self._command)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={name: text for name, text in os.environ.items() if name != KEY_VARIABLE},

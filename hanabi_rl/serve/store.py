@@ -469,9 +469,9 @@ class Store:
         return self._database.words
 
 
-def _open(place: Path | str) -> Database:
-    if isinstance(place, Path):
-        return Sqlite(place)
+def check_postgres(place: str) -> Callable[[str], Database]:
+    """The class of a database in PostgreSQL. Raises ValueError where `place` is no address of one,
+    or psycopg is not installed."""
     if not place.startswith(POSTGRES):
         raise ValueError("expected the address of a store, postgresql://...")
     try:
@@ -480,7 +480,11 @@ def _open(place: Path | str) -> Database:
         raise ValueError(
             f"a store in PostgreSQL needs psycopg: {install_command('postgres')} ({error})"
         ) from error
-    return Postgres(place)
+    return Postgres
+
+
+def _open(place: Path | str) -> Database:
+    return Sqlite(place) if isinstance(place, Path) else check_postgres(place)(place)
 
 
 def _identities(proxies: Sequence[Proxy]) -> list[str]:

@@ -78,7 +78,7 @@ def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRPr
     counts = {"all": len(strong), "moderate": int((~strong).sum()), "expert": int(strong.sum())}
     lines = [
         f"{'method':<{width}}  {'runs':>4}  {'partners':<12}  {'BR-Prox':<20}  {'mean':>5}  "
-        f"{'25%-75%':<9}  {'clipped':>7}"
+        f"{'25%-75%':<9}  {'clipped':>7}  {'J_BR 0':>6}"
     ]
     for name, of_method in parts.items():
         for part, found in of_method.items():
@@ -86,13 +86,15 @@ def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRPr
             lines.append(
                 f"{name:<{width}}  {found.runs:>4}  {f'{part} ({counts[part]})':<12}  "
                 f"{f'{found.iqm:.3f}':<20}  {found.mean:>5.3f}  {low:.2f}-{high:.2f}  "
-                f"{found.clipped:>7.1%}"
+                f"{found.clipped:>7.1%}  {found.best_zero:>6.1%}"
             )
     lines += ["", *_partner_lines(comparison), ""]
     over = {found["all"].over for found in parts.values()}
     lines += [
         f"{comparison.unit.capitalize()}. BR-Prox: the mean of the middle half of J / J_BR over "
         "runs, partners and seats, clipped at 1.",
+        "J_BR 0: fraction of partners and seats whose best response returns at most 0; each counts "
+        "as reached (1), as in the authors' code.",
         "Expert: partners that score more with copies of themselves (self-play) than the median of "
         "them.",
         "95% intervals resample runs"

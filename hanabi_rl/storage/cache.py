@@ -18,7 +18,11 @@ LEAST_COMPILE_S = 0.2  # what compiles sooner is not kept
 def cache_folder() -> Path:
     """`$HANABI_RL_CACHE`, else the user's cache folder for hanabi-rl."""
     chosen = os.environ.get("HANABI_RL_CACHE")
-    return Path(chosen) if chosen else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
+    return (
+        Path(chosen).expanduser()
+        if chosen
+        else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
+    )
 
 
 def keep_compiled() -> None:
@@ -30,7 +34,10 @@ def keep_compiled() -> None:
     """
     programs = cache_folder() / "compiled"
     chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    if chosen is not None and Path(chosen).parent != programs:
+    if chosen is not None and (folder := Path(chosen).expanduser()).parent != programs:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)  # JAX makes a folder called `~`
+        if "jax" in sys.modules:
+            sys.modules["jax"].config.update("jax_compilation_cache_dir", str(folder))
         return
     # where it was inherited, the process that set it may have run on another machine
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(programs / machine())

@@ -68,6 +68,7 @@ class Checkpointer:
         self._policy = None if policy is None else to_json({**policy, "score_metric": best_metric})
         self._at: int | None = None  # the step last saved or restored
         self._warn_of_unfinished()
+        threads = set(threading.enumerate())
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
@@ -82,6 +83,8 @@ class Checkpointer:
                 enable_async_checkpointing=False,
             ),
         )
+        # Its thread that clears the folder prints a traceback where a failed start removes it.
+        _wait_for_others(threads)
 
     def _warn_of_unfinished(self) -> None:
         """Orbax is about to delete the steps that have no commit file: says so where the newest is
@@ -249,7 +252,7 @@ class Checkpointer:
 
 
 def _wait_for_others(known: set[threading.Thread]) -> None:
-    """Waits for the threads that a failed save of Orbax's has left: they may still be writing."""
+    """Waits for the threads that Orbax has started: after a failed save they may still write."""
     end = time.monotonic() + _PATIENCE_S
     while (
         set(threading.enumerate()) - known and time.monotonic() < end

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -78,6 +79,28 @@ def check_input(flag: str, path: Path, expected: str) -> None:
         raise ValueError(f"{flag}: expected {expected}, got {path}, {got}")
 
 
+_HOME = re.compile(r"""(?<![^=,+:"'[])~[\w.-]*(?=/|$)""")
+_FIRST_HOME = re.compile(r"(^|^--[\w.-]+=)(~[\w.-]*(?=/|$))")
+
+
+def expand_home(value: Any) -> Any:
+    """`value` with `~` and `~USER` at the start of a path as that home folder, in text and in the
+    text of lists and dictionaries: shells leave it in `--out=~/x`, and in quotes.
+
+    In text without spaces a path starts at the beginning or after one of `=,+:"'[`
+    (`agent:A?partner=~/b`); in other text at the beginning, or after `--FLAG=`.
+    """
+    if isinstance(value, Mapping):
+        return {key: expand_home(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(expand_home, value))
+    if not isinstance(value, str) or "~" not in value:
+        return value
+    if any(character.isspace() for character in value):
+        return _FIRST_HOME.sub(lambda at: at[1] + os.path.expanduser(at[2]), value)
+    return _HOME.sub(lambda at: os.path.expanduser(at[0]), value)
+
+
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one,
     never half of one."""
@@ -131,14 +154,15 @@ def read_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file.
+    """Read a TOML file, with home folders for `~` (`expand_home`).
 
     Raises:
         ValueError: the file, named, is not TOML.
         FileNotFoundError: there is no such file.
     """
     try:
-        return tomllib.loads(read_text(path))
+        content: dict[str, Any] = expand_home(tomllib.loads(read_text(path)))
+        return content
     except (ValueError, RecursionError) as error:  # TOML's and Unicode's errors name no file
         raise ValueError(f"{path}: expected TOML: {error}") from error
 

@@ -110,6 +110,14 @@ def list_files(
         ) from error
 
 
+def check_logged_in() -> None:
+    """Raises PermissionError where no token of the Hub is on this machine."""
+    from huggingface_hub import get_token
+
+    if get_token() is None:
+        raise PermissionError(f"--push: no token of the Hugging Face Hub here: {LOG_IN}")
+
+
 @_quiet()
 def put_files(
     repository: str, files: Mapping[str, bytes | Edit], *, private: bool, message: str

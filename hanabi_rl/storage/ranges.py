@@ -55,12 +55,12 @@ class Range:
 
     def __str__(self) -> str:
         if not (self.above or self.below or math.inf in (-self.low, self.high)):
-            return f"from {_plain(self.low)} to {_plain(self.high)}"
+            return f"from {plain_number(self.low)} to {plain_number(self.high)}"
         bounds = []
         if self.low > -math.inf:
-            bounds.append(f"{'above' if self.above else 'at least'} {_plain(self.low)}")
+            bounds.append(f"{'above' if self.above else 'at least'} {plain_number(self.low)}")
         if self.high < math.inf:
-            bounds.append(f"{'below' if self.below else 'at most'} {_plain(self.high)}")
+            bounds.append(f"{'below' if self.below else 'at most'} {plain_number(self.high)}")
         return " and ".join(bounds)
 
 
@@ -133,7 +133,7 @@ def _check_number(value: float, hint: Any, place: str) -> None:
     finite = isinstance(value, int) or math.isfinite(value)  # a whole number may be no float
     if not (finite and whole and allowed.holds(value)):
         expected = f"{what} {allowed}".rstrip() if whole else what
-        raise OutOfRangeError(place, f"expected {expected}, got {_plain(value)}")
+        raise OutOfRangeError(place, f"expected {expected}, got {plain_number(value)}")
 
 
 def _number(hint: Any) -> tuple[type, Range] | None:
@@ -180,6 +180,7 @@ def _said(hint: Any) -> str:
     return words.get(hint, getattr(hint, "__name__", str(hint)))
 
 
-def _plain(value: float) -> str:
-    whole = isinstance(value, int) or value.is_integer()
-    return f"{int(value):,}" if whole else f"{value:g}"
+def plain_number(value: float) -> str:
+    """A number with all its digits, so that an error never shows the bound that it missed."""
+    whole = isinstance(value, int) or (value.is_integer() and abs(value) < EXACT)
+    return f"{int(value):,}" if whole else repr(float(value))

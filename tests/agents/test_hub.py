@@ -14,6 +14,7 @@ import httpx2
 import huggingface_hub
 import pytest
 import yaml
+from huggingface_hub import constants
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -175,6 +176,23 @@ def test_the_retries_of_the_client_are_not_shown(
     assert not caplog.records
     logger.warning("of a program that uses the client itself")
     assert len(caplog.records) == 1
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--push` looks for one before it measures."""
+    monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
+
+
+def test_without_a_token_nothing_is_measured(
+    exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(exported.parent / "none"))
+    with pytest.raises(SystemExit):
+        main(["export", str(exported), "--push", "me/anyone"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hanabi-rl: --push: no token of the Hugging Face Hub here: log in with")
 
 
 class Hub:

@@ -1,6 +1,8 @@
 """The parser of agents' names, its settings, and the list of what can be named."""
 
 import json
+import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,7 @@ from hanabi_rl.agents.names import (
     parse_name,
     read_value,
 )
+from hanabi_rl.agents.one_file import write_file
 from hanabi_rl.agents.renamed import Renamed
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.cli.app import main
@@ -144,6 +147,25 @@ def test_wrappers_enter_a_matrix_like_any_other_agent() -> None:
     assert len({agent.hash for agent in agents}) == 3
     with pytest.raises(ValueError, match="expected policies that differ"):
         make_agents(load_agents([names[0], f"{names[0]}?smoothing=0.02"]), ["p", "q"], ["a", "a"])
+
+
+def test_a_home_in_a_name_is_that_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write_file(tmp_path / "a b.safetensors", network_policy(Rules(), 0), {})
+    assert load_policy("~/a b.safetensors").identity() == network_policy(Rules(), 0).identity()
+    for name, said in (
+        ("~/none", f"got {tmp_path}/none, which does not exist"),
+        ("bot:random?knows=~/g.json", f"bot:random?knows={tmp_path}/g.json: knows: "),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            load_policy(name)
+    with pytest.raises(SystemExit):
+        main(["evaluate", "~/none", "--games", "4"])
+    assert f"got {tmp_path}/none, which" in capsys.readouterr().err
+    assert not (tmp_path / "~").exists()
 
 
 def test_an_agent_named_twice_is_one_object() -> None:

@@ -90,6 +90,28 @@ def test_who_drew_a_risky_play_makes_another_legal_move() -> None:
         np.testing.assert_array_equal(row == row.max(), legal & ~risky)
 
 
+def test_a_policy_that_is_sure_of_a_risky_play_takes_the_safe_moves_alike() -> None:
+    """A gullible agent rules out all but one play. Without it each safe move has 1 / n."""
+    seed, found = 0, 0
+    while found < 3:
+        _, obs, legal = played(seed, turns=6)
+        sure, held = (
+            np.asarray(game.ask(policy, policy.init_carry(1), obs[None], legal[None], first)[1])[0]
+            for policy in (
+                load_policy(f"bot:random?gullible=2{more}", RULES) for more in ("", "&safe=1,1")
+            )
+            for first in [np.ones(1, bool)]
+        )
+        seed += 1
+        if (sure > -1e9).sum() == 1 and held[sure.argmax()] < -1e9:
+            found += 1
+            safe = held > -1e9
+            assert safe.sum() > 0 and not (safe & ~legal).any()
+            nats = -np.asarray(jax.nn.log_softmax(held))
+            np.testing.assert_allclose(nats[safe], np.log(safe.sum()), rtol=1e-5)
+    assert seed < 100
+
+
 def test_where_every_legal_move_is_too_risky_nothing_is_filtered() -> None:
     """As with hands of one card: all tokens, nobody to tell, and no discard."""
     table, obs, _ = played(0, turns=0)

@@ -144,6 +144,30 @@ def test_br_prox_prints_a_table_json_and_a_picture(runs, tmp_path, capsys):
     assert "resample runs; of one run its decks" in err and "moderate (2)" in err
 
 
+def test_br_prox_prints_the_fraction_of_partners_whose_best_response_scores_nothing(
+    runs, tmp_path, capsys
+):
+    known = {"score": [0.0, 0.0], "points": [0.0, 0.0]}
+    (tmp_path / "p.json").write_text(
+        json.dumps(
+            {
+                "partners": [
+                    {"agent": str(runs / "s0"), "best_response": str(runs / "s1"), **known},
+                    {"agent": str(runs / "s1"), "score": [4.0, 4.0], "points": [4.0, 4.0]},
+                ]
+            }
+        )
+    )
+    args = ["br-prox", str(runs / "s2"), "--partners", str(tmp_path / "p.json"), "--games", "16"]
+    main([*args, "--json"])
+    out, err = capsys.readouterr()
+    found = json.loads(out)["scores"]["methods"]["s2"]["all"]
+    assert found["best_response_zero_fraction"] == 0.5
+    header, row, *_ = (line for line in err.splitlines() if line.startswith(("method", "s2")))
+    assert header.endswith("J_BR 0") and row.endswith("50.0%")
+    assert "J_BR 0: fraction of partners and seats whose best response returns at most 0" in err
+
+
 def test_agents_of_one_algorithm_are_no_runs_of_one_method_unless_it_is_said(
     runs, tmp_path, capsys
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,18 @@ from hanabi_rl.serve.store import Store
 def run(capsys: pytest.CaptureFixture[str], *args: object) -> str:
     main([*map(str, args)])
     return capsys.readouterr().out
+
+
+def test_without_psycopg_nothing_is_listened_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "hanabi_rl.serve.postgres", raising=False)
+    monkeypatch.setattr("hanabi_rl.cli.serve.listen", None)
+    with pytest.raises(SystemExit):
+        main(["serve", "--store", "postgresql:///x"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hanabi-rl: a store in PostgreSQL needs psycopg: pip install")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

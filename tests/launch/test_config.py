@@ -313,13 +313,31 @@ def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
         and config.bc == load_preset(HDRIPPOConfig, "hdr_ippo", "quick", CONFIGS).bc
     )
     path.write_text("kl_weigth = 0.4\n")
-    with pytest.raises(ValueError, match=r"mine\.toml: unknown field 'kl_weigth'"):
+    with pytest.raises(ValueError, match=f"^{path}: unknown field 'kl_weigth'"):
         load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
     path.write_text("kl_weight 0.4\n")
     with pytest.raises(ValueError, match=r"mine\.toml: expected TOML: "):
         load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
     with pytest.raises(FileNotFoundError, match=r"--preset quik: no file .*presets of bc: .*quick"):
         load_preset(BCConfig, "bc", "quik", CONFIGS)
+
+
+def test_a_presets_number_is_shown_with_its_file_and_all_digits(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("gamma = 1.0000001\n")
+    said = f"^{path}.gamma: expected a number from 0 to 1, got 1.0000001$"
+    with pytest.raises(ValueError, match=said):
+        load_preset(IPPOConfig, "ippo", str(path), CONFIGS)
+
+
+def test_a_preset_may_begin_paths_with_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "mine.toml"
+    path.write_text('run_dir = "~/run"\n[bc]\ndata = ["~/a.safetensors"]\n')
+    config = load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
+    assert config.run_dir == f"{tmp_path}/run" and config.bc.data == (f"{tmp_path}/a.safetensors",)
 
 
 def parse(*args: str) -> HDRIPPOConfig:

@@ -246,3 +246,20 @@ def test_sigterm_ends_a_study_that_compiles(tmp_path: Any, wait_s: float) -> Non
         time.sleep(wait_s)
         study.terminate()
         assert study.wait(60) == 143, said + study.stdout.read()
+
+
+def test_a_command_gets_homes_where_no_shell_has_expanded_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    given = ["--out=~/x", "~/a", "--debug", "--partners", "bot:iggi", "obl:~/b", "~"]
+    with user_errors("test", given) as args:
+        pass
+    assert args == [
+        "--out=/home/me/x",
+        "/home/me/a",
+        "--partners",
+        "bot:iggi",
+        "obl:/home/me/b",
+        "/home/me",
+    ]

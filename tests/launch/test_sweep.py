@@ -72,6 +72,13 @@ def test_a_grid_of_any_fields() -> None:
     )
 
 
+def test_a_grid_may_begin_paths_with_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    data = 'data=[["~/my games/x.safetensors"]]'
+    _, _, (point,) = parse("--algorithm", "bc", "--preset", "quick", "--grid", data)
+    assert point.values == {"data": ["/home/me/my games/x.safetensors"]}
+
+
 def test_a_grid_may_name_whom_runs_play_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -267,3 +267,10 @@ def test_ranks_are_of_methods_with_each_partner() -> None:
         ["b", "2.00", "1", "of", "3"],
         ["c", "2.33", "0", "of", "3"],
     ]
+
+
+def test_partners_whose_best_response_scores_nothing_are_named() -> None:
+    methods = {name: {"mean_by_partner": [1.0, value]} for name, value in (("a", 0.5), ("b", 0.2))}
+    partners = [{"best_response_return": best} for best in ([0.0, 0.0], [4.0, 0.0])]
+    last = rank_table({"scores": {"methods": methods, "partners": partners}}).splitlines()[-1]
+    assert last == "1 of 2 partners have a J_BR of 0: every method is first with them."

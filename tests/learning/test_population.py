@@ -66,7 +66,19 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
 
 
-ranked = jax.jit(rank_priorities, static_argnums=1)
+def test_a_partner_without_a_return_is_taken_as_the_lowest_or_as_the_mean_of_the_others():
+    """The mean of 9 and 1 is 5: rank 2 of 9, 5, 1."""
+    returns = jnp.array([9.0, jnp.nan, 1.0])
+    np.testing.assert_allclose(ranked(returns, 1.0, "lowest"), np.array([1, 3, 2]) / 6, rtol=1e-6)
+    np.testing.assert_allclose(ranked(returns, 1.0, "mean"), np.array([1, 2, 3]) / 6, rtol=1e-6)
+    two = jnp.array([jnp.nan, 4.0, jnp.nan])
+    np.testing.assert_allclose(ranked(two, 1.0, "mean"), np.full(3, 1 / 3), rtol=1e-6)
+    for unseen in ("lowest", "mean"):  # at the start nothing is known of anybody
+        none = ranked(jnp.full(3, jnp.nan), 1.0, unseen)
+        np.testing.assert_allclose(none, np.full(3, 1 / 3), rtol=1e-6)
+
+
+ranked = jax.jit(rank_priorities, static_argnums=(1, 2))
 
 
 def population(lanes: int, **options: Any) -> tuple[PopulationPPO, PopulationLearner]:

@@ -10,7 +10,7 @@ import optax
 import pytest
 from support.small_ppo import NETWORK, make_ppo
 
-from hanabi_rl.learning import parallel
+from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO, Experience
 from hanabi_rl.learning.rollout import Episode, Given, Rollout
@@ -127,6 +127,7 @@ def test_weights_and_advantages_are_defined_on_the_global_minibatch() -> None:
     total = devices * steps * rows
     np.testing.assert_allclose(batch.actor_weight, decision / total, rtol=1e-6)
     np.testing.assert_allclose(batch.value_weight, 1 / total, rtol=1e-6)
+    np.testing.assert_allclose(batch.decision_weight, decision / decision.sum(), rtol=1e-6)
 
     picked = np.stack([experience.advantage[d][:, env[d], seat[d]] for d in range(devices)])
     np.testing.assert_allclose(
@@ -140,6 +141,44 @@ def test_weights_and_advantages_are_defined_on_the_global_minibatch() -> None:
         np.testing.assert_array_equal(
             getattr(batch, name), np.stack([stored[d][:, env[d], seat[d]] for d in range(devices)])
         )
+
+
+def test_a_term_of_ones_own_weighs_what_the_tutorial_says() -> None:
+    """Two devices, three rows each, of which four of six are decisions: d = 2/3. By hand: the loss
+    is d * (mean surrogate - c * mean entropy + beta * mean x) + v * mean value error."""
+    rng = np.random.default_rng(0)
+    decision = np.array([[1, 0, 1], [1, 1, 0]], bool)
+    logits = rng.normal(size=(2, 3, 4)).astype(np.float32)
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    action = rng.integers(4, size=(2, 3))
+    log_prob = np.take_along_axis(log_probs, action[..., None], -1)[..., 0]
+    ratio = np.array([[1.1, 1.0, 0.7], [1.5, 0.9, 1.0]])
+    advantage, value, target = (rng.normal(size=(2, 3)).astype(np.float32) for _ in range(3))
+    given: Any = {"value": value, "advantage": advantage, "target": target}
+    batch = losses.PPOBatch(
+        action=jnp.asarray(action, jnp.int32),
+        log_prob=jnp.asarray(log_prob - np.log(ratio), jnp.float32),
+        **given,
+        actor_weight=jnp.asarray(decision / 6, jnp.float32),
+        value_weight=jnp.full((2, 3), 1 / 6),
+        decision_weight=jnp.asarray(decision / 4, jnp.float32),
+    )
+    x = rng.random((2, 3)).astype(np.float32)
+
+    def on_device(logits: Any, batch: Any, x: Any) -> Any:
+        ippo, _ = losses.ppo_loss(
+            logits, batch.value, batch, clip_eps=0.2, value_coef=0.5, entropy_coef=0.01
+        )
+        total = ippo + 3.0 * jnp.sum(batch.actor_weight * x)
+        return parallel.psum((total, jnp.sum(batch.decision_weight * x)))
+
+    total, metric = jax.jit(jax.vmap(on_device, axis_name=parallel.AXIS))(logits, batch, x)
+    surrogate = -np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+    entropy = -(np.exp(log_probs) * log_probs).sum(-1)
+    each = surrogate - 0.01 * entropy + 3.0 * x
+    expected = 4 / 6 * each[decision].mean() + 0.5 * (0.5 * (value - target) ** 2).mean()
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    np.testing.assert_allclose(metric, x[decision].mean(), rtol=1e-6)
 
 
 def test_linear_rate_falls_to_zero_and_holds_within_an_update() -> None:

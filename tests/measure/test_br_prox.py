@@ -70,6 +70,21 @@ def test_what_beats_a_best_response_is_clipped_and_counted():
     assert found.mean == pytest.approx(3.25 / 4)
 
 
+def test_best_responses_that_score_nothing_are_counted():
+    """Two of the four columns; they count as reached, whatever the agent gets."""
+    found = br_prox(np.array([[1.0, 0, 2, 0]])[..., None], np.array([4.0, 0, 4, -1]))
+    assert found.best_zero == 0.5 and found.as_dict()["best_response_zero_fraction"] == 0.5
+    assert found.mean == pytest.approx((0.25 + 1 + 0.5 + 1) / 4)
+    assert br_prox(RUNS[..., None], np.ones(5)).best_zero == 0
+    selfplay, best = np.array([1.0, 2, 3]), np.array([[0.0, 0], [4, 0], [4, 4]])
+    parts = by_strength(np.ones((1, 3, 2, 4)), best, selfplay)
+    assert {part: of.best_zero for part, of in parts.items()} == {
+        "all": 0.5,
+        "moderate": 0.75,
+        "expert": 0.0,
+    }
+
+
 def test_one_run_has_an_interval_over_decks():
     scores = np.array([[[0, 4, 4, 0] * 25, [2, 2, 2, 2] * 25]], float)
     found = br_prox(scores, np.array([8.0, 4.0]))

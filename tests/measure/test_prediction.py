@@ -13,7 +13,13 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.intervals import bootstrap_ratio
-from hanabi_rl.measure.prediction import kl_between, kl_on_games, predict, predict_decisions
+from hanabi_rl.measure.prediction import (
+    kl_at_temperatures,
+    kl_between,
+    kl_on_games,
+    predict,
+    predict_decisions,
+)
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -78,6 +84,31 @@ def test_a_move_that_a_policy_rules_out_costs_it_infinitely_many_nats(rules, rec
     nats = found.summed().cross_entropy().interval
     assert nats.mean == np.inf and nats.bounds == [-np.inf, np.inf]
     assert 0 < found.summed().accuracy().mean < 1
+
+
+@pytest.mark.parametrize("options", ["safe=1,1&temperature=4", "safe=1,1&noise=0"])
+def test_a_move_that_is_ruled_out_stays_so_under_other_options(rules, records, options):
+    plain, changed = (
+        predict_decisions(load_policy(f"bot:random?{text}", rules), records).nll
+        for text in ("safe=1,1", options)
+    )
+    assert np.isinf(plain).any()
+    np.testing.assert_array_equal(np.isinf(changed), np.isinf(plain))
+
+
+def test_kl_is_infinite_where_the_policy_rules_out_a_move_of_the_reference(rules, records):
+    """`?safe=1,1` rules out plays in some games; the other direction stays finite."""
+    free, careful = (load_policy(f"bot:random{text}", rules) for text in ("", "?safe=1,1"))
+    games = records.decks, records.actions
+    forward, backward = kl_on_games(free, careful, *games), kl_on_games(careful, free, *games)
+    assert np.isinf(forward.kl).all() and np.isfinite(backward.kl).all()
+    assert (backward.kl > 0).all()
+    interval = forward.per_decision().interval
+    assert interval.mean == np.inf and interval.bounds == [-np.inf, np.inf]
+    same = kl_on_games(careful, careful, *games)
+    np.testing.assert_allclose(same.kl, 0, atol=1e-5)
+    at = kl_at_temperatures(free, careful, *games, np.array([0.5, 2.0]))
+    assert np.isinf(at).all()
 
 
 @pytest.mark.slow  # the random bot above has a cost in closed form, too

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import script
-from hanabi_rl.launch.sweep import run_seeds
+from hanabi_rl.launch.grid import Point, SweepConfig
+from hanabi_rl.launch.sweep import run_seeds, run_sweep
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import Stopped, open_run_dir
@@ -39,6 +41,26 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with open_run_dir("bc", config, 2):
         pass
     assert (run_dir / "config.json").exists()
+
+
+@pytest.mark.parametrize("stray", [False, True])
+def test_without_wandb_nothing_is_begun(
+    stray: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder `wandb`, which W&B itself writes where it runs, is imported as an empty package."""
+    monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb") if stray else None)
+    said = r"^--wandb needs the wandb package: pip install 'hanabi-rl\[wandb\]'$"
+    run_dir = tmp_path / "new" / "run"
+    with (
+        pytest.raises(ValueError, match=said),
+        open_run_dir("bc", BCConfig(run_dir=str(run_dir), wandb=True), 2),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    sweep = SweepConfig(algorithm="bc", preset="quick", run_dir=str(run_dir), jobs=2)
+    with pytest.raises(ValueError, match=said):
+        run_sweep(sweep, BCConfig(wandb=True), [Point("bc", {})])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_fresh_folder_of_a_failed_start_is_gone_too(

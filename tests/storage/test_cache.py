@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from hanabi_rl.launch import startup
@@ -102,8 +103,24 @@ def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, mo
 def test_where_the_cache_is(tmp_path, monkeypatch):
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HANABI_RL_CACHE", "~/cache")
+    assert cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("HANABI_RL_CACHE")
     assert cache_folder().name == "hanabi-rl"
+
+
+def test_a_home_in_jax_s_own_variable_is_that_folder(tmp_path, monkeypatch):
+    """JAX makes a folder called `~`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "~/compiled")
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        keep_compiled()
+        assert jax.config.jax_compilation_cache_dir == f"{tmp_path}/compiled"
+        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == f"{tmp_path}/compiled"
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,14 @@ def test_a_step_can_be_named_and_the_template_be_abstract(saved: Path) -> None:
     restored = restore(saved, step=1, template=template)
     assert restored.step == 1
     assert_same(restored.state, make_state(1))
+
+
+def test_no_thread_of_orbax_is_left_that_would_miss_a_removed_folder(tmp_path: Path) -> None:
+    """A start that fails removes it: the thread would print a traceback before the error."""
+    before = set(threading.enumerate())
+    for number in range(3):
+        with Checkpointer(tmp_path / str(number) / "checkpoints"):
+            assert set(threading.enumerate()) == before
 
 
 def test_missing_steps_are_named(saved: Path, tmp_path: Path) -> None:

@@ -211,3 +211,35 @@ def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
     files.finish_replacements(tmp_path)
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
     assert left == ["a.json", "b.tmp", "policies", "policies/a.json", "policies/b.tmp"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("~", "/home/me"),
+        ("~/x", "/home/me/x"),
+        ("--out=~/x", "/home/me/x"),
+        ("--state=~", "/home/me"),
+        ("agent:a?partner=~/b+~/c", "agent:a?partner=/home/me/b+/home/me/c"),
+        ("obl:~/a.safetensors", "obl:/home/me/a.safetensors"),
+        ("mine=~/a,~/b", "mine=/home/me/a,/home/me/b"),
+        ('data=["~/a","~/b"]', 'data=["/home/me/a","/home/me/b"]'),
+        ("--out=~/my games", "--out=/home/me/my games"),
+        ("~/my games", "/home/me/my games"),
+        # no paths
+        ("./~", "./~"),
+        ("runs/~/x", "runs/~/x"),
+        ("a~b", "a~b"),
+        ("~nobody-of-that-name/x", "~nobody-of-that-name/x"),
+        ("--about=it is in ~/x", "--about=it is in ~/x"),
+        ("5~", "5~"),
+    ],
+)
+def test_a_home_that_no_shell_has_expanded(
+    given: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    if given.startswith("--") and not expected.startswith("--"):
+        expected = given.partition("=")[0] + "=" + expected
+    assert files.expand_home(given) == expected
+    assert files.expand_home({"a": [given], "n": 1}) == {"a": [expected], "n": 1}

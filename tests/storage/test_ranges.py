@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import app
 from hanabi_rl.env.game import Rules
@@ -97,6 +98,28 @@ def test_every_number_of_every_command_is_checked(name: str) -> None:
             flag = f"--{key.replace('_', '-')}"
             with pytest.raises(OutOfRangeError, match=f"^{flag}: expected a"):
                 checked(body)(**needed | {key: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1.0000001, "1.0000001"),
+        (1.0000000000000002, "1.0000000000000002"),
+        (-1e-9, "-1e-09"),
+        (1234567.5, "1234567.5"),
+        (1e300, "1e+300"),
+        (2.0, "2"),
+        (-1_000_000, "-1,000,000"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_a_number_that_is_refused_is_shown_with_all_its_digits(value: float, shown: str) -> None:
+    with pytest.raises(OutOfRangeError) as refused:
+        IPPOConfig(gamma=value)
+    assert str(refused.value).removesuffix(f", got {shown}") in (
+        "--gamma: expected a number from 0 to 1",
+        "--gamma: expected a number",
+    )
 
 
 def test_no_two_seeds_are_one() -> None:
