@@ -34,6 +34,7 @@ from hanabi_rl.cli.study_report import report
 from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
+from hanabi_rl.launch.flags import check_lists_once, hyphenated, list_flags
 from hanabi_rl.launch.startup import start
 from hanabi_rl.storage.ranges import checked
 
@@ -43,6 +44,29 @@ _DESCRIPTION = (
 )
 
 
+_COMMANDS: Mapping[str, Any] = {
+    "evaluate": evaluate,
+    "cross-play": cross_play,
+    "leaderboard": leaderboard,
+    "gauntlet": gauntlet,
+    "adaptation": adaptation,
+    "br-prox": br_prox,
+    "challenge": challenge,
+    "predict": predict,
+    "behaviour": behaviour,
+    "conventions": conventions,
+    "likeness": likeness,
+    "interdependence": interdependence,
+    "metrics": metrics,
+    "unit-tests": unit_tests,
+    "play": play,
+    "live": live,
+    "agents": list_agents,
+    "export": export,
+    "replay": replay_command,
+    "serve": serve,
+    "submit": submit,
+}
 STUDY_COMMANDS = {"run": study, "report": report}
 _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     (
@@ -75,6 +99,8 @@ def main(args: Sequence[str] | None = None) -> None:
         else:
             if given[:1] == ["study"] and given[1:2] and given[1] not in (*STUDY_COMMANDS, *_HELP):
                 given.insert(1, "run")  # `hanabi-rl study FILE` runs it
+            if (body := _command(given)) is not None:
+                check_lists_once(hyphenated(given), list_flags(body))
             _app().cli(prog="hanabi-rl", description=_DESCRIPTION, args=given)
             return
     sys.exit(code)
@@ -91,6 +117,17 @@ def _train(command: str, args: list[str]) -> int:
     if command == "zero-shot":
         return zero_shot_command(args)
     return train_command(args) if command == "train" else sweep_command(args)
+
+
+def _command(args: Sequence[str]) -> Any:
+    """The function of the command that a command line names; None if it names no command."""
+    commands: Mapping[str, Any] = {**_COMMANDS, **{name: of for name, of, _ in _GROUPS}}
+    for arg in args:
+        found = commands.get(arg.replace("_", "-"))
+        if not isinstance(found, Mapping):
+            return found
+        commands = found
+    return None
 
 
 def _train_help() -> None:
@@ -110,27 +147,8 @@ def _app() -> SubcommandApp:
     app.command(name="train")(_train_help)
     app.command(name="sweep")(_sweep_help)
     app.command(name="zero-shot")(_zero_shot_help)
-    app.command(name="evaluate")(checked(evaluate))
-    app.command(name="cross-play")(checked(cross_play))
-    app.command(name="leaderboard")(checked(leaderboard))
-    app.command(name="gauntlet")(checked(gauntlet))
-    app.command(name="adaptation")(checked(adaptation))
-    app.command(name="br-prox")(checked(br_prox))
-    app.command(name="challenge")(checked(challenge))
-    app.command(name="predict")(checked(predict))
-    app.command(name="behaviour")(checked(behaviour))
-    app.command(name="conventions")(checked(conventions))
-    app.command(name="likeness")(checked(likeness))
-    app.command(name="interdependence")(checked(interdependence))
-    app.command(name="metrics")(checked(metrics))
-    app.command(name="unit-tests")(checked(unit_tests))
-    app.command(name="play")(checked(play))
-    app.command(name="live")(checked(live))
-    app.command(name="agents")(checked(list_agents))
-    app.command(name="export")(checked(export))
-    app.command(name="replay")(checked(replay_command))
-    app.command(name="serve")(checked(serve))
-    app.command(name="submit")(checked(submit))
+    for name, body in _COMMANDS.items():
+        app.command(name=name)(checked(body))
     for name, commands, about in _GROUPS:
         group = SubcommandApp()
         for subcommand, body in commands.items():

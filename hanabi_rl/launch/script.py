@@ -9,8 +9,9 @@ import jax
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import load_games
-from hanabi_rl.launch.argv import flag_value, flag_values, hyphenated, parse_args
+from hanabi_rl.launch.argv import parse_args
 from hanabi_rl.launch.errors import user_errors
+from hanabi_rl.launch.flags import flag_value, flag_values, hyphenated
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.launch.startup import start
 from hanabi_rl.launch.sweep import run_seeds

@@ -22,6 +22,7 @@ import numpy as np
 
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
+from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
@@ -57,22 +58,22 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         ValueError: as runs and launchers do.
     """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
-    first = with_values(base, points[0].values)  # the grid may name whom runs play with
-    if (game := algorithm.game(first)) != first.game:
-        base = with_game(base, game, "its data, clone or partners")
     base = dataclasses.replace(base, seeds=(), run_dir=None)
-    if (shared := algorithm.shared(base, folder)) is not None:
+    of_points = _configs(algorithm, base, points)  # raises before anything is trained
+    if of_points[0].game != with_values(base, points[0].values).game:
+        base = dataclasses.replace(base, game=of_points[0].game)
+    shared = algorithm.shared(base, folder)
+    if shared is not None and shared.then.keys() <= points[0].values.keys():
+        shared = None  # every run has its own from the grid
+    if shared is not None:
         if sweep.launcher is None:
             run_once(shared.algorithm, shared.config)
         base = dataclasses.replace(base, **shared.then)
+        of_points = [dataclasses.replace(config, **shared.then) for config in of_points]
     places = [point.values | {"seed": seed} for point in points for seed in sweep.seeds]
     configs = [
-        dataclasses.replace(
-            with_values(base, point.values),
-            seed=seed,
-            run_dir=str(folder / point.name / f"s{seed}"),
-        )
-        for point in points
+        dataclasses.replace(config, seed=seed, run_dir=str(folder / point.name / f"s{seed}"))
+        for point, config in zip(points, of_points, strict=True)
         for seed in sweep.seeds
     ]
     if sweep.launcher is None:
@@ -81,12 +82,32 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         _launch(sweep, shared, algorithm.name, configs)
         summaries = _collected(sweep, algorithm, points, places, configs)
     _write_csv(folder / "sweep.csv", places, summaries)
-    print("\n" + table(points, sweep.seeds, summaries, algorithm.shown))
+    _print_table(points, sweep.seeds, summaries, algorithm, configs)
     values = [point.values for point in points for _ in sweep.seeds]
-    done = Sweep(folder, base, values, configs, summaries, sweep.matrix_games)
+    done = Sweep(folder, base, values, configs, summaries, sweep.matrix_games, sweep.paper)
     if text := algorithm.after_sweep(done):
         print("\n" + text)
     return folder
+
+
+def _configs(algorithm: Algorithm, base: RunConfig, points: Sequence[Point]) -> list[RunConfig]:
+    """The config of each point, with the game that its data, clone or partners play. Raises
+    ValueError as `with_game`, and if they cannot be read."""
+    games, configs = dict[str, Rules](), list[RunConfig]()
+    for point in points:
+        config = with_values(base, point.values)
+        # numbers do not name data; so it is read once, not once per point
+        named = repr([of for of in point.values.items() if of[0][:4] == "game" or _has_text(of[1])])
+        if (game := games.get(named)) is None:
+            game = games[named] = algorithm.game(config)
+        if game != config.game:
+            config = with_game(config, game, "its data, clone or partners")
+        configs.append(config)
+    return configs
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and any(map(_has_text, value)))
 
 
 def _launch(
@@ -136,14 +157,24 @@ def _collected(
     if any(whole):
         of_whole = itertools.compress(found, (of for of in whole for _ in sweep.seeds))
         ready = [summary for summary in of_whole if summary is not None]
-        print(
-            "\n"
-            + table(list(itertools.compress(points, whole)), sweep.seeds, ready, algorithm.shown)
-        )
+        ready_points = list(itertools.compress(points, whole))
+        _print_table(ready_points, sweep.seeds, ready, algorithm, configs)
     raise Unfinished(
         f"{len(summaries)} of {len(found)} runs are finished in {sweep.run_dir}; the same command "
         "collects the others when they are, and sends those again that failed."
     )
+
+
+def _print_table(
+    points: list[Point],
+    seeds: Sequence[int],
+    summaries: list[dict[str, Any]],
+    algorithm: Algorithm,
+    configs: Sequence[RunConfig],
+) -> None:
+    """Prints the table and, with several seeds, what its errors are."""
+    lines = table(points, seeds, summaries, algorithm.shown), error_note("±", seeds, configs)
+    print("\n" + "\n".join(filter(None, lines)))
 
 
 def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
@@ -161,6 +192,7 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     summaries = run_all(algorithm.name, configs)
     if len(summaries) > 1:
         print(seed_table(config.seeds, summaries, algorithm.shown))
+        print(error_note("s.e.", config.seeds, configs))
         if algorithm.same_validation(config):
             best = chosen_seed(config.seeds, summaries, algorithm.predicts)
             for text in filter(None, (best, algorithm.pooled(config, summaries))):
@@ -303,6 +335,31 @@ def seed_table(
     lines.append("mean".ljust(8) + "".join(f"{over.mean:{width}.4g}" for over in over_seeds))
     lines.append("s.e.".ljust(8) + "".join(f"{over.std_error:{width}.2g}" for over in over_seeds))
     return "\n".join(lines)
+
+
+_SHARED = {
+    "bc_policy": "clone",
+    "start_from": "agent to start from",
+    "previous": "level below",
+    "partners": "group of partners",
+}
+"""Fields of a config that name what a run learns from, and what each names."""
+
+
+def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) -> str:
+    """The line below a table with errors over seeds: what the seeds share, whose variation the
+    error excludes. Empty for one seed, which has no error."""
+    if len(seeds) == 1:
+        return ""
+    shared = [
+        f"{what} (--{field.replace('_', '-')})"
+        for field, what in _SHARED.items()
+        if any(getattr(config, field, None) for config in configs)
+    ]
+    note = f"{mark}: standard error over {len(seeds)} seeds"
+    if shared:
+        note += f" that share one {' and one '.join(shared)}; it excludes the variation over these"
+    return note
 
 
 def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> dict[str, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -43,6 +45,27 @@ def to_json(value: Any) -> Any:
 def canonical_json(value: Any) -> bytes:
     """JSON with sorted keys and no spaces: equal values give equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+MAX_NAME_BYTES = 255
+"""Of one name in a folder, on every common file system."""
+
+
+def is_folder_name(text: str) -> bool:
+    """True if one folder can have this name."""
+    return not re.search(r"[/\0]", text) and len(text.encode()) <= MAX_NAME_BYTES
+
+
+def folder_name(text: str, content: Any) -> str:
+    """A name of one folder: what is readable of `text`, then 10 digits of the SHA-256 of `content`
+    (anything that JSON can hold), so that other content has another name.
+
+    `data=../a/b.json` -> `data=a-b.json-5d41402abc`
+    """
+    digest = hashlib.sha256(canonical_json(to_json(content))).hexdigest()[:10]
+    readable = re.sub(r"=-", "=", re.sub(r"(\.*[/\0])+", "-", text))
+    fitting = readable.encode()[: MAX_NAME_BYTES - len(digest) - 1].decode(errors="ignore")
+    return f"{fitting}-{digest}"
 
 
 PICTURES = (".png", ".pdf", ".svg")
