@@ -74,7 +74,7 @@ class SweepConfig(SlurmConfig):
     """The sweep's folder; default runs/sweep-<algorithm>-<preset>."""
     jobs: Annotated[int, Range(1, 1024)] = 1
     """Runs at once, each in a process with its share of the cores (and of the accelerator's
-    memory)."""
+    memory). On a CPU the results do not depend on it."""
     matrix_games: Count = 1000
     """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
     paper: bool = False

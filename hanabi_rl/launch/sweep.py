@@ -38,6 +38,7 @@ from hanabi_rl.runs.config import (
 )
 from hanabi_rl.runs.folder import GIVEN, check_given
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.storage.files import read_json
 
 # A finished run of another length is another run.
@@ -172,7 +173,7 @@ def _print_table(
     algorithm: Algorithm,
     configs: Sequence[RunConfig],
 ) -> None:
-    """Prints the table and, with several seeds, what its errors are."""
+    """Prints the table and the note on its errors."""
     lines = table(points, seeds, summaries, algorithm.shown), error_note("±", seeds, configs)
     print("\n" + "\n".join(filter(None, lines)))
 
@@ -192,7 +193,8 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     summaries = run_all(algorithm.name, configs)
     if len(summaries) > 1:
         print(seed_table(config.seeds, summaries, algorithm.shown))
-        print(error_note("s.e.", config.seeds, configs))
+        if note := error_note("s.e.", config.seeds, configs):
+            print(note)
         if algorithm.same_validation(config):
             best = chosen_seed(config.seeds, summaries, algorithm.predicts)
             for text in filter(None, (best, algorithm.pooled(config, summaries))):
@@ -256,7 +258,7 @@ def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> lis
     for cores in _core_shares(jobs):
         shares.put(cores)
     with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_take_share, initargs=(shares, jobs)
+        jobs, mp_context=context, initializer=_take_share, initargs=(shares, jobs, cpu_threads())
     ) as pool:
         futures = [pool.submit(_run_logged, algorithm, config) for config in configs]
         for number, (future, config) in enumerate(zip(futures, configs, strict=True), start=1):
@@ -280,10 +282,12 @@ def _core_shares(jobs: int) -> list[list[int]]:
     ]
 
 
-def _take_share(shares: Any, jobs: int) -> None:
-    """Before JAX starts in a worker: its cores, and its part of the accelerator's memory."""
+def _take_share(shares: Any, jobs: int, threads: int) -> None:
+    """Before JAX starts in a worker: its cores, its part of the accelerator's memory, and as many
+    CPU threads as without --jobs, so that runs have the same bits with any number of them."""
     if cores := shares.get():
         os.sched_setaffinity(0, cores)
+    os.environ[VARIABLE] = str(threads)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
 
 
@@ -338,28 +342,26 @@ def seed_table(
 
 
 _SHARED = {
-    "bc_policy": "clone",
-    "start_from": "agent to start from",
-    "previous": "level below",
-    "partners": "group of partners",
+    "bc_policy": ("clone", "clones"),
+    "start_from": ("initial agent", "initial agents"),
+    "previous": ("level below", "levels below"),
+    "partners": ("partners", "partners"),
 }
-"""Fields of a config that name what a run learns from, and what each names."""
+"""Field of a config that names what a run learns from -> what it names, and several of these."""
 
 
 def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) -> str:
     """The line below a table with errors over seeds: what the seeds share, whose variation the
-    error excludes. Empty for one seed, which has no error."""
-    if len(seeds) == 1:
+    error excludes. Empty for one seed, which has no error, and for runs that share nothing."""
+    fields = [name for name in _SHARED if any(getattr(each, name, None) for each in configs)]
+    if len(seeds) == 1 or not fields:
         return ""
-    shared = [
-        f"{what} (--{field.replace('_', '-')})"
-        for field, what in _SHARED.items()
-        if any(getattr(config, field, None) for config in configs)
-    ]
-    note = f"{mark}: standard error over {len(seeds)} seeds"
-    if shared:
-        note += f" that share one {' and one '.join(shared)}; it excludes the variation over these"
-    return note
+    same = " and ".join(f"{_SHARED[name][0]} (--{name.replace('_', '-')})" for name in fields)
+    excluded = " and ".join(_SHARED[name][1] for name in fields)
+    return (
+        f"{mark}: standard error over {len(seeds)} seeds with the same {same}; variation over "
+        f"{excluded} is not included"
+    )
 
 
 def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> dict[str, str]:

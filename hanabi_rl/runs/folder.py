@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from hanabi_rl.runs.threads import cpu_threads
 from hanabi_rl.storage.files import check_place, read_json, to_json, write_json
 
 FORMAT_VERSION = 1
@@ -185,6 +186,7 @@ def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, se
         "seed": seed,
         "commit": source_commit(),
         "versions": versions(),
+        "cpu_threads": cpu_threads(),
         "config": config,
     }
     write_json(run_dir / "config.json", record)

@@ -55,8 +55,8 @@ def ablation_tables(
         )
     first, seeds = results[0].summary, max(map(len, _by_weight(results).values()))
     lines.append(
-        "±: the standard error over seeds, which share one clone: it excludes the variation over "
-        "clones"
+        f"±: standard error over {seeds} seeds with the same clone; variation over clones is not "
+        "included"
         if seeds > 1
         else "±: half of the 95% interval over the games of the one seed"
     )
@@ -126,21 +126,25 @@ def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, pa
 
     seeds = max(map(len, _by_weight(results).values()))
     x_label = "KL(BC || policy), nats per decision" if clone is None else "validation accuracy"
-    bars = f"{seeds} seeds, standard error" if seeds > 1 else "1 seed, 95% over games"
-    figure = Figure(figsize=(9.2, 4.2), layout="constrained")
+    label = "one seed, 95% interval over games"
+    if seeds > 1:
+        label = f"mean of {seeds} seeds with one clone, ± standard error"
+    figure = Figure(figsize=(9.2, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle("Score against likeness to the clone, by KL weight", fontsize=11)
+    figure.suptitle("Trade-off by KL weight (the number at each point)", fontsize=11)
     panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
     for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-        _draw_trade_off(axes, results, key, f"mean of {bars}")
+        _draw_trade_off(axes, results, key, label)
         of_clone = 0.0 if clone is None else clone.accuracy().mean
         score = float(results[0].summary["bc_selfplay_mean"])
         axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
-        axes.set(title=title, xlabel=x_label, ylabel="points per game")
+        axes.set_title(title, fontsize=10)
+        axes.set(xlabel=x_label, ylabel="points per game")
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(0.1)
-    axes.legend(fontsize=8, framealpha=0.9, edgecolor="none")
+    handles = axes.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
@@ -152,9 +156,11 @@ def _draw_trade_off(axes: Axes, results: Sequence[WeightResult], key: str, label
     (x, x_bounds), (y, y_bounds) = (zip(*part, strict=True) for part in zip(*places, strict=True))
     if len(results) > len(weights):
         seeds = [(_likeness([run])[0], _score([run], key)[0]) for run in results]
-        axes.plot(*zip(*seeds, strict=True), ".", color=COLORS[5], markersize=5, label="one seed")
+        axes.plot(*zip(*seeds, strict=True), ".", color=COLORS[5], markersize=5, label="each seed")
     bars = {"xerr": error_bars(x, x_bounds), "yerr": error_bars(y, y_bounds)}
-    axes.errorbar(x, y, **bars, fmt="o-", color=COLORS[0], markersize=5, capsize=3, label=label)
+    axes.errorbar(
+        x, y, **bars, fmt="o-", color=COLORS[0], markersize=5, linewidth=1.4, capsize=3, label=label
+    )
     for weight, *place in zip(weights, x, y, strict=True):
         axes.annotate(f"{weight:g}", place, (6, 6), textcoords="offset points", fontsize=8)
 
@@ -200,6 +206,6 @@ def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float
                     [line["kl_to_bc"] for line in lines],
                 )
             )
-    title = "KL(BC || policy) in training"
+    title = "KL(BC || policy) in training, first seed"
     if curves:
         plot_curves(curves, path, title, "environment steps", "nats per decision", "KL weight")
