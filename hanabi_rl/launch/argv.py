@@ -14,13 +14,7 @@ from typing import Any, TypeVar
 import tyro
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.launch.flags import (
-    check_lists_once,
-    flag_value,
-    flag_values,
-    hyphenated,
-    list_flags,
-)
+from hanabi_rl.launch.flags import flag_value, flag_values, hyphenated
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, saved_config
 
@@ -44,10 +38,9 @@ def parse_args(
     Raises:
         ValueError: --resume without --run-dir, or with a flag that changes what the run computes;
             --seed beside --seeds; a number that its flag cannot take; a flag of several values
-            without any, or given twice.
+            without any.
     """
     args = hyphenated(args)
-    check_lists_once(args, list_flags(cls))
     if flag_values("--seeds", args) and (seed := flag_value("--seed", args)) is not None:
         raise ValueError(f"--seed, --seeds: expected one of the two, got both (--seed {seed})")
     if "--resume" not in args:

@@ -123,8 +123,9 @@ def parse_sweep(
             return_unknown_args=True,
         )
     )
-    check_seeds(sweep.seeds)
     algorithm = ALGORITHMS[sweep.algorithm]
+    check_lists_once(rest, [*list_flags(algorithm.config), *map(_axis_flag, algorithm.axes)])
+    check_seeds(sweep.seeds)
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
     axes, flags = _own_axes(algorithm, rest, prog)
@@ -151,6 +152,10 @@ def parse_sweep(
     return sweep, base, points
 
 
+def _axis_flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}s"
+
+
 def _own_axes(
     algorithm: Algorithm, args: Sequence[str], prog: str | None
 ) -> tuple[dict[str, list[Any]], Sequence[str]]:
@@ -159,10 +164,8 @@ def _own_axes(
     parser = argparse.ArgumentParser(
         prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
-    flags = {field: f"--{field.replace('_', '-')}s" for field in algorithm.axes}
-    check_lists_once(args, flags.values())
     for field, values in algorithm.axes.items():
-        parser.add_argument(flags[field], dest=field, type=type(values[0]), nargs="+")
+        parser.add_argument(_axis_flag(field), dest=field, type=type(values[0]), nargs="+")
     given, rest = parser.parse_known_args(list(args))
     return vars(given), rest
 
@@ -176,8 +179,9 @@ def _points(
             raise ValueError(f"--grid {field}=...: expected once, got twice")
         axes[field] = of_field
     for field in own.keys() & axes.keys():
-        flag = f"--{field.replace('_', '-')}s"
-        raise ValueError(f"{flag} and --grid {field}=...: expected one of the two, got both")
+        raise ValueError(
+            f"{_axis_flag(field)} and --grid {field}=...: expected one of the two, got both"
+        )
     for field in axes:
         _check_axis(algorithm, field)
     axes = own | axes or {field: list(values) for field, values in algorithm.axes.items()}

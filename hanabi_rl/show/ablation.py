@@ -194,7 +194,10 @@ def _spread(values: Sequence[float], of_one: Sequence[float]) -> Spread:
 
 def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float] = ()) -> None:
     """KL(BC || policy) against environment steps, a line per weight (its first seed): Figure 7, or
-    `without` the weights that hide the others, Figure 8. Nothing is drawn if no weight is left."""
+    `without` the weights that hide the others, Figure 8. Nothing is drawn if no weight is left, or
+    none is left out."""
+    if without and not set(without) & {result.weight for result in results}:
+        return
     curves = []
     for weight, runs in _by_weight(results).items():
         lines = [line for line in runs[0].metrics if line.get("kl_to_bc") is not None]
