@@ -157,11 +157,19 @@ def _draw_trade_off(axes: Axes, results: Sequence[WeightResult], key: str, label
     if len(results) > len(weights):
         seeds = [(_likeness([run])[0], _score([run], key)[0]) for run in results]
         axes.plot(*zip(*seeds, strict=True), ".", color=COLORS[5], markersize=5, label="each seed")
-    bars = {"xerr": error_bars(x, x_bounds), "yerr": error_bars(y, y_bounds)}
     axes.errorbar(
-        x, y, **bars, fmt="o-", color=COLORS[0], markersize=5, linewidth=1.4, capsize=3, label=label
+        x,
+        y,
+        xerr=error_bars(x, x_bounds),
+        yerr=error_bars(y, y_bounds),
+        fmt="o-",
+        color=COLORS[0],
+        markersize=5,
+        linewidth=1.4,
+        capsize=3,
+        label=label,
     )
-    for weight, *place in zip(weights, x, y, strict=True):
+    for weight, place in zip(weights, zip(x, y, strict=True), strict=True):
         axes.annotate(f"{weight:g}", place, (6, 6), textcoords="offset points", fontsize=8)
 
 

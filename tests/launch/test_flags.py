@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from hanabi_rl.launch import script
 from hanabi_rl.launch.flags import list_flags
 from hanabi_rl.launch.grid import SweepConfig
 
-COMMANDS = {
+COMMANDS: dict[tuple[str, ...], Any] = {
     **{(name,): body for name, body in app._COMMANDS.items()},
     **{(group, name): body for group, of, _ in app._GROUPS for name, body in of.items()},
     **{("train", name): ALGORITHMS[name].config for name in ALGORITHMS},

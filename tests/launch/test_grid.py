@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
@@ -208,7 +209,7 @@ def test_a_sweep_and_a_script_print_that_note(
     run_sweep(*parse_sweep(CONFIGS, "quick", (*chosen, *flags)))
     assert f"\n±: {note}" in capsys.readouterr().out
     learner = ALGORITHMS["br_bc"]
-    run_seeds(learner, learner.config(bc_policy="agent:clone-2p", seeds=(0, 1)))
+    run_seeds(learner, BRBCConfig(bc_policy="agent:clone-2p", seeds=(0, 1)))
     assert f"\ns.e.: {note}" in capsys.readouterr().out
     run_seeds(learner, learner.config(seeds=(0, 1)))  # a clone per seed
     assert "standard error" not in capsys.readouterr().out

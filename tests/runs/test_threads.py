@@ -69,7 +69,7 @@ def test_every_run_of_a_sweep_has_as_many_as_its_process(monkeypatch: pytest.Mon
     class Pool:
         def __init__(self, jobs: int, initializer: Any, initargs: Any, **_: Any) -> None:
             shares, *others = initargs
-            for _ in range(jobs):
+            for _worker in range(jobs):
                 monkeypatch.setenv(VARIABLE, "0")
                 initializer(shares, *others)
                 threads.append(os.environ[VARIABLE])
