@@ -189,7 +189,7 @@ def _points(
         raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
     places = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     configs = [with_values(base, place) for place in places]  # raises before anything runs
-    texts = [",".join(f"{field}={_short(of)}" for field, of in place.items()) for place in places]
+    texts = [",".join(_named(field, value) for field, value in at.items()) for at in places]
     if any(config in configs[:place] for place, config in enumerate(configs)):  # 1 and 1.0
         raise ValueError(f"--grid: expected different values, got {', '.join(texts)}")
     times = Counter(texts)  # ["a", "b"] and ["axb"] have one text
@@ -239,8 +239,10 @@ def _axis(text: str) -> tuple[str, list[Any]]:
     return field, parsed
 
 
-def _short(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+def _named(field: str, value: Any) -> str:
+    """`FIELD=VALUE` as a part of a folder's name: paths without their slashes."""
+    text = f"{field}={'x'.join(map(str, value)) if isinstance(value, list) else value}"
+    return folder_name(text, value) if "/" in text else text
 
 
 def with_values(config: RunConfig, values: dict[str, Any]) -> RunConfig:

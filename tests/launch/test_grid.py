@@ -45,6 +45,12 @@ def test_every_point_has_one_folder_of_its_own(algorithm: str, grid: str, readab
     assert found == names("--algorithm", algorithm, "--grid", *grid.split(" "))  # it is resumed
 
 
+def test_a_path_is_named_alike_at_every_value_of_another_field() -> None:
+    found = names("--algorithm", "bc", "--grid", "lr=[0.1,0.2]", 'data=[["../a/x"],["../b/x"]]')
+    paths = [name.partition(",")[2] for name in found]
+    assert paths[:2] == paths[2:] and paths[0] != paths[1]
+
+
 def test_values_that_read_alike_have_folders_of_their_own() -> None:
     found = names("--algorithm", "bc", "--grid", 'demos=[["ax","b"],["a","xb"]]')
     assert len(set(found)) == 2 and all(name.startswith("demos=axxb-") for name in found)
