@@ -60,9 +60,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
     base = dataclasses.replace(base, seeds=(), run_dir=None)
-    of_points = _configs(algorithm, base, points)  # raises before anything is trained
-    if of_points[0].game != with_values(base, points[0].values).game:
-        base = dataclasses.replace(base, game=of_points[0].game)
+    base, of_points = _with_games(algorithm, base, points)  # raises before anything is trained
     shared = algorithm.shared(base, folder)
     if shared is not None and shared.then.keys() <= points[0].values.keys():
         shared = None  # every run has its own from the grid
@@ -91,20 +89,26 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     return folder
 
 
-def _configs(algorithm: Algorithm, base: RunConfig, points: Sequence[Point]) -> list[RunConfig]:
-    """The config of each point, with the game that its data, clone or partners play. Raises
-    ValueError as `with_game`, and if they cannot be read."""
-    games, configs = dict[str, Rules](), list[RunConfig]()
+def _with_games(
+    algorithm: Algorithm, base: RunConfig, points: Sequence[Point]
+) -> tuple[RunConfig, list[RunConfig]]:
+    """`base` with the game of the first point, and the config of each point with the game that its
+    data, clone or partners play; bots play that of the first. Raises ValueError as `with_game`, and
+    if something cannot be read."""
+    games, configs, of_first = dict[str, Rules](), list[RunConfig](), base
     for point in points:
-        config = with_values(base, point.values)
-        # numbers do not name data; so it is read once, not once per point
+        config = with_values(of_first, point.values)
+        # numbers name no data, which is read once then and not once per point
         named = repr([of for of in point.values.items() if of[0][:4] == "game" or _has_text(of[1])])
         if (game := games.get(named)) is None:
             game = games[named] = algorithm.game(config)
         if game != config.game:
+            config = with_values(base, point.values)
             config = with_game(config, game, "its data, clone or partners")
+            if not configs:
+                of_first = dataclasses.replace(base, game=game)
         configs.append(config)
-    return configs
+    return of_first, configs
 
 
 def _has_text(value: Any) -> bool:

@@ -85,11 +85,13 @@ def test_a_grid_may_name_whom_runs_play_with(
         raise PlannedError(algorithm)
 
     monkeypatch.setattr(sweeping, "run_all", run_all)
-    grid = 'partners=[["agent:clone-3p"],["agent:human-3p"]]'
+    grid = 'partners=[["agent:clone-3p"],["agent:human-3p"],["bot:simple"]]'
     chosen = ("--algorithm", "best_response", "--run-dir", str(tmp_path), "--seeds", "0")
     with pytest.raises(PlannedError, match="best_response"):
         sweeping.run_sweep(*parse(*chosen, "--grid", grid))
-    assert [config.partners for config in planned] == [("agent:clone-3p",), ("agent:human-3p",)]
+    assert [config.partners for config in planned] == [
+        *(("agent:clone-3p",), ("agent:human-3p",), ("bot:simple",))
+    ]
     assert {config.game.num_players for config in planned} == {3}
 
     planned.clear()
