@@ -1,5 +1,5 @@
-"""The ablation over the KL weight: what a sweep over it is reported as (AH2AC2's Tables 12 and 13,
-Figures 6 to 8)."""
+"""The report of a sweep over the KL weight: tables, the trade-off of score and accuracy, curves,
+and a cross-play matrix (as AH2AC2's Tables 12 and 13, Figures 6 to 8)."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from hanabi_rl.measure.prediction import predict
 from hanabi_rl.runs.folder import LATEST_POLICY
 from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.tracking import read_metrics
-from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl
+from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl, plot_trade_off
 from hanabi_rl.show.matrix import matrix_table, write_matrix
 
 
@@ -39,10 +39,14 @@ def _tables(sweep: Sweep) -> str:
     clone = None
     if held_out is not None:
         clone = predict(load_policy(Path(sweep.configs[0].run_dir) / REFERENCE), held_out)
-    tables = ablation_tables(results, clone)
+    tables = ablation_tables(results, clone, sweep.paper)
     (sweep.folder / "ablation.txt").write_text(tables + "\n", encoding="utf-8")
-    plot_kl(results, sweep.folder / "figure-7.png")
-    plot_kl(results, sweep.folder / "figure-8.png", without=(0.0, 0.01))
+    plot_trade_off(results, clone, sweep.folder / "trade-off.png")
+    if sweep.paper:
+        plot_kl(results, sweep.folder / "figure-7.png")
+        plot_kl(results, sweep.folder / "figure-8.png", without=(0.0, 0.01))
+    else:
+        plot_kl(results, sweep.folder / "kl.png")
     return tables
 
 

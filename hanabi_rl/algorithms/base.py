@@ -30,6 +30,8 @@ class Sweep(NamedTuple):
     summaries: list[dict[str, Any]]
     matrix_games: int
     """Decks behind a cell of a cross-play matrix."""
+    paper: bool
+    """True to show the published figures with the sweep's own."""
 
 
 class Algorithm:

@@ -91,17 +91,23 @@ def pool_games(config: BCTraining, rules: Rules) -> Games:
 
     Raises ValueError as `training_games`.
     """
+    parts = []
+    for player in spread_names(config.demos):
+        check_level(getattr(config.network, "level", None), player)
+        parts.append(demo_games(rules, player, config.demo_games, seed=0))
+    return join_games(parts)
+
+
+def announce_pool(config: BCTraining) -> None:
+    """Prints on stderr which games are cloned if none are given."""
+    if config.data:
+        return
     players = spread_names(config.demos)
     each = f"{config.demo_games:,} games of {'each of ' if len(players) > 1 else ''}"
     print(
         f"No games are given: cloning {each}{', '.join(players)}, the same ones for every seed.",
         file=sys.stderr,
     )
-    parts = []
-    for player in players:
-        check_level(getattr(config.network, "level", None), player)
-        parts.append(demo_games(rules, player, config.demo_games, seed=0))
-    return join_games(parts)
 
 
 def given_games(
@@ -149,6 +155,7 @@ def check_level(level: str | None, bot: str) -> None:
 def run_bc(config: BCConfig) -> dict[str, Any]:
     """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported
     again, not repeated."""
+    announce_pool(config)
     train, validation = training_games(config, config.game, config.seed)
     config = with_game(config, train.rules, "the recorded games")
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:

@@ -39,6 +39,7 @@ from hanabi_rl.cli.study_report import report
 from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
+from hanabi_rl.launch.flags import check_lists_once, hyphenated, list_flags
 from hanabi_rl.launch.startup import start
 from hanabi_rl.storage.ranges import checked
 
@@ -49,6 +50,29 @@ _DESCRIPTION = (
 )
 
 
+_COMMANDS: Mapping[str, Any] = {
+    "evaluate": evaluate,
+    "cross-play": cross_play,
+    "leaderboard": leaderboard,
+    "gauntlet": gauntlet,
+    "adaptation": adaptation,
+    "br-prox": br_prox,
+    "challenge": challenge,
+    "predict": predict,
+    "behaviour": behaviour,
+    "conventions": conventions,
+    "likeness": likeness,
+    "interdependence": interdependence,
+    "metrics": metrics,
+    "unit-tests": unit_tests,
+    "play": play,
+    "live": live,
+    "agents": list_agents,
+    "export": export,
+    "replay": replay_command,
+    "serve": serve,
+    "submit": submit,
+}
 STUDY_COMMANDS = {"run": study, "report": report}
 _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     (
@@ -81,6 +105,8 @@ def main(args: Sequence[str] | None = None) -> None:
         else:
             if given[:1] == ["study"] and given[1:2] and given[1] not in (*STUDY_COMMANDS, *_HELP):
                 given.insert(1, "run")  # `hanabi-rl study FILE` runs it
+            if (body := _command(given)) is not None:
+                check_lists_once(hyphenated(given), list_flags(body))
             _parsed(given)()
             return
     sys.exit(code)
@@ -140,6 +166,17 @@ def _train(command: str, args: list[str]) -> int:
     return train_command(args) if command == "train" else sweep_command(args)
 
 
+def _command(args: Sequence[str]) -> Any:
+    """The function of the command that a command line names; None if it names no command."""
+    commands: Mapping[str, Any] = {**_COMMANDS, **{name: of for name, of, _ in _GROUPS}}
+    for arg in args:
+        found = commands.get(arg.replace("_", "-"))
+        if not isinstance(found, Mapping):
+            return found
+        commands = found
+    return None
+
+
 def _train_help() -> None:
     """Train a partner: `hanabi-rl train ALGORITHM ...`."""
 
@@ -157,27 +194,8 @@ def _app() -> SubcommandApp:
     app.command(name="train")(_later(_train_help))
     app.command(name="sweep")(_later(_sweep_help))
     app.command(name="zero-shot")(_later(_zero_shot_help))
-    app.command(name="evaluate")(_later(evaluate))
-    app.command(name="cross-play")(_later(cross_play))
-    app.command(name="leaderboard")(_later(leaderboard))
-    app.command(name="gauntlet")(_later(gauntlet))
-    app.command(name="adaptation")(_later(adaptation))
-    app.command(name="br-prox")(_later(br_prox))
-    app.command(name="challenge")(_later(challenge))
-    app.command(name="predict")(_later(predict))
-    app.command(name="behaviour")(_later(behaviour))
-    app.command(name="conventions")(_later(conventions))
-    app.command(name="likeness")(_later(likeness))
-    app.command(name="interdependence")(_later(interdependence))
-    app.command(name="metrics")(_later(metrics))
-    app.command(name="unit-tests")(_later(unit_tests))
-    app.command(name="play")(_later(play))
-    app.command(name="live")(_later(live))
-    app.command(name="agents")(_later(list_agents))
-    app.command(name="export")(_later(export))
-    app.command(name="replay")(_later(replay_command))
-    app.command(name="serve")(_later(serve))
-    app.command(name="submit")(_later(submit))
+    for name, body in _COMMANDS.items():
+        app.command(name=name)(_later(body))
     for name, commands, about in _GROUPS:
         group = SubcommandApp()
         for subcommand, body in commands.items():

@@ -4,7 +4,6 @@
 import argparse
 import dataclasses
 import io
-import itertools
 import shlex
 import sys
 import traceback
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import tyro
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.launch.flags import flag_value, flag_values, hyphenated
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, saved_config
 from hanabi_rl.storage.records import to_dict
@@ -170,30 +170,3 @@ def _game_flags(args: Sequence[str], prog: str | None) -> dict[str, Any]:
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, nargs=many)
     given = vars(parser.parse_known_args(args)[0])
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-
-
-def hyphenated(args: Sequence[str]) -> list[str]:
-    """A command line with its flags' names as tyro lists them, which takes `--num_players` too."""
-
-    def name(arg: str) -> str:
-        flag, equals, value = arg.partition("=")
-        return flag.replace("_", "-") + equals + value if arg.startswith("--") else arg
-
-    return [name(arg) for arg in args]
-
-
-def flag_value(flag: str, args: Sequence[str]) -> str | None:
-    """The first value of a flag on a command line, or None."""
-    return next(iter(flag_values(flag, args)), None)
-
-
-def flag_values(flag: str, args: Sequence[str]) -> list[str]:
-    """All values of a flag on a command line, up to the next one; of one that is given again those
-    of the last time, as tyro takes them."""
-    values: list[str] = []
-    for i, arg in enumerate(args):
-        if arg.startswith(f"{flag}="):
-            values = [arg.split("=", 1)[1]]
-        elif arg == flag:
-            values = list(itertools.takewhile(lambda x: not x.startswith("--"), args[i + 1 :]))
-    return values

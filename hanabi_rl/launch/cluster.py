@@ -24,6 +24,7 @@ from hanabi_rl.launch.grid import SlurmConfig
 from hanabi_rl.launch.startup import start
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -160,12 +161,13 @@ def run_local(folder: Path, jobs: Sequence[Job], shares: Sequence[Sequence[int]]
 
 
 def _share_of_accelerators(jobs: int) -> dict[str, str | None]:
-    """Every job sees this process's accelerators (submitit hides them) and has its part of their
-    memory."""
+    """Every job sees this process's accelerators (submitit hides them), has its part of their
+    memory, and has this process's number of CPU threads, whatever its cores are."""
     fraction = "XLA_PYTHON_CLIENT_MEM_FRACTION"
     return {
         "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES"),
         fraction: os.environ.get(fraction, f"{0.9 / jobs:.3f}"),
+        VARIABLE: str(cpu_threads()),
     }
 
 

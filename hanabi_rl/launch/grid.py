@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import itertools
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -13,9 +14,11 @@ import tyro
 
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
-from hanabi_rl.launch.argv import flag_value, hyphenated, one_line, parse_args
+from hanabi_rl.launch.argv import one_line, parse_args
+from hanabi_rl.launch.flags import check_lists_once, flag_value, hyphenated, list_flags
 from hanabi_rl.runs.config import RunConfig, check_seeds
-from hanabi_rl.storage.files import check_place, expand_home, read_toml
+from hanabi_rl.runs.folder import preset_label
+from hanabi_rl.storage.files import check_place, expand_home, folder_name, is_folder_name, read_toml
 from hanabi_rl.storage.ranges import Count, Range, Seed, check_fields
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.trees import nested
@@ -70,9 +73,12 @@ class SweepConfig(SlurmConfig):
     """The sweep's folder; default runs/sweep-<algorithm>-<preset>."""
     jobs: Annotated[int, Range(1, 1024)] = 1
     """Runs at once, each in a process with its share of the cores (and of the accelerator's
-    memory)."""
+    memory). On a CPU the results do not depend on it."""
     matrix_games: Count = 1000
     """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
+    paper: bool = False
+    """With a sweep over KL weights alone: print the figures of AH2AC2's Tables 12 and 13 in
+    brackets, and draw its Figures 7 and 8."""
     launcher: Literal["local", "slurm"] | None = None
     """Runs as jobs of submitit (the extra `cluster`): processes of this machine, --jobs at once, or
     a Slurm array, whose finished runs the same command collects."""
@@ -86,8 +92,10 @@ class SweepConfig(SlurmConfig):
 class Point(NamedTuple):
     """One place of the grid."""
 
-    name: str  # of its folder
-    values: dict[str, Any]  # field (dots for nesting) -> value
+    name: str
+    """Of its folder: `FIELD=VALUE,...`; with a digest if that is no name of one folder."""
+    values: dict[str, Any]
+    """Field (dots for nesting) -> value."""
 
 
 def parse_sweep(
@@ -103,6 +111,7 @@ def parse_sweep(
         names = ", ".join(sorted(p.stem for p in (configs / "sweep").glob("*.toml")))
         raise FileNotFoundError(f"--sweep {name}: no file {path}; there are: {names}")
     default = from_dict(SweepConfig, read_toml(path) | {"sweep": name}, where=str(path))
+    check_lists_once(args, list_flags(SweepConfig))
     sweep, rest = one_line(
         lambda: tyro.cli(
             SweepConfig,
@@ -113,13 +122,9 @@ def parse_sweep(
             return_unknown_args=True,
         )
     )
-    if (times := sum(arg.partition("=")[0] == "--grid" for arg in args)) > 1:
-        raise ValueError(
-            f"--grid: expected once, with every field after it (--grid A=[1, 2] B=[3, 4]), got it "
-            f"{times} times"
-        )
-    check_seeds(sweep.seeds)
     algorithm = ALGORITHMS[sweep.algorithm]
+    check_lists_once(rest, [*list_flags(algorithm.config), *map(_axis_flag, algorithm.axes)])
+    check_seeds(sweep.seeds)
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
     axes, flags = _own_axes(algorithm, rest, prog)
@@ -130,11 +135,24 @@ def parse_sweep(
         )
     _check_flags(algorithm, flags)
     base = dataclasses.replace(base, **algorithm.in_sweeps)
-    sweep = dataclasses.replace(
-        sweep, run_dir=sweep.run_dir or f"runs/sweep-{sweep.algorithm}-{Path(sweep.preset).stem}"
-    )
+    points = _points(algorithm, base, axes, sweep.grid)
+    if sweep.paper and points[0].values.keys() != (algorithm.axes.keys() or None):
+        got = ", ".join(points[0].values)
+        raise ValueError(
+            f"--paper: expected a sweep of hdr_ippo over kl_weight alone, got one of "
+            f"{algorithm.name} over {got}"
+        )
+    if sweep.run_dir is None:
+        players = {with_values(base, point.values).game.num_players for point in points}
+        label = preset_label(sweep.preset, players)
+        name = "-".join(filter(None, ("sweep", sweep.algorithm, label)))
+        sweep = dataclasses.replace(sweep, run_dir=f"runs/{name}")
     check_place("--run-dir", Path(sweep.run_dir or ""))
-    return sweep, base, _points(algorithm, base, axes, sweep.grid)
+    return sweep, base, points
+
+
+def _axis_flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}s"
 
 
 def _own_axes(
@@ -146,8 +164,7 @@ def _own_axes(
         prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
     for field, values in algorithm.axes.items():
-        flag = f"--{field.replace('_', '-')}s"
-        parser.add_argument(flag, dest=field, type=type(values[0]), nargs="+")
+        parser.add_argument(_axis_flag(field), dest=field, type=type(values[0]), nargs="+")
     given, rest = parser.parse_known_args(list(args))
     return vars(given), rest
 
@@ -161,27 +178,26 @@ def _points(
             raise ValueError(f"--grid {field}=...: expected once, got twice")
         axes[field] = of_field
     for field in own.keys() & axes.keys():
-        flag = f"--{field.replace('_', '-')}s"
-        raise ValueError(f"{flag} and --grid {field}=...: expected one of the two, got both")
+        raise ValueError(
+            f"{_axis_flag(field)} and --grid {field}=...: expected one of the two, got both"
+        )
     for field in axes:
         _check_axis(algorithm, field)
     axes = own | axes or {field: list(values) for field, values in algorithm.axes.items()}
     if not axes:
         raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
-    points, configs = [], list[RunConfig]()
-    for values in itertools.product(*axes.values()):
-        chosen = dict(zip(axes, values, strict=True))
-        config = with_values(base, chosen)  # raises here, before anything runs
-        points.append(
-            Point(",".join(f"{field}={_short(value)}" for field, value in chosen.items()), chosen)
+    places = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    configs = [with_values(base, place) for place in places]  # raises before anything runs
+    texts = [",".join(_named(field, value) for field, value in at.items()) for at in places]
+    if any(config in configs[:place] for place, config in enumerate(configs)):  # 1 and 1.0
+        raise ValueError(f"--grid: expected different values, got {', '.join(texts)}")
+    times = Counter(texts)  # ["a", "b"] and ["axb"] have one text
+    return [
+        Point(
+            text if is_folder_name(text) and times[text] == 1 else folder_name(text, place), place
         )
-        configs.append(config)
-    alike = any(config in configs[:place] for place, config in enumerate(configs))  # 1 and 1.0
-    if alike or len({point.name for point in points}) < len(points):
-        raise ValueError(
-            f"--grid: expected different values, got {', '.join(point.name for point in points)}"
-        )
-    return points
+        for text, place in zip(texts, places, strict=True)
+    ]
 
 
 def _check_flags(algorithm: Algorithm, flags: Sequence[str]) -> None:
@@ -222,8 +238,10 @@ def _axis(text: str) -> tuple[str, list[Any]]:
     return field, parsed
 
 
-def _short(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+def _named(field: str, value: Any) -> str:
+    """`FIELD=VALUE` as a part of a folder's name: paths without their slashes."""
+    text = f"{field}={'x'.join(map(str, value)) if isinstance(value, list) else value}"
+    return folder_name(text, value) if "/" in text else text
 
 
 def with_values(config: RunConfig, values: dict[str, Any]) -> RunConfig:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.runs.folder import preset_players
 from hanabi_rl.storage.files import read_toml
 from hanabi_rl.storage.records import from_dict
 
@@ -33,7 +34,8 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
         name: a preset's name, or the path of a .toml file.
         configs: the project's `configs` folder.
 
-    In a preset, `bc = "NAME"` stands for the contents of configs/bc/NAME.toml.
+    In a preset, `bc = "NAME"` stands for the contents of configs/bc/NAME.toml. A number of players
+    in its name (`3p-human`) is that of its game, unless it has another one.
 
     Raises:
         FileNotFoundError: no such preset; the error lists those there are.
@@ -46,6 +48,9 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
             for k, v in _read_preset("bc", bc, configs).items()
             if k not in ("game", "report_games")
         }
+    game = data.get("game", {})
+    if (players := preset_players(name)) is not None and isinstance(game, dict):
+        data["game"] = {"num_players": players} | game
     config = from_dict(cls, data, where=name if name.endswith(".toml") else f"{algorithm}/{name}")
     return dataclasses.replace(config, preset=name)  # type: ignore[type-var]
 

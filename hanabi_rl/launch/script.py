@@ -9,8 +9,15 @@ import jax
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import load_games
-from hanabi_rl.launch.argv import flag_value, flag_values, hyphenated, parse_args
+from hanabi_rl.launch.argv import parse_args
 from hanabi_rl.launch.errors import user_errors
+from hanabi_rl.launch.flags import (
+    check_lists_once,
+    flag_value,
+    flag_values,
+    hyphenated,
+    list_flags,
+)
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.launch.startup import start
 from hanabi_rl.launch.sweep import run_seeds
@@ -32,6 +39,7 @@ def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
     """Trains as the flags `args` say; returns the exit code. `prog` is as `parse_args` takes it.
     Raises ValueError for a user's error."""
     entry, configs = ALGORITHMS[algorithm], configs_folder()
+    check_lists_once(hyphenated(args), list_flags(entry.config))
     with connected(args):
         preset = default_preset(list(args), configs / algorithm)
         config = parse_args(entry.config, algorithm, configs, preset, args, prog)

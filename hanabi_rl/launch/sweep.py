@@ -22,6 +22,7 @@ import numpy as np
 
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
+from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
@@ -37,6 +38,7 @@ from hanabi_rl.runs.config import (
 )
 from hanabi_rl.runs.folder import GIVEN, check_given
 from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
 from hanabi_rl.storage.files import read_json
 
@@ -60,22 +62,20 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
     if base.wandb:
         check_wandb()
-    first = with_values(base, points[0].values)  # the grid may name whom runs play with
-    if (game := algorithm.game(first)) != first.game:
-        base = with_game(base, game, "its data, clone or partners")
     base = dataclasses.replace(base, seeds=(), run_dir=None)
-    if (shared := algorithm.shared(base, folder)) is not None:
+    base, of_points = _with_games(algorithm, base, points)  # raises before anything is trained
+    shared = algorithm.shared(base, folder)
+    if shared is not None and shared.then.keys() <= points[0].values.keys():
+        shared = None  # every run has its own from the grid
+    if shared is not None:
         if sweep.launcher is None:
             run_once(shared.algorithm, shared.config)
         base = dataclasses.replace(base, **shared.then)
+        of_points = [dataclasses.replace(config, **shared.then) for config in of_points]
     places = [point.values | {"seed": seed} for point in points for seed in sweep.seeds]
     configs = [
-        dataclasses.replace(
-            with_values(base, point.values),
-            seed=seed,
-            run_dir=str(folder / point.name / f"s{seed}"),
-        )
-        for point in points
+        dataclasses.replace(config, seed=seed, run_dir=str(folder / point.name / f"s{seed}"))
+        for point, config in zip(points, of_points, strict=True)
         for seed in sweep.seeds
     ]
     if sweep.launcher is None:
@@ -84,12 +84,38 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         _launch(sweep, shared, algorithm.name, configs)
         summaries = _collected(sweep, algorithm, points, places, configs)
     _write_csv(folder / "sweep.csv", places, summaries)
-    print("\n" + table(points, sweep.seeds, summaries, algorithm.shown))
+    _print_table(points, sweep.seeds, summaries, algorithm, configs)
     values = [point.values for point in points for _ in sweep.seeds]
-    done = Sweep(folder, base, values, configs, summaries, sweep.matrix_games)
+    done = Sweep(folder, base, values, configs, summaries, sweep.matrix_games, sweep.paper)
     if text := algorithm.after_sweep(done):
         print("\n" + text)
     return folder
+
+
+def _with_games(
+    algorithm: Algorithm, base: RunConfig, points: Sequence[Point]
+) -> tuple[RunConfig, list[RunConfig]]:
+    """`base` with the game of the first point, and the config of each point with the game that its
+    data, clone or partners play; bots play that of the first. Raises ValueError as `with_game`, and
+    if something cannot be read."""
+    games, configs, of_first = dict[str, Rules](), list[RunConfig](), base
+    for point in points:
+        config = with_values(of_first, point.values)
+        # numbers name no data, which is read once then and not once per point
+        named = repr([of for of in point.values.items() if of[0][:4] == "game" or _has_text(of[1])])
+        if (game := games.get(named)) is None:
+            game = games[named] = algorithm.game(config)
+        if game != config.game:
+            config = with_values(base, point.values)
+            config = with_game(config, game, "its data, clone or partners")
+            if not configs:
+                of_first = dataclasses.replace(base, game=game)
+        configs.append(config)
+    return of_first, configs
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and any(map(_has_text, value)))
 
 
 def _launch(
@@ -139,14 +165,24 @@ def _collected(
     if any(whole):
         of_whole = itertools.compress(found, (of for of in whole for _ in sweep.seeds))
         ready = [summary for summary in of_whole if summary is not None]
-        print(
-            "\n"
-            + table(list(itertools.compress(points, whole)), sweep.seeds, ready, algorithm.shown)
-        )
+        ready_points = list(itertools.compress(points, whole))
+        _print_table(ready_points, sweep.seeds, ready, algorithm, configs)
     raise Unfinished(
         f"{len(summaries)} of {len(found)} runs are finished in {sweep.run_dir}; the same command "
         "collects the others when they are, and sends those again that failed."
     )
+
+
+def _print_table(
+    points: list[Point],
+    seeds: Sequence[int],
+    summaries: list[dict[str, Any]],
+    algorithm: Algorithm,
+    configs: Sequence[RunConfig],
+) -> None:
+    """Prints the table and the note on its errors."""
+    lines = table(points, seeds, summaries, algorithm.shown), error_note("±", seeds, configs)
+    print("\n" + "\n".join(filter(None, lines)))
 
 
 def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
@@ -164,6 +200,8 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     summaries = run_all(algorithm.name, configs)
     if len(summaries) > 1:
         print(seed_table(config.seeds, summaries, algorithm.shown))
+        if note := error_note("s.e.", config.seeds, configs):
+            print(note)
         if algorithm.same_validation(config):
             best = chosen_seed(config.seeds, summaries, algorithm.predicts)
             for text in filter(None, (best, algorithm.pooled(config, summaries))):
@@ -227,7 +265,7 @@ def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> lis
     for cores in _core_shares(jobs):
         shares.put(cores)
     with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_take_share, initargs=(shares, jobs)
+        jobs, mp_context=context, initializer=_take_share, initargs=(shares, jobs, cpu_threads())
     ) as pool:
         futures = [pool.submit(_run_logged, algorithm, config) for config in configs]
         for number, (future, config) in enumerate(zip(futures, configs, strict=True), start=1):
@@ -251,10 +289,12 @@ def _core_shares(jobs: int) -> list[list[int]]:
     ]
 
 
-def _take_share(shares: Any, jobs: int) -> None:
-    """Before JAX starts in a worker: its cores, and its part of the accelerator's memory."""
+def _take_share(shares: Any, jobs: int, threads: int) -> None:
+    """Before JAX starts in a worker: its cores, its part of the accelerator's memory, and as many
+    CPU threads as without --jobs, so that runs have the same bits with any number of them."""
     if cores := shares.get():
         os.sched_setaffinity(0, cores)
+    os.environ[VARIABLE] = str(threads)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
 
 
@@ -306,6 +346,29 @@ def seed_table(
     lines.append("mean".ljust(8) + "".join(f"{over.mean:{width}.4g}" for over in over_seeds))
     lines.append("s.e.".ljust(8) + "".join(f"{over.std_error:{width}.2g}" for over in over_seeds))
     return "\n".join(lines)
+
+
+_SHARED = {
+    "bc_policy": ("clone", "clones"),
+    "start_from": ("initial agent", "initial agents"),
+    "previous": ("level below", "levels below"),
+    "partners": ("partners", "partners"),
+}
+"""Field of a config that names what a run learns from -> what it names, and several of these."""
+
+
+def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) -> str:
+    """The line below a table with errors over seeds: what the seeds share, whose variation the
+    error excludes. Empty for one seed, which has no error, and for runs that share nothing."""
+    fields = [name for name in _SHARED if any(getattr(each, name, None) for each in configs)]
+    if len(seeds) == 1 or not fields:
+        return ""
+    same = " and ".join(f"{_SHARED[name][0]} (--{name.replace('_', '-')})" for name in fields)
+    excluded = " and ".join(_SHARED[name][1] for name in fields)
+    return (
+        f"{mark}: standard error over {len(seeds)} seeds with the same {same}; variation over "
+        f"{excluded} is not included"
+    )
 
 
 def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.config import TrainingConfig
-from hanabi_rl.runs.folder import check_resumable, read_config
+from hanabi_rl.runs.folder import check_resumable, preset_players, read_config
 from hanabi_rl.storage.ranges import Count, Seed
 from hanabi_rl.storage.records import from_dict, to_dict
 
@@ -58,7 +58,7 @@ def with_game(config: R, game: Rules, source: str) -> R:
     """`config` for the game that its data, clone or partners (`source`) play.
 
     Raises ValueError where another one was configured than the standard game of two, which is what
-    no configuration says.
+    no configuration says, and where the preset is named after another number of players.
     """
     if config.game not in (Rules(), game):
         flags = [f"--{field.replace('_', '-')}" for field in game.fields_apart_from(config.game)]
@@ -66,6 +66,14 @@ def with_game(config: R, game: Rules, source: str) -> R:
         raise ValueError(
             f"{' or '.join(flags)}: expected {game.apart_from(config.game)}, the game of {source}, "
             f"got {config.game.apart_from(game)}"
+        )
+    named = preset_players(config.preset)
+    if config.game != game and named not in (None, game.num_players):
+        players = game.num_players
+        raise ValueError(
+            f"--preset {config.preset}: expected {named} players, as in the preset's name, got "
+            f"{players}, as in the game of {source}; choose another preset, or add --num-players "
+            f"{players} to train {players} players with this one"
         )
     return dataclasses.replace(config, game=game)
 

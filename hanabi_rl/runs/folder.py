@@ -12,6 +12,7 @@ import fcntl
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from hanabi_rl.runs.threads import cpu_threads
 from hanabi_rl.storage.files import check_place, read_json, to_json, write_json
 
 FORMAT_VERSION = 1
@@ -76,7 +78,8 @@ def create_run(
         run_dir.mkdir(parents=True, exist_ok=True)
         return run_dir
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = f"{algorithm}-{num_players}p-{Path(preset or 'default').stem}-s{seed}-{now}"
+    label = preset_label(preset or "default", {num_players})
+    name = "-".join(filter(None, (algorithm, f"{num_players}p", label, f"s{seed}", now)))
     for attempt in range(1, 1000):  # runs that start within the same second
         folder = root / (name if attempt == 1 else f"{name}-{attempt}")
         try:
@@ -85,6 +88,24 @@ def create_run(
             continue
         return folder
     raise ValueError(f"expected a free name for a run under {root}, got 999 folders named {name}")
+
+
+_PLAYERS = re.compile(r"(?:^|(?<=[-_]))([2-5])p(?:[-_]|$)")
+
+
+def preset_players(preset: str | None) -> int | None:
+    """The number of players in a preset's name (`2p-human`, `strangers-3p`); None without one."""
+    found = _PLAYERS.search(Path(preset or "").stem)
+    return int(found[1]) if found else None
+
+
+def preset_label(preset: str, players: Collection[int]) -> str:
+    """The preset's part of a folder's name: its stem, without a number of players that is not the
+    only one of `players`."""
+    stem = Path(preset).stem
+    if preset_players(preset) is None or {preset_players(preset)} == set(players):
+        return stem
+    return _PLAYERS.sub("", stem, count=1).rstrip("-_")
 
 
 @contextmanager
@@ -165,6 +186,7 @@ def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, se
         "seed": seed,
         "commit": source_commit(),
         "versions": versions(),
+        "cpu_threads": cpu_threads(),
         "config": config,
     }
     write_json(run_dir / "config.json", record)

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax
+
 from hanabi_rl.agents.folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
 from hanabi_rl.learning import parallel
@@ -22,6 +24,7 @@ from hanabi_rl.runs.folder import (
     undone_unless_begun,
     write_config,
 )
+from hanabi_rl.runs.threads import warn_of_other_threads
 from hanabi_rl.runs.tracking import Tracker, check_wandb
 from hanabi_rl.storage.checkpoint import Checkpointer, Restored
 from hanabi_rl.storage.files import finish_replacements
@@ -144,6 +147,8 @@ def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterat
         with locked(given):
             finish_replacements(given)
             check_saved_config(config, given, algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME)
+            if jax.default_backend() == "cpu":
+                warn_of_other_threads(given)
             yield given
         return
     made = missing_folders(given or Path("runs"))

@@ -1,18 +1,21 @@
-"""The ablation over the KL weight: AH2AC2's Tables 12 and 13, ours beside theirs, and its curves of
-the KL."""
+"""A sweep over the KL weight as text and pictures: tables (on request with the figures of AH2AC2's
+Tables 12 and 13), the trade-off of score and accuracy, and curves of the KL."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.papers import ah2ac2 as paper
-from hanabi_rl.show.plots import Curve, plot_curves
+from hanabi_rl.show.plots import COLORS, Curve, error_bars, plot_curves
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class WeightResult(NamedTuple):
@@ -24,15 +27,21 @@ class WeightResult(NamedTuple):
     metrics: Sequence[Mapping[str, Any]]  # lines of its metrics.jsonl
 
 
-def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -> str:
-    """Both tables as text, one line a weight, means over its seeds."""
+def ablation_tables(
+    results: Sequence[WeightResult], clone: Prediction | None, with_paper: bool = False
+) -> str:
+    """Both tables as text, one line per weight, means over its seeds; `with_paper` adds AH2AC2's
+    figures in brackets."""
+    table_of = paper.ABLATION if with_paper else {}
     lines = [
         "Table 12: final weights in greedy self-play, and with the clone (the paper's figures in "
-        "brackets)",
+        "brackets)"
+        if with_paper
+        else "Final weights in greedy self-play, and with the clone",
         f"{'KL weight':<12}{'self-play':>16}{'perfect':>16}{'zero':>9}{'min':>10}{'with BC':>16}",
     ]
     for weight, runs in _by_weight(results).items():
-        published = paper.ABLATION.get(weight)
+        published = table_of.get(weight)
         perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}" + (
             f" ({published.perfect / 5000:.1%})" if published else ""
         )
@@ -44,28 +53,33 @@ def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -
             f"{_mean(runs, 'selfplay_zero_share'):>9.1%}{minimum:>10}"
             f"{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
         )
-    first = results[0].summary
+    first, seeds = results[0].summary, max(map(len, _by_weight(results).values()))
     lines.append(
-        "±: the standard error over seeds; of one seed half of the 95% interval over its games"
+        f"±: standard error over {seeds} seeds with the same clone; variation over clones is not "
+        "included"
+        if seeds > 1
+        else "±: half of the 95% interval over the games of the one seed"
     )
     low, high = first["bc_selfplay_ci95"]
     lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} [{low:.2f}, {high:.2f}]")
     if clone is not None:
+        title = "Table 13, its validation columns: on" if with_paper else "Prediction on"
+        brackets = "the paper's validation figures in brackets; " if with_paper else ""
         lines += [
             "",
-            "Table 13, its validation columns: on the games that the clone was validated on [95% "
-            "over games]",
-            "(the paper's validation figures in brackets; for test games: hanabi-rl predict)",
+            f"{title} the games that the clone was validated on [95% over games]",
+            f"({brackets}for test games: hanabi-rl predict)",
         ]
         lines.append(
             f"{'KL weight':<12}{'val accuracy':>30}{'val loss per timestep':>34}"
             f"{'per decision':>15}"
         )
         for weight, runs in _by_weight(results).items():
-            row = paper.ABLATION.get(weight)
+            row = table_of.get(weight)
             read = [run.prediction for run in runs]
             lines.append(_prediction_line(f"{weight:g}", read, row and row.validation))
-        lines.append(_prediction_line("clone", [clone], paper.ABLATION_CLONE[0]))
+        of_clone = paper.ABLATION_CLONE[0] if with_paper else None
+        lines.append(_prediction_line("clone", [clone], of_clone))
     return "\n".join(lines)
 
 
@@ -103,10 +117,95 @@ def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
     return f"{interval.mean:.2f} ± {interval.std_error:.2f}"
 
 
+def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, path: Path) -> None:
+    """Mean score, in self-play and with the clone, against accuracy on the validation games: a
+    point per weight with error bars, a dot per seed, a star for the clone. Without validation games
+    (`clone` is None) the x axis is KL(BC || policy)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    seeds = max(map(len, _by_weight(results).values()))
+    x_label = "KL(BC || policy), nats per decision" if clone is None else "validation accuracy"
+    label = "one seed, 95% interval over games"
+    if seeds > 1:
+        label = f"mean of {seeds} seeds with one clone, ± standard error"
+    figure = Figure(figsize=(9.2, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle("Trade-off by KL weight (the number at each point)", fontsize=11)
+    panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
+    for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        _draw_trade_off(axes, results, key, label)
+        of_clone = 0.0 if clone is None else clone.accuracy().mean
+        score = float(results[0].summary["bc_selfplay_mean"])
+        axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
+        axes.set_title(title, fontsize=10)
+        axes.set(xlabel=x_label, ylabel="points per game")
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.margins(0.1)
+    handles = axes.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def _draw_trade_off(axes: Axes, results: Sequence[WeightResult], key: str, label: str) -> None:
+    """One score (`key`) of every weight, joined in the order of weights."""
+    weights = _by_weight(results)
+    places = [(_likeness(runs), _score(runs, key)) for runs in weights.values()]
+    (x, x_bounds), (y, y_bounds) = (zip(*part, strict=True) for part in zip(*places, strict=True))
+    if len(results) > len(weights):
+        seeds = [(_likeness([run])[0], _score([run], key)[0]) for run in results]
+        axes.plot(*zip(*seeds, strict=True), ".", color=COLORS[5], markersize=5, label="each seed")
+    axes.errorbar(
+        x,
+        y,
+        xerr=error_bars(x, x_bounds),
+        yerr=error_bars(y, y_bounds),
+        fmt="o-",
+        color=COLORS[0],
+        markersize=5,
+        linewidth=1.4,
+        capsize=3,
+        label=label,
+    )
+    for weight, place in zip(weights, zip(x, y, strict=True), strict=True):
+        axes.annotate(f"{weight:g}", place, (6, 6), textcoords="offset points", fontsize=8)
+
+
+Spread = tuple[float, Sequence[float]]
+"""A mean and the two ends of its error bar."""
+
+
+def _score(runs: Sequence[WeightResult], key: str) -> Spread:
+    means = [float(run.summary[f"{key}_mean"]) for run in runs]
+    return _spread(means, runs[0].summary[f"{key}_ci95"])
+
+
+def _likeness(runs: Sequence[WeightResult]) -> Spread:
+    """The accuracy on validation games; without them, the KL."""
+    predictions = [run.prediction for run in runs if run.prediction is not None]
+    if not predictions:
+        kl = [float(run.summary["kl_to_bc"]) for run in runs]
+        return _spread(kl, runs[0].summary["kl_to_bc_ci95"])
+    accuracy = [prediction.accuracy().mean for prediction in predictions]
+    return _spread(accuracy, predictions[0].accuracy().bounds)
+
+
+def _spread(values: Sequence[float], of_one: Sequence[float]) -> Spread:
+    """The mean with its standard error over seeds; of one seed with its interval over games."""
+    if len(values) == 1:
+        return values[0], of_one
+    over = mean_interval(np.array(values))
+    return over.mean, (over.mean - over.std_error, over.mean + over.std_error)
+
+
 def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float] = ()) -> None:
-    """KL(BC || policy) against environment steps, a line a weight (its first seed): Figure 7, or
-    `without` the weights that hide the others, Figure 8. Nothing is drawn where no weight is
-    left."""
+    """KL(BC || policy) against environment steps, a line per weight (its first seed): Figure 7, or
+    `without` the weights that hide the others, Figure 8. Nothing is drawn if no weight is left, or
+    none is left out."""
+    if without and not set(without) & {result.weight for result in results}:
+        return
     curves = []
     for weight, runs in _by_weight(results).items():
         lines = [line for line in runs[0].metrics if line.get("kl_to_bc") is not None]
@@ -118,6 +217,6 @@ def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float
                     [line["kl_to_bc"] for line in lines],
                 )
             )
-    title = "KL(BC || policy) in training"
+    title = "KL(BC || policy) in training, first seed"
     if curves:
         plot_curves(curves, path, title, "environment steps", "nats per decision", "KL weight")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import io
 import json
 import math
@@ -51,6 +52,27 @@ def canonical_json(value: Any) -> bytes:
 
 BYTE_ORDER_MARK = "\ufeff"
 """The character that editors on Windows write before a text, and some programs before a line."""
+MAX_NAME_BYTES = 255
+"""Of one name in a folder, on every common file system."""
+
+
+def is_folder_name(text: str) -> bool:
+    """True if one folder can have this name."""
+    return not re.search(r"[/\0]", text) and len(text.encode()) <= MAX_NAME_BYTES
+
+
+def folder_name(text: str, content: Any) -> str:
+    """A name of one folder: what is readable of `text`, then 10 digits of the SHA-256 of `content`
+    (anything that JSON can hold), so that other content has another name.
+
+    `data=../a/b.json` -> `data=a-b.json-5d41402abc`
+    """
+    digest = hashlib.sha256(canonical_json(to_json(content))).hexdigest()[:10]
+    readable = re.sub(r"=-", "=", re.sub(r"(\.*[/\0])+", "-", text))
+    fitting = readable.encode()[: MAX_NAME_BYTES - len(digest) - 1].decode(errors="ignore")
+    return f"{fitting}-{digest}"
+
+
 PICTURES = (".png", ".pdf", ".svg")
 """What plots are drawn to."""
 

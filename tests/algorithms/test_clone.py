@@ -13,12 +13,20 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.algorithms import bc_training
+from hanabi_rl.algorithms.bc import announce_pool
 from hanabi_rl.algorithms.bc_training import BCConfig
-from hanabi_rl.algorithms.clone import bc_config, clone_rules, reference_policy, shared_clone
+from hanabi_rl.algorithms.clone import (
+    bc_config,
+    clone_rules,
+    reference_policy,
+    shared_clone,
+    validation_games,
+)
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE
+from hanabi_rl.runs.session import open_run_dir
 
 OTHER = BCTraining(data=("some.json",), batch_size=5, epochs=3, lr=0.25, permute_colors=False)
 
@@ -102,3 +110,23 @@ def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clon
     assert asked == [(4, 3, 9), seed]
     colors = [np.asarray(jax.random.key_data(bc_training.color_key(s))).tolist() for s in (9, 10)]
     assert colors[0] != colors[1]
+
+
+def test_no_games_are_announced_as_cloned_where_none_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The games that a given clone was validated on are those of its own bot."""
+    source = tmp_path / "bc"
+    with open_run_dir(
+        "bc", BCConfig(game=TINY, demos=("random",), demo_games=20, run_dir=str(source)), 2
+    ):
+        pass
+    config = HDRIPPOConfig(bc_policy=str(source), game=TINY)
+    held_out = validation_games(config, tmp_path)
+    assert held_out is not None and len(held_out) == 2
+    assert "cloning" not in capsys.readouterr().err
+    announce_pool(BCConfig(data=("games.json",)))
+    assert capsys.readouterr().err == ""
+    announce_pool(BCConfig(demo_games=20))
+    said = "No games are given: cloning 20 games of convention, the same ones for every seed.\n"
+    assert capsys.readouterr().err == said

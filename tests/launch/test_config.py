@@ -20,9 +20,10 @@ from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.loop import PPORunConfig
 from hanabi_rl.algorithms.obl import OBLConfig
+from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.argv import parse_args
-from hanabi_rl.launch.presets import load_preset
+from hanabi_rl.launch.presets import load_preset, preset_config
 from hanabi_rl.learning.cloning import BCTraining
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.nn.networks import NetworkConfig
@@ -302,6 +303,36 @@ def test_the_game_of_the_data_is_played_unless_another_one_was_configured() -> N
         with_game(four, three, "the games")
     with pytest.raises(ValueError, match=f"^--num-players or --preset 4p: {said}"):
         with_game(dataclasses.replace(four, preset="4p"), three, "the games")
+
+
+NUMBERED = [
+    (algorithm, path.stem)
+    for algorithm in ALGORITHMS
+    for path in sorted((CONFIGS / algorithm).glob("*.toml"))
+    if {"2p", "3p"} & set(path.stem.split("-"))
+]
+
+
+def test_a_preset_is_not_used_for_another_number_of_players_than_its_name_has() -> None:
+    assert len(NUMBERED) > 25
+    for algorithm, name in NUMBERED:
+        config = preset_config(algorithm, name)
+        players = int(next(part for part in name.split("-") if part in ("2p", "3p"))[0])
+        assert config.game.num_players == players
+        game = config.game.replace(num_players=5 - players)
+        with pytest.raises(ValueError, match=rf"--preset {name}: expected . players"):
+            with_game(config, game, "its data")
+        assert with_game(config, config.game, "its data") == config
+        meant = dataclasses.replace(config, game=game)  # by --num-players
+        assert with_game(meant, game, "its data") == meant
+    own = dataclasses.replace(BCConfig(), preset="mine/2p-own.toml")
+    said = (
+        "^--preset mine/2p-own.toml: expected 2 players, as in the preset's name, got 4, as in the "
+        "game of the clone; choose another preset, or add --num-players 4 to train 4 players with "
+        "this one$"
+    )
+    with pytest.raises(ValueError, match=said):
+        with_game(own, Rules(num_players=4), "the clone")
 
 
 def test_a_preset_may_be_any_file(tmp_path: Path) -> None:

@@ -166,3 +166,24 @@ def test_a_config_with_retired_fields_is_read_where_it_says_what_holds_without_t
     runs.write_config(tmp_path, old | {"no_such_field": 0}, algorithm="ippo", seed=0)
     with pytest.raises(ValueError, match="unknown field 'no_such_field'"):
         saved_config(IPPOConfig, tmp_path, algorithm="ippo")
+
+
+@pytest.mark.parametrize(
+    ("preset", "players", "label"),
+    [
+        ("2p-human-facts", 2, "2p-human-facts"),
+        ("2p-human-facts", 3, "human-facts"),
+        ("2p", 3, ""),
+        ("strangers-3p", 2, "strangers"),
+        ("my/3p-1k-as-published.toml", 4, "1k-as-published"),
+        ("mine_2p.toml", 5, "mine"),
+        ("hp2", 3, "hp2"),
+        ("2parts", 3, "2parts"),
+    ],
+)
+def test_a_folder_names_no_other_number_of_players(
+    tmp_path: Path, preset: str, players: int, label: str
+) -> None:
+    folder = runs.create_run("bc", num_players=players, preset=preset, seed=1, root=tmp_path)
+    start = "-".join(filter(None, ("bc", f"{players}p", label, "s1-2")))
+    assert folder.name.startswith(start)

@@ -1,0 +1,88 @@
+"""The number of CPU threads, which decides the rounding of a run."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.launch import cluster
+from hanabi_rl.launch import sweep as sweeping
+from hanabi_rl.runs.session import open_run_dir
+from hanabi_rl.runs.threads import VARIABLE, cpu_threads
+from hanabi_rl.storage.files import read_json, write_json
+
+
+@pytest.fixture(autouse=True)
+def cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of them, and no variable of the user's."""
+    for name in (VARIABLE, "NPROC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 5}, raising=False)
+
+
+def test_they_are_the_usable_cores_or_what_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cpu_threads() == 4
+    monkeypatch.setenv("NPROC", "3")
+    assert cpu_threads() == 3
+    monkeypatch.setenv(VARIABLE, "7")
+    assert cpu_threads() == 7
+    monkeypatch.setenv(VARIABLE, "many")  # XLA takes no notice of it
+    assert cpu_threads() == 3
+    monkeypatch.delenv("NPROC")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    assert cpu_threads() == 9
+
+
+def test_a_run_keeps_their_number_and_a_resumed_one_names_the_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = BCConfig(run_dir=str(tmp_path))
+    with open_run_dir("bc", config, 2):
+        pass
+    assert read_json(tmp_path / "config.json")["cpu_threads"] == 4
+
+    def resumed() -> str:
+        with open_run_dir("bc", dataclasses.replace(config, resume=True), 2):
+            return capsys.readouterr().err
+
+    assert resumed() == ""
+    monkeypatch.setenv(VARIABLE, "1")
+    (line,) = resumed().splitlines()
+    assert line.startswith(f"Warning: {tmp_path} began with 4 CPU threads and continues with 1:")
+    assert line.endswith("PJRT_NPROC=4 continues it bit for bit")
+    record = read_json(tmp_path / "config.json")
+    del record["cpu_threads"]  # a run of an earlier version
+    write_json(tmp_path / "config.json", record)
+    assert resumed() == ""
+
+
+def test_every_run_of_a_sweep_has_as_many_as_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has cores of its own, fewer than these."""
+    pinned: list[Any] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: pinned.append(cores))
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "1")
+
+    class Pool:
+        def __init__(self, jobs: int, initializer: Any, initargs: Any, **_: Any) -> None:
+            shares, *others = initargs
+            for _worker in range(jobs):
+                monkeypatch.setenv(VARIABLE, "0")
+                initializer(shares, *others)
+                threads.append(os.environ[VARIABLE])
+            raise KeyboardInterrupt
+
+    threads: list[str] = []
+    monkeypatch.setattr(sweeping, "ProcessPoolExecutor", Pool)
+    for jobs in (2, 3):
+        monkeypatch.delenv(VARIABLE, raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            sweeping._run_at_once("bc", [], jobs)
+        assert threads == ["4"] * jobs and len(pinned) == jobs
+        threads.clear()
+        pinned.clear()
+    monkeypatch.delenv(VARIABLE)
+    assert cluster._share_of_accelerators(2)[VARIABLE] == "4"
