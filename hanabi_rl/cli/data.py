@@ -12,16 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import tyro
 
 from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
+from hanabi_rl.data.seeds import MAX_NUMBER
 from hanabi_rl.storage.ranges import Count, Seed, Share
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
+    from hanabi_rl.data.seeds import SiteSeed
     from hanabi_rl.env.game import Rules
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
@@ -29,26 +30,52 @@ PART_NAMES = ("train", "val", "test")
 MOST_REASONS = 5  # shown, of games that are left out
 
 
-def info(source: Source, skip_bad: Flag = False, json: Flag = False) -> None:
-    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1).
+def info(
+    source: Source,
+    skip_bad: Flag = False,
+    seeds: Flag = False,
+    max_seed: Count = MAX_NUMBER,
+    json: Flag = False,
+) -> None:
+    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1), and
+    how many of their decks are deals of hanab.live.
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
         skip_bad: leave out, and count, the games that are not what they should be (another variant,
             no move, another number of players than most), instead of refusing the file.
-        json: print one line of JSON.
+        seeds: list each game's seed on hanab.live and the site's seat that began (0: the first).
+        max_seed: highest number of a seed that is compared (300000 takes seconds); seeds named in
+            hanab.live's exports are compared in any case.
+        json: print one line of JSON, with all seeds.
     """
+    from hanabi_rl.data.seeds import describe_seeds
     from hanabi_rl.data.statistics import describe, statistics
 
     games, skipped = _read(source, skip_bad)
     if not len(games):
         raise ValueError(f"{source}: expected at least one game, got none")
-    stats = statistics(games)
-    print(
-        json_format.dumps({"file": source, **dataclasses.asdict(stats), "skipped": skipped})
-        if json
-        else f"{source}: {describe(stats)}"
-    )
+    stats, found = statistics(games), _find_seeds(games, max_seed)
+    if json:
+        record = {"file": source, **dataclasses.asdict(stats), "skipped": skipped}
+        rows = [
+            {"game_id": game_id, "seed": seed.name, "rotation": seed.rotation}
+            for game_id, seed in zip(games.game_ids.tolist(), found, strict=True)
+            if seed is not None
+        ]
+        print(json_format.dumps(record | {"seeds": rows}))
+        return
+    print(f"{source}: {describe(stats)}")
+    if seeds or any(found):
+        print(describe_seeds(games, found, listed=seeds))
+
+
+def _find_seeds(games: Games, max_seed: int) -> list[SiteSeed | None]:
+    from hanabi_rl.data.seeds import find_seeds
+    from hanabi_rl.runs.progress import Progress
+
+    with Progress("seeds", total=max_seed, unit="deals", shown=max_seed > MAX_NUMBER) as progress:
+        return find_seeds(games, max_seed, progress.update)
 
 
 def _read(source: str | Path, skip_bad: bool) -> tuple[Games, int]:
@@ -145,9 +172,9 @@ def split(
     for name, part in zip(names, parts, strict=False):
         path = out / f"{file.stem}_{name}{file.suffix}"
         save_games(path, part)
-        decks = len(np.unique(part.decks, axis=0))
         print(
-            f"{path}: {len(part):,} games on {decks:,} decks, mean score {part.scores.mean():.2f}"
+            f"{path}: {len(part):,} games on {part.num_decks:,} decks, mean score "
+            f"{part.scores.mean():.2f}"
         )
 
 

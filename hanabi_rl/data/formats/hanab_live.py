@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hanabi_rl.data.games import rotated_orders
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import PLAYER_NAMES, Table
@@ -53,6 +54,7 @@ class SiteGame:
     score: int  # 0 when all lives were lost
     game_id: int | None = None
     players: tuple[str, ...] = ()
+    seed: str = ""  # the site's name of the deal, where its export gives one
 
 
 def game_to_json(
@@ -130,6 +132,7 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
         score=table.score,
         game_id=game_id if type(game_id) is int and 0 <= game_id < 2**63 else None,
         players=tuple(names),
+        seed=seed if isinstance(seed := record.get("seed"), str) else "",
     )
 
 
@@ -283,17 +286,6 @@ def _our_action(table: Table, kind: int, target: int, value: int | None) -> int:
     return encode_action(
         rules, Move("color" if kind == COLOR_HINT else "rank", offset=offset, value=value)
     )
-
-
-def rotated_orders(rules: Rules, start: int) -> list[int]:
-    """New deck index of each old one once seat `start` is seat 0: the site deals whole hands from
-    its own seat 0 on. int[deck_size]."""
-    size, players = rules.hand_size, rules.num_players
-    dealt = size * players
-    return [
-        (order - start * size) % dealt if order < dealt else order
-        for order in range(rules.deck_size)
-    ]
 
 
 def _check_options(options: Any, num_players: int) -> int:
