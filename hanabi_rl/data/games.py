@@ -192,8 +192,13 @@ def rotated_orders(rules: Rules, start: int) -> list[int]:
 
 def rotated_decks(rules: Rules, decks: np.ndarray) -> np.ndarray:
     """Return `decks` [N, deck_size] with each seat in turn as seat 0, [N, P, deck_size]."""
+    return decks[:, _rotations(rules)]
+
+
+def _rotations(rules: Rules) -> np.ndarray:
+    """Old deck index of each new one, with each seat in turn as seat 0, int[P, deck_size]."""
     seats = range(rules.num_players)
-    return decks[:, np.array([np.argsort(rotated_orders(rules, start)) for start in seats])]
+    return np.array([np.argsort(rotated_orders(rules, start)) for start in seats])
 
 
 def canonical_decks(rules: Rules, decks: np.ndarray) -> np.ndarray:
@@ -202,9 +207,9 @@ def canonical_decks(rules: Rules, decks: np.ndarray) -> np.ndarray:
     It is the rotation of the dealt hands that sorts first. hanab.live deals from its own seat 0,
     whichever seat begins, and here seat 0 begins: one deal of the site is up to P decks.
     """
-    rotations, rows = rotated_decks(rules, decks), np.arange(len(decks))
-    least = rotations[:, 0]
-    for deck in np.moveaxis(rotations[:, 1:], 1, 0):
+    least, rows = decks, np.arange(len(decks))
+    for order in _rotations(rules)[1:]:
+        deck = decks[:, order]
         place = np.argmax(deck != least, axis=1)  # the first card that differs
         least = np.where((deck[rows, place] < least[rows, place])[:, None], deck, least)
     return least
