@@ -81,8 +81,8 @@ class Games:
     unfinished: np.ndarray  # bool[N]
     human_seats: np.ndarray | None = None  # bool[N, P]
     players: np.ndarray | None = None  # int32[N, P], the same number for the same player
-    seeds: np.ndarray | None = None  # str[N], as exported: `data/seeds.py` compares the decks
     ends: Ends | None = None  # where they are known; else `points` and `lives` replay the games
+    seeds: np.ndarray | None = None  # str[N], as exported: `data/seeds.py` compares the decks
 
     def __len__(self) -> int:
         return len(self.decks)

@@ -62,7 +62,7 @@ def test_exported_seeds_are_compared_with_the_deck(tmp_path):
     path = tmp_path / "export.json"
     save_games(path, dealt(3, names, [0, 1, 2, 0, 0]))
     records = json.loads(path.read_text())
-    said = ["p3v0scustom", "p3v0s400000", "p3v0s1", "JSON", 7]  # two are right
+    said = ["p3v0scustom", "p3v0s400000", "p3v0s\ud800", "JSON", 7]  # two are right
     for record, seed in zip(records, said, strict=True):
         record["seed"] = seed
     path.write_text(json.dumps(records))

@@ -28,6 +28,8 @@ ALPHABET = string.ascii_lowercase + string.digits + string.ascii_uppercase
 LINK_CHUNK = 20
 VARIANT = "No Variant"
 VARIANT_ID = 0
+MAX_SEED_LENGTH = 100
+"""Characters of a seed's name; longer ones are not kept."""
 PLAY, DISCARD, COLOR_HINT, RANK_HINT, GAME_OVER, VOTED_OVER = range(6)
 ENDS = (GAME_OVER, VOTED_OVER)
 """What is no move: a player, or the players by a vote, end the game."""
@@ -124,7 +126,7 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
         str(record["players"][(seat + start) % rules.num_players])
         for seat in range(rules.num_players)
     ]
-    game_id = record.get("id")
+    game_id, seed = record.get("id"), record.get("seed")
     return SiteGame(
         rules=rules,
         deck=np.asarray(table.deck, np.uint8),
@@ -132,7 +134,7 @@ def game_from_json(record: Mapping[str, Any]) -> SiteGame:
         score=table.score,
         game_id=game_id if type(game_id) is int and 0 <= game_id < 2**63 else None,
         players=tuple(names),
-        seed=seed if isinstance(seed := record.get("seed"), str) else "",
+        seed=seed if isinstance(seed, str) and len(seed) <= MAX_SEED_LENGTH else "",
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hanabi_rl.data.formats.hanab_live import VARIANT, VARIANT_ID
+from hanabi_rl.data.formats.hanab_live import MAX_SEED_LENGTH, VARIANT, VARIANT_ID
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 
@@ -30,7 +30,9 @@ ZERO_SEED = 89482311
 """Seed that Go uses in place of 0."""
 CRC_POLYNOMIAL = 0xC96C5795D7870F42
 _BATCH = 10_000
-_NAME = re.compile(r"p[2-5]v(0|[1-9]\d*)s(\S+)")
+_NAME = re.compile(
+    rf"p[2-5]v(0|[1-9]\d{{,9}})s([^\s\x00-\x1f\ud800-\udfff]{{1,{MAX_SEED_LENGTH}}})"
+)
 _RANGE = re.compile(r"(0|[1-9]\d{,17})\.\.(0|[1-9]\d{,17})")
 
 
