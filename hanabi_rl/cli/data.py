@@ -140,8 +140,8 @@ def split(
     out: Path = Path(),
     skip_bad: Flag = False,
 ) -> None:
-    """Divide a file of games at random into <name>_train, _val and _test; games of one deck stay in
-    one part.
+    """Divide a file of games at random into <name>_train, _val and _test; games of one deck,
+    whichever seat begins, stay in one part.
 
     Args:
         file: the games.
