@@ -48,8 +48,8 @@ def cross_play(
         out: the folder to write to.
         players: 2 to 5; needed for bots alone (default 2), trained agents play what they were
             trained for.
-        games: decks per cell, each played with every distinct seating (default 5000).
-        seed: seed of the decks, and of sampled actions (default 0).
+        games: decks per cell, each played with every distinct seating; None: 5000.
+        seed: seed of the decks, and of sampled actions; None: 0.
         seed_names: hanab.live deals to play in place of random decks, by the site's seeds:
             p2v0s1..200, p2v0s7 p2v0s12.
         group: which agents to compare as one; by default those of one algorithm.

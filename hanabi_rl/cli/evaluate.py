@@ -32,8 +32,8 @@ def evaluate(
             folder, a policy folder or file, a checkpoints/<step>, hf:OWNER/NAME, ...
         players: 2 to 5; a bot plays 2 unless told otherwise, a trained agent only what it was
             trained for.
-        games: number of games, each on a deck of its own (default 5000).
-        seed: seed of the decks, and of sampled actions (default 0).
+        games: number of games, each on a deck of its own; None: 5000.
+        seed: seed of the decks, and of sampled actions; None: 0.
         seed_names: hanab.live deals to play in place of random decks, by the site's seeds:
             p2v0s1..200, p2v0s7 p2v0s12.
         sample: draw actions from the agent's distribution instead of taking the most likely one.

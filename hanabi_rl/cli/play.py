@@ -59,7 +59,7 @@ def play(
         players: 2 to 5, you included; by default 2, or what the agents were trained for.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: as text, moves typed; reads a pipe too.
-        seed: seed of the decks (default: random).
+        seed: seed of the decks; None: a random one.
         seed_names: hanab.live deals to play in turn, by the site's seeds: p2v0s1..50, p2v0s7
             p2v0s12; after the last the first follows.
         out: the folder that games are kept in, as train/bc.py --data reads them.
