@@ -1,6 +1,6 @@
 """How well a search predicts recorded moves, beside the policy that it starts from.
 
-    python benchmarks/search_prediction.py --data 3p_human_val_41.safetensors --agent agent:clone-3p
+    python benchmarks/search_prediction.py --data 3p_human_val_40.safetensors --agent agent:clone-3p
 
 At every decision one search (the others are taken to play as the policy does) finds what each move
 gains; the curves over lambda and `doubt` are computed from those gains. With some lambda, Jacob et

@@ -63,6 +63,12 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
             raise ValueError("--val: expected games with a human seat, got none to predict")
         validation.check_rules(games.rules, "--val: ")
         validation.check_apart(games, "--val", "--data")
+        if shared := int(validation.on_decks_of(games).sum()):
+            print(
+                f"--val: {shared} of {len(validation)} games are on decks of --data (decks that "
+                "differ in the seat that begins are one)",
+                file=sys.stderr,
+            )
         return games, validation
     flag = "--data" if config.data else "--demo-games"
     if len(games) < LEAST_GAMES:
@@ -72,7 +78,7 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
     try:
         train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
     except ValueError as error:
-        decks, files = len(np.unique(games.decks, axis=0)), ", ".join(config.data or config.demos)
+        decks, files = games.num_decks, ", ".join(config.data or config.demos)
         raise ValueError(
             f"{flag}: expected games of enough decks to hold out a tenth by deck, or --val with "
             f"others, got {len(games)} games of {decks} in {files}"

@@ -20,6 +20,8 @@ File = tyro.conf.Positional[Path]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
 Groups = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=AGENT,AGENT [...]")]
+SeedNames = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="SEED|SEED..NUMBER [...]")]
+DEFAULT_GAMES = 5000
 _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
 
@@ -34,6 +36,25 @@ def names_games(source: str) -> bool:
         return True
     path, named = Path(source), parse_name(source)
     return path.suffix in _GAME_FILES and not named.source and not is_policy(path)
+
+
+def chosen_decks(
+    seed_names: Sequence[str] | None, games: int | None, seed: int | None
+) -> tuple[int, int, tuple[str, ...]]:
+    """Return the number of decks, their seed, and the names of hanab.live deals, () without.
+
+    Raises ValueError for names that are wrong, or together with `--games` or `--seed`.
+    """
+    if seed_names is None:
+        return DEFAULT_GAMES if games is None else games, seed or 0, ()
+    from hanabi_rl.data.formats.hanab_live_decks import parse_seed_names
+
+    for flag, value in (("--games", games), ("--seed", seed)):
+        if value is not None:
+            raise ValueError(
+                f"{flag}: expected no {flag} with --seed-names, which names the deals, got {value}"
+            )
+    return len(parse_seed_names(seed_names)[0]), 0, tuple(seed_names)
 
 
 def load_agent(agent: str, players: int | None) -> Policy:

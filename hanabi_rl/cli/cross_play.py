@@ -8,7 +8,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hanabi_rl.cli.agents import Agents, Flag, Groups, algorithms_of, group_agents, load_agents
+from hanabi_rl.cli.agents import (
+    Agents,
+    Flag,
+    Groups,
+    SeedNames,
+    algorithms_of,
+    chosen_decks,
+    group_agents,
+    load_agents,
+)
 from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
@@ -20,8 +29,9 @@ def cross_play(
     agents: Agents,
     out: Path,
     players: int | None = None,
-    games: Count = 5000,
-    seed: Seed = 0,
+    games: Count | None = None,
+    seed: Seed | None = None,
+    seed_names: SeedNames = None,
     group: Groups = (),
     cache: Path | None = None,
     sample: Flag = False,
@@ -38,8 +48,10 @@ def cross_play(
         out: the folder to write to.
         players: 2 to 5; needed for bots alone (default 2), trained agents play what they were
             trained for.
-        games: decks a cell, each played with every distinct seating.
-        seed: of the decks, and of the actions where they are sampled.
+        games: decks per cell, each played with every distinct seating; None: 5000.
+        seed: seed of the decks, and of sampled actions; None: 0.
+        seed_names: hanab.live deals to play in place of random decks, by the site's seeds:
+            p2v0s1..200, p2v0s7 p2v0s12.
         group: which agents to compare as one; by default those of one algorithm.
         cache: where the cells' games are kept instead of OUT/cells.
         sample: draw actions from the agents' distributions instead of taking the most likely ones.
@@ -53,10 +65,12 @@ def cross_play(
     if not agents:
         raise ValueError("expected at least one agent, got none")
     check_place("--out", out)
+    games, seed, named = chosen_decks(seed_names, games, seed)
     policies, labels = load_agents(agents, players), short_labels(agents)
     groups = group_agents(agents, labels, algorithms_of(agents, policies), group)
     lineup = make_agents(policies, labels, groups)
-    matrix = _play(lineup, Setting(games, seed, sample), CellCache(cache or out / "cells"))
+    setting = Setting(games, seed, sample, named)
+    matrix = _play(lineup, setting, CellCache(cache or out / "cells"))
     write_matrix(matrix, out)
     print(matrix_table(matrix), file=sys.stderr if json else sys.stdout)
     print(f"{out}: matrix.csv, matrix.json, matrix.png", file=sys.stderr)

@@ -13,16 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import tyro
 
 from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
+from hanabi_rl.data.seeds import MAX_NUMBER
 from hanabi_rl.storage.ranges import Count, Seed, Share
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
+    from hanabi_rl.data.seeds import SiteSeed
     from hanabi_rl.env.game import Rules
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
@@ -33,16 +34,26 @@ PART_NAMES = ("train", "val", "test")
 MOST_REASONS = 5  # shown, of games that are left out
 
 
-def info(sources: Sources, skip_bad: Flag = False, json: Flag = False) -> None:
-    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1), of one
-    file after the other.
+def info(
+    sources: Sources,
+    skip_bad: Flag = False,
+    seeds: Flag = False,
+    max_seed: Count = MAX_NUMBER,
+    json: Flag = False,
+) -> None:
+    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1), and
+    how many of their decks are deals of hanab.live, one file after the other.
 
     Args:
         sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links.
         skip_bad: leave out, and count, the games that are not what they should be (another variant,
             no move, another number of players than most), instead of refusing the file.
-        json: print one line of JSON for each.
+        seeds: list each game's seed on hanab.live and the site's seat that began (0: the first).
+        max_seed: highest number of a seed that is compared (300000 takes seconds); seeds named in
+            hanab.live's exports are compared in any case.
+        json: print one line of JSON for each file, with all seeds.
     """
+    from hanabi_rl.data.seeds import describe_seeds
     from hanabi_rl.data.statistics import describe, statistics
 
     if not sources:
@@ -51,13 +62,28 @@ def info(sources: Sources, skip_bad: Flag = False, json: Flag = False) -> None:
     for source, games, skipped in read:
         if not len(games):
             raise ValueError(f"{source}: expected at least one game, got none")
-        stats = statistics(games)
-        left_out = {"skipped": skipped.total(), "skipped_endings": skipped}
-        print(
-            json_format.dumps({"file": source, **dataclasses.asdict(stats), **left_out})
-            if json
-            else f"{source}: {describe(stats)}"
-        )
+        stats, found = statistics(games), _find_seeds(games, max_seed)
+        if json:
+            left_out = {"skipped": skipped.total(), "skipped_endings": skipped}
+            rows = [
+                {"game_id": game_id, "seed": seed.name, "rotation": seed.rotation}
+                for game_id, seed in zip(games.game_ids.tolist(), found, strict=True)
+                if seed is not None
+            ]
+            record = {"file": source, **dataclasses.asdict(stats), **left_out, "seeds": rows}
+            print(json_format.dumps(record))
+            continue
+        print(f"{source}: {describe(stats)}")
+        if seeds or any(found):
+            print(describe_seeds(games, found, listed=seeds))
+
+
+def _find_seeds(games: Games, max_seed: int) -> list[SiteSeed | None]:
+    from hanabi_rl.data.seeds import find_seeds
+    from hanabi_rl.runs.progress import Progress
+
+    with Progress("seeds", total=max_seed, unit="deals", shown=max_seed > MAX_NUMBER) as progress:
+        return find_seeds(games, max_seed, progress.update)
 
 
 def _read(source: str | Path, skip_bad: bool) -> tuple[Games, Counter[str]]:
@@ -128,8 +154,8 @@ def split(
     out: Path = Path(),
     skip_bad: Flag = False,
 ) -> None:
-    """Divide a file of games at random into <name>_train, _val and _test; games of one deck stay in
-    one part.
+    """Divide a file of games at random into <name>_train, _val and _test; games of one deck,
+    whichever seat begins, stay in one part.
 
     Args:
         file: the games.
@@ -160,9 +186,9 @@ def split(
     for name, part in zip(names, parts, strict=False):
         path = out / f"{file.stem}_{name}{file.suffix}"
         save_games(path, part)
-        decks = len(np.unique(part.decks, axis=0))
         print(
-            f"{path}: {len(part):,} games on {decks:,} decks, mean score {part.scores.mean():.2f}"
+            f"{path}: {len(part):,} games on {part.num_decks:,} decks, mean score "
+            f"{part.scores.mean():.2f}"
         )
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hanabi_rl.cli.agents import Agent, Flag, load_agent
+from hanabi_rl.cli.agents import Agent, Flag, SeedNames, chosen_decks, load_agent
 from hanabi_rl.storage.ranges import Count, Seed
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ _BARS = " ▁▂▃▄▅▆▇█"
 def evaluate(
     agent: Agent,
     players: int | None = None,
-    games: Count = 5000,
-    seed: Seed = 0,
+    games: Count | None = None,
+    seed: Seed | None = None,
+    seed_names: SeedNames = None,
     sample: Flag = False,
     json: Flag = False,
 ) -> None:
@@ -31,21 +32,27 @@ def evaluate(
             folder, a policy folder or file, a checkpoints/<step>, hf:OWNER/NAME, ...
         players: 2 to 5; a bot plays 2 unless told otherwise, a trained agent only what it was
             trained for.
-        games: how many, each on a deck of its own.
-        seed: of the decks, and of the actions where they are sampled.
+        games: number of games, each on a deck of its own; None: 5000.
+        seed: seed of the decks, and of sampled actions; None: 0.
+        seed_names: hanab.live deals to play in place of random decks, by the site's seeds:
+            p2v0s1..200, p2v0s7 p2v0s12.
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.measure.selfplay import evaluate_selfplay
+    from hanabi_rl.play.decks import seed_decks
     from hanabi_rl.storage.files import to_json
 
+    games, seed, named = chosen_decks(seed_names, games, seed)
     policy = load_agent(agent, players)
+    decks = seed_decks(policy.rules, named) if named else None
     started = time.perf_counter()
-    result = evaluate_selfplay(policy, games, seed, sample=sample)
+    result = evaluate_selfplay(policy, games, seed, sample=sample, decks=decks)
     wall_s = time.perf_counter() - started
+    dealt = f"hanab.live deals {' '.join(named)}" if named else f"seed {seed}"
     title = (
         f"{agent}: {'sampled' if sample else 'greedy'} self-play, {policy.rules.num_players} "
-        f"players, seed {seed}"
+        f"players, {dealt}"
     )
     print(_selfplay_text(title, result, wall_s), file=sys.stderr if json else sys.stdout)
     if json:
@@ -54,6 +61,7 @@ def evaluate(
             "policy_hash": policy.identity(),
             "players": policy.rules.num_players,
             "seed": seed,
+            "seed_names": list(named),
             "sampled": sample,
             **result.as_dict(),
             "histogram": result.histogram(),

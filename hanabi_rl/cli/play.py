@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from hanabi_rl.cli.agents import Flag, load_agents
+from hanabi_rl.cli.agents import Flag, SeedNames, chosen_decks, load_agents
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.ranges import Port, Seconds, Seed
 
@@ -43,6 +43,7 @@ def play(
     watch: Flag = False,
     terminal: Flag = False,
     seed: Seed | None = None,
+    seed_names: SeedNames = None,
     out: Path = Path("games"),
     port: Port = 8642,
     no_browser: Flag = False,
@@ -59,7 +60,9 @@ def play(
         players: 2 to 5, you included; by default 2, or what the agents were trained for.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: as text, moves typed; reads a pipe too.
-        seed: of the decks; by default they are drawn anew.
+        seed: seed of the decks; None: a random one.
+        seed_names: hanab.live deals to play in turn, by the site's seeds: p2v0s1..50, p2v0s7
+            p2v0s12; after the last the first follows.
         out: the folder that games are kept in, as train/bc.py --data reads them.
         port: of the page on this machine; 0 takes any that is free.
         no_browser: only print the address.
@@ -71,9 +74,11 @@ def play(
     """
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
+    named = chosen_decks(seed_names, None, seed)[-1]
     names = _line_up(agents, players, watch)
     if not terminal:
         check_extra("; --terminal does not")
+    from hanabi_rl.play.decks import seed_decks
     from hanabi_rl.serve.folder import GameFolder
     from hanabi_rl.serve.local import LocalPlay
     from hanabi_rl.serve.partners import Starting
@@ -84,11 +89,21 @@ def play(
         else:
             seated = _processes(process, players or 2, watch, stack)
         rules, names, partners, policies, remembers = seated
+        if named:
+            seed_decks(rules, named)  # names that are wrong stop before the page opens
 
         def table_with(partners: Partners) -> LocalPlay:
             folder = GameFolder(out)
             return LocalPlay(
-                rules, names, partners, folder, seed, policies, remembers, strangers=strangers
+                rules,
+                names,
+                partners,
+                folder,
+                seed,
+                policies,
+                remembers,
+                strangers=strangers,
+                seed_names=named,
             )
 
         if terminal:

@@ -70,7 +70,8 @@ class Games:
 
     `unfinished` games stop, legally, before the rules end them and while points could still be
     scored: hanab.live ends a game itself where none can. `human_seats` says whose moves are
-    worth cloning (None: everyone's), `players` who sat where (None: nobody knows).
+    worth cloning (None: everyone's), `players` who sat where (None: nobody knows), `seeds` the
+    names that hanab.live's exports give the deals (empty: no name; None: no game has one).
     """
 
     rules: Rules
@@ -83,6 +84,7 @@ class Games:
     human_seats: np.ndarray | None = None  # bool[N, P]
     players: np.ndarray | None = None  # int32[N, P], the same number for the same player
     ends: Ends | None = None  # where they are known; else `points` and `lives` replay the games
+    seeds: np.ndarray | None = None  # str[N], as exported: `data/seeds.py` compares the decks
 
     def __len__(self) -> int:
         return len(self.decks)
@@ -102,6 +104,7 @@ class Games:
             unfinished=self.unfinished[index],
             human_seats=None if self.human_seats is None else self.human_seats[index],
             players=None if self.players is None else self.players[index],
+            seeds=None if self.seeds is None else self.seeds[index],
             ends=None if ends is None else Ends(ends.points[index], ends.lives[index]),
         )
 
@@ -144,13 +147,30 @@ class Games:
     @cached_property
     def deck_numbers(self) -> np.ndarray:
         """int64[N]: which of the different decks each game was dealt, in the order in which they
-        first come; 0 to N - 1 where no deck comes twice. Games on one deck (its seatings, a site's
-        seed that many play) are not independent: intervals count them as one."""
-        _, first, which = np.unique(self.decks, axis=0, return_index=True, return_inverse=True)
+        first come; 0 to N - 1 where no deck comes twice. Decks that differ only in the seat that
+        begins are one (`canonical_decks`). Games on one deck (its seatings, a site's seed that many
+        play) are not independent: intervals count them as one."""
+        dealt = canonical_decks(self.rules, self.decks)
+        _, first, which = np.unique(dealt, axis=0, return_index=True, return_inverse=True)
         return np.argsort(np.argsort(first))[which.reshape(-1)]
 
+    @property
+    def num_decks(self) -> int:
+        """Number of different decks, see `deck_numbers`."""
+        return int(self.deck_numbers.max(initial=-1)) + 1
+
+    def on_decks_of(self, others: Games) -> np.ndarray:
+        """bool[N]: the game's deck is one of those of `others`, games of the same rules."""
+        known = {deck.tobytes() for deck in canonical_decks(others.rules, others.decks)}
+        mine = canonical_decks(self.rules, self.decks)
+        return np.array([deck.tobytes() in known for deck in mine], bool)
+
     def contents(self) -> list[bytes]:
-        """What makes each game the one it is: its deck and its moves, not its number."""
+        """What makes each game the one it is: its deck and its moves, not its number.
+
+        The seat that begins is part of it: of one deal dealt to other seats the same moves are
+        another game, as seat 0 moves first and moves name slots and seats from the mover's.
+        """
         return [
             self.decks[game].tobytes() + self.moves(game).astype(np.int32).tobytes()
             for game in range(len(self))
@@ -159,6 +179,42 @@ class Games:
     def moves(self, game: int) -> np.ndarray:
         """int32[num_actions]: the actions of one game, without the padding."""
         return self.actions[game, : self.num_actions[game]]
+
+
+def rotated_orders(rules: Rules, start: int) -> list[int]:
+    """New deck index of each old one once seat `start` is seat 0, int[deck_size]: whole hands are
+    dealt from seat 0 on."""
+    size, players = rules.hand_size, rules.num_players
+    dealt = size * players
+    return [
+        (order - start * size) % dealt if order < dealt else order
+        for order in range(rules.deck_size)
+    ]
+
+
+def rotated_decks(rules: Rules, decks: np.ndarray) -> np.ndarray:
+    """Return `decks` [N, deck_size] with each seat in turn as seat 0, [N, P, deck_size]."""
+    return decks[:, _rotations(rules)]
+
+
+def _rotations(rules: Rules) -> np.ndarray:
+    """Old deck index of each new one, with each seat in turn as seat 0, int[P, deck_size]."""
+    seats = range(rules.num_players)
+    return np.array([np.argsort(rotated_orders(rules, start)) for start in seats])
+
+
+def canonical_decks(rules: Rules, decks: np.ndarray) -> np.ndarray:
+    """Return one deck for all that differ only in the seat that begins, [N, deck_size].
+
+    It is the rotation of the dealt hands that sorts first. hanab.live deals from its own seat 0,
+    whichever seat begins, and here seat 0 begins: one deal of the site is up to P decks.
+    """
+    least, rows = decks, np.arange(len(decks))
+    for order in _rotations(rules)[1:]:
+        deck = decks[:, order]
+        place = np.argmax(deck != least, axis=1)  # the first card that differs
+        least = np.where((deck[rows, place] < least[rows, place])[:, None], deck, least)
+    return least
 
 
 def join_games(parts: Sequence[Games]) -> Games:
@@ -199,6 +255,11 @@ def join_games(parts: Sequence[Games]) -> Games:
         if all(part.human_seats is None for part in parts)
         else np.concatenate(seats),
         players=_join_players(parts),
+        seeds=None
+        if all(part.seeds is None for part in parts)
+        else np.concatenate(
+            [np.full(len(part), "") if part.seeds is None else part.seeds for part in parts]
+        ),
         ends=None
         if len(ends) < len(parts)
         else Ends(*(np.concatenate(column) for column in zip(*ends, strict=True))),

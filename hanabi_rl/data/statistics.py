@@ -45,7 +45,7 @@ def statistics(games: Games) -> Statistics:
     return Statistics(
         games=len(games),
         players=games.rules.num_players,
-        decks=len(np.unique(games.decks, axis=0)),
+        decks=games.num_decks,
         unfinished=int(games.unfinished.sum()),
         bombed=int((games.lives == 0).sum()),
         perfect=int((games.scores == games.rules.max_score).sum()),

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.data.formats.hanab_live import COLOR_HINT, DISCARD, PLAY, RANK_HINT, rotated_orders
+from hanabi_rl.data.formats.hanab_live import COLOR_HINT, DISCARD, PLAY, RANK_HINT
+from hanabi_rl.data.games import rotated_orders
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table, full_deck

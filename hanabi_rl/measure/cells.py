@@ -44,6 +44,8 @@ class CellKey:
     games: int
     seed: int
     sampled: bool
+    decks: str | None = None
+    """SHA-256 of decks that are given; None for those of `seed`."""
 
     def digest(self) -> str:
         """SHA-256 of the key's canonical JSON, hexadecimal."""
@@ -57,7 +59,8 @@ class CellKey:
 
     def as_dict(self) -> dict[str, Any]:
         """The key as JSON, with the versions it depends on."""
-        return {
+        given = {} if self.decks is None else {"decks": self.decks}
+        return given | {
             "cell_format": CELL_FORMAT,
             "rules_version": RULES_VERSION,
             "rules": dataclasses.asdict(self.rules),

@@ -42,14 +42,16 @@ def evaluate_pair(
     *,
     sample: bool = False,
     purpose: Purpose = "report",
+    decks: np.ndarray | None = None,
 ) -> CrossPlayResult:
     """One `single` agent among copies of `others`: one cell of the cross-play matrix (row `single`,
     column `others`).
 
-    `num_games` decks, each played once with `single` at every seat: P times.
+    `num_games` decks, each played once with `single` at every seat: P times. `decks` as
+    `evaluate_lineup`.
     """
     lineup = (single, *(others,) * (single.rules.num_players - 1))
-    return evaluate_lineup(lineup, num_games, seed, sample=sample, purpose=purpose)
+    return evaluate_lineup(lineup, num_games, seed, sample=sample, purpose=purpose, decks=decks)
 
 
 def evaluate_lineup(
@@ -59,14 +61,18 @@ def evaluate_lineup(
     *,
     sample: bool = False,
     purpose: Purpose = "report",
+    decks: np.ndarray | None = None,
 ) -> CrossPlayResult:
     """Plays the same `num_games` decks with every distinct seating of `lineup`, one policy a seat.
 
     Scores are averaged over the seatings of a deck first; the standard error is taken over decks.
-    The seatings share their keys as they share their decks.
+    The seatings share their keys as they share their decks. `decks`, uint8[N, deck_size], are
+    played in place of `num_games` of the purpose.
     """
     rules = lineup[0].rules
-    decks = evaluation_decks(rules, num_games, seed, purpose)
+    if decks is None:
+        decks = evaluation_decks(rules, num_games, seed, purpose)
+    num_games = len(decks)
     seatings = distinct_seatings(lineup)
     together = play_games(
         lineup,

@@ -4,6 +4,7 @@ before."""
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from hanabi_rl.measure.cells import Cell, CellCache, CellKey
 from hanabi_rl.measure.counted import of_seats
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
-from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.decks import evaluation_decks, seed_decks
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -45,7 +46,19 @@ class Setting(NamedTuple):
 
     games: int = 5000
     seed: int = 0
+    """Seed of the decks, unless `seed_names` names them, and of sampled actions."""
     sample: bool = False
+    seed_names: tuple[str, ...] = ()
+    """Seeds of hanab.live, see `seed_decks`: as many deals as `games`. Empty: decks of `seed`."""
+
+    def named_decks(self, rules: Rules) -> np.ndarray | None:
+        """Return the decks that `seed_names` names, uint8[N, deck_size]; None without names."""
+        if not self.seed_names:
+            return None
+        decks = seed_decks(rules, self.seed_names)
+        if len(decks) != self.games:
+            raise ValueError(f"expected games={len(decks)}, one a deal, got {self.games}")
+        return decks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +160,16 @@ def cell_pairs(agents: tuple[Agent, ...]) -> list[tuple[int, int]]:
 def cell_key(single: Agent, others: Agent, setting: Setting) -> CellKey:
     """What the games of a cell depend on."""
     rules = single.policy.rules
-    return CellKey(rules, single.hash, others.hash, setting.games, setting.seed, setting.sample)
+    named = setting.named_decks(rules)
+    return CellKey(
+        rules,
+        single.hash,
+        others.hash,
+        setting.games,
+        setting.seed,
+        setting.sample,
+        decks=None if named is None else hashlib.sha256(named.tobytes()).hexdigest(),
+    )
 
 
 def find_cell(
@@ -177,7 +199,12 @@ def _make_room() -> None:
 def play_cell(single: Agent, others: Agent, setting: Setting) -> Cell:
     """The games of one cell, as `evaluate_pair` plays them."""
     result = evaluate_pair(
-        single.policy, others.policy, setting.games, setting.seed, sample=setting.sample
+        single.policy,
+        others.policy,
+        setting.games,
+        setting.seed,
+        sample=setting.sample,
+        decks=setting.named_decks(single.policy.rules),
     )
     records, is_first = result.records, cell_key(single, others, setting).policies[0] == single.hash
     return Cell(
@@ -196,9 +223,12 @@ def cell_games(single: Agent, others: Agent, setting: Setting, cell: Cell) -> Ga
     first = cell_key(single, others, setting).policies[0] == single.hash
     seats = np.repeat(cell.seats if first else 1 - cell.seats, setting.games)  # else of two players
     actions = cell.actions.reshape(-1, rules.max_turns).astype(np.int32)
+    decks = setting.named_decks(rules)
+    if decks is None:
+        decks = evaluation_decks(rules, setting.games, setting.seed)
     games = Games(
         rules=rules,
-        decks=np.tile(evaluation_decks(rules, setting.games, setting.seed), (seatings, 1)),
+        decks=np.tile(decks, (seatings, 1)),
         actions=actions,
         num_actions=(actions != rules.noop).sum(axis=1, dtype=np.int32),
         scores=cell.scores.reshape(-1).astype(np.int32),

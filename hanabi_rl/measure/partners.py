@@ -149,7 +149,13 @@ def play_pair(
     """Plays every deck of a purpose with `agent` at every seat and copies of `partner` at the
     others. Raises ValueError where they play different games."""
     result = evaluate_pair(
-        agent, partner, setting.games, setting.seed, sample=setting.sample, purpose=purpose
+        agent,
+        partner,
+        setting.games,
+        setting.seed,
+        sample=setting.sample,
+        purpose=purpose,
+        decks=setting.named_decks(agent.rules),
     )
     place = {seating[0]: index for index, seating in enumerate(result.seatings)}
     seats = range(agent.rules.num_players)
@@ -279,7 +285,13 @@ class Alone(NamedTuple):
 def play_alone(partners: Sequence[Policy], setting: Setting) -> Alone:
     """Every partner's self-play on the decks that agents meet it on: how strong it is by itself."""
     played = [
-        evaluate_selfplay(policy, setting.games, setting.seed, sample=setting.sample).records
+        evaluate_selfplay(
+            policy,
+            setting.games,
+            setting.seed,
+            sample=setting.sample,
+            decks=setting.named_decks(policy.rules),
+        ).records
         for policy in partners
     ]
     return Alone(

@@ -131,15 +131,17 @@ def evaluate_selfplay(
     *,
     sample: bool = False,
     purpose: Purpose = "report",
+    decks: np.ndarray | None = None,
 ) -> SelfPlayResult:
     """Plays `num_games` games of `policy` with itself: greedy, or with `sample` drawn from its
     distribution.
 
     `purpose="selection"` for choosing a model, `"report"` for a figure that is shown: their decks
-    never coincide.
+    never coincide. `decks`, uint8[N, deck_size], are played in place of `num_games` of the purpose.
     """
     rules = policy.rules
-    decks = evaluation_decks(rules, num_games, seed, purpose)
+    if decks is None:
+        decks = evaluation_decks(rules, num_games, seed, purpose)
     team = (policy,) * rules.num_players
     records = play_games(team, rules, decks, seed, sample=sample)
     summary = summarise(records.scores[None], records.points[None], rules.max_score)

@@ -3,10 +3,13 @@ decks a model is cloned from or chosen on can never be those it is reported on."
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 import numpy as np
 
+from hanabi_rl.data.formats.hanab_live_decks import decks_from_seeds, parse_seed_names
+from hanabi_rl.data.games import canonical_decks
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 
@@ -38,3 +41,31 @@ def evaluation_decks(
     ordered = np.array(full_deck(rules), np.uint8)
     rng = np.random.default_rng([_STREAMS[purpose], seed])
     return rng.permuted(np.tile(ordered, (num_games, 1)), axis=1)
+
+
+@functools.lru_cache(maxsize=4)
+def seed_decks(rules: Rules, seed_names: tuple[str, ...]) -> np.ndarray:
+    """Return the decks that people play on hanab.live, uint8[N, deck_size], read-only.
+
+    `seed_names`: names and ranges of the site's seeds, such as `p2v0s7` and `p2v0s1..200`.
+
+    Raises:
+        ValueError: as `parse_seed_names`; the deals are not of `rules`; or two names are one deal.
+    """
+    names, dealt = parse_seed_names(seed_names)
+    if dealt != rules:
+        raise ValueError(
+            f"--seed-names: expected deals of {rules.apart_from(dealt)}, which the agents play, "
+            f"got {seed_names[0]!r}, of {dealt.apart_from(rules)} (--players sets the players of "
+            "bots)"
+        )
+    decks = decks_from_seeds(names)
+    known: dict[bytes, str] = {}
+    for name, deck in zip(names, canonical_decks(rules, decks), strict=True):
+        other = known.setdefault(deck.tobytes(), name)
+        if other != name:
+            raise ValueError(
+                f"--seed-names: expected each deal once, got {other} and {name}, which are one deal"
+            )
+    decks.flags.writeable = False
+    return decks

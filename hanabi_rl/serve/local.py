@@ -11,7 +11,7 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.annotate import annotate
-from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.decks import evaluation_decks, seed_decks
 from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.lifecycle import Effects, Game, begin
 from hanabi_rl.serve.partners import Answer, Partners
@@ -24,7 +24,8 @@ class LocalPlay(Tables):
 
     With as many agents as seats nobody plays: the games are watched. The person's seat is the
     number of the game modulo the players, so that every seat is played from. `seed` fixes the decks
-    (None: they are drawn anew); `folder` keeps the games (None: nothing does).
+    (None: a random seed), `seed_names` names hanab.live deals in their place, the first again after
+    the last; `folder` keeps the games (None: nothing does).
 
     Agents sit around the table in their order, the first one after the person; `policies` are their
     identities, where they have any. With `remembers` one of them remembers whom it plays with
@@ -43,6 +44,7 @@ class LocalPlay(Tables):
         remembers: bool = False,
         *,
         strangers: bool = False,
+        seed_names: tuple[str, ...] = (),
     ) -> None:
         if rules.num_players - len(agents) not in (0, 1):
             raise ValueError(
@@ -58,6 +60,7 @@ class LocalPlay(Tables):
         self._series: tuple[Game, ...] = ()  # before the next game
         self._since = 0
         """They know no game before this number: they were strangers then."""
+        self._named = seed_decks(rules, seed_names) if seed_names else None
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._seated: dict[int, dict[int, str]] = {}
         self._chances: dict[int, dict[int, Answer]] = {}  # of watched games, by turn
@@ -71,7 +74,7 @@ class LocalPlay(Tables):
         if strangers:
             self._begin_anew()
         seat = self._next_seat()
-        deck = evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
+        deck = self._next_deck()
         game = Game(
             game_id=self._next_number(),
             rules=self.rules,
@@ -144,6 +147,11 @@ class LocalPlay(Tables):
     def _line_up(self, game: Game) -> dict[int, str]:
         first, players = min(game.people, default=-1) + 1, self.rules.num_players
         return {(first + k) % players: agent for k, agent in enumerate(self.agents)}
+
+    def _next_deck(self) -> np.ndarray:
+        if self._named is not None:
+            return self._named[self._number % len(self._named)]
+        return evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
 
     def _next_seat(self) -> int | None:
         """The person's: one further than in the game before it."""

@@ -113,6 +113,7 @@ def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
         "players": matrix.rules.num_players,
         "decks": matrix.setting.games,
         "seed": matrix.setting.seed,
+        "seed_names": list(matrix.setting.seed_names),
         "sampled": matrix.setting.sample,
         "agents": [
             {"label": agent.label, "group": agent.group, "hash": agent.hash}
@@ -154,7 +155,7 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
     lines = [
         f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, "
-        f"{matrix.setting.games:,} decks a cell, "
+        f"{matrix.setting.games:,} {_decks_named(matrix.setting.seed_names)} a cell, "
         f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
         *_table([agent.label for agent in agents], matrix.means),
         f"Standard errors are at most {worst:.2f}.",
@@ -187,6 +188,10 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
             *_table(names, groups.means),
         ]
     return "\n".join(lines)
+
+
+def _decks_named(seed_names: Sequence[str]) -> str:
+    return f"hanab.live deals ({' '.join(seed_names)})" if seed_names else "decks"
 
 
 def _table(names: Sequence[str], means: np.ndarray, digits: int = 2) -> list[str]:

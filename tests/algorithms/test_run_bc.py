@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.compiled import init_params
 from support.fixtures import CLONE
-from support.games import TINY, taught_games
+from support.games import TINY, as_games, taught_games
 from support.policies import network_policy
 from support.runs import RUN_FILES, read_lines, read_state
 
@@ -26,7 +26,9 @@ from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.games import rotated_decks
 from hanabi_rl.env.rules import Rules
+from hanabi_rl.env.table import Table
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.learning.cloning import BC, BCTraining
@@ -235,6 +237,25 @@ def test_validation_games_are_there_once_and_not_cloned(training: BCTraining) ->
     ):
         with pytest.raises(ValueError, match=message):
             training_games(BCTraining(data=training.data, val=val), rules, seed=0)
+
+
+def test_validation_games_on_decks_that_are_cloned_are_counted(
+    training: BCTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever seat begins: another game on one of the cloned decks, rotated, is no fresh deck."""
+    games = load_games(training.data[0])
+    rules, path = games.rules, str(tmp_path / "val.safetensors")
+    training_games(training, rules, seed=0)
+    assert "on decks of" not in capsys.readouterr().err
+    fresh = load_games(training.val[0])
+    play = np.array([rules.hand_size], np.int32)  # the oldest card
+    decks = [rotated_decks(rules, games.decks[:1])[0, 1], games.decks[1], fresh.decks[0]]
+    tables = [Table(rules, deck) for deck in decks]
+    for table in tables:
+        table.apply(int(play[0]))
+    save_games(path, as_games(rules, tables, [play] * 3))
+    training_games(dataclasses.replace(training, val=(path,)), rules, seed=0)
+    assert "--val: 2 of 3 games are on decks of --data" in capsys.readouterr().err
 
 
 def test_games_of_nobody_are_refused_before_anything_is_trained(

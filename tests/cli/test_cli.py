@@ -13,6 +13,8 @@ from support.processes import run_python
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
+from hanabi_rl.data.formats.hanab_live import decode_link
+from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 
 COMMANDS = [
     "train",
@@ -94,6 +96,44 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         assert first[key] == second[key]
 
 
+def test_evaluate_plays_the_deals_that_are_named(capsys):
+    main(["evaluate", "bot:random", "--seed-names", "p2v0s1..31", "p2v0s40", "--json"])
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert (record["games"], record["seed_names"]) == (32, ["p2v0s1..31", "p2v0s40"])
+    assert "2 players, hanab.live deals p2v0s1..31 p2v0s40" in err
+    named = {deck_from_seed(f"p2v0s{number}").tobytes() for number in (*range(1, 32), 40)}
+    assert {decode_link(link).deck.tobytes() for link in record["links"].values()} <= named
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["evaluate", "bot:random"],
+        ["cross-play", "bot:random", "--out", "m"],
+        ["play", "bot:random"],
+    ],
+)
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["p3v0s1..5"], "--seed-names: expected deals of 2 players, which the agents play, got 'p"),
+        (["p2v9s1..5"], "--seed-names: expected variant 0 (No Variant"),
+        (["p2v0s5..1"], "--seed-names: expected a range from low to high, got 'p2v0s5..1'"),
+        (["p2v0s1..2", "p2v0s2"], "--seed-names: expected each deal once, got p2v0s2 in"),
+        ([], "--seed-names: expected at least one name such as"),
+        (["p2v0s1..5", "--seed", "0"], "--seed: expected no --seed with --seed-names, which names"),
+    ],
+)
+def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main([*command, "--seed-names", *flags])
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and message in err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -111,6 +151,11 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         ),
         (["data", "info"], "PATH|LINK: expected at least one file or link, got none"),
         (["evaluate", "bot:genius"], "bot:convention"),
+        (["evaluate", "a", "--seed-names", "p2v0s1", "--games", "5"], "--games: expected no --gam"),
+        (
+            ["cross-play", "a", "--seed-names", "p2v0s1", "--games", "5", "--out", "m"],
+            "--games: ex",
+        ),
         (["evaluate", "bot:random", "--players", "7"], "num_players must be 2 to 5, got 7"),
         (["evaluate", "bot:random", "--games", "0"], "--games: expected a whole number from 1"),
         (["evaluate", "bot:random", "--seed", "-1"], "--seed: expected a whole number from 0 to 4"),

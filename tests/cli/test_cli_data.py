@@ -9,7 +9,10 @@ from support.games import as_games, red_alone
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live import decode_link
+from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
+from hanabi_rl.data.games import rotated_decks
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table
 from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.play import demos
 from hanabi_rl.play.demos import generate
@@ -59,6 +62,29 @@ def test_info_of_several_files(file, capsys, tmp_path):
         run(capsys, "data", "info", file, tmp_path / "none.json")
     out, err = capsys.readouterr()
     assert out == "" and "none.json, which does not exist" in err
+
+
+def test_info_names_the_deals_of_hanab_live(file, capsys, tmp_path):
+    text = run(capsys, "data", "info", file)
+    assert "hanab.live seeds" not in text  # of none
+    assert "20 games: hanab.live seeds named for 0" in run(capsys, "data", "info", file, "--seeds")
+    numbers, rules = [3, 20_001, 5], Rules(num_players=3)
+    tables = [Table(rules, deck_from_seed(f"p3v0s{number}")) for number in numbers]
+    tables[2] = Table(rules, rotated_decks(rules, np.array([tables[2].deck]))[0, 2])
+    for table in tables:
+        table.apply(rules.hand_size)
+    path = tmp_path / "dealt.safetensors"
+    save_games(path, as_games(rules, tables, [np.array([rules.hand_size], np.int32)] * 3))
+    text = run(capsys, "data", "info", path, "--seeds")
+    assert "3 games: hanab.live seeds named for 2, 1 of them begun by another seat" in text
+    rows = [line.split() for line in text.splitlines()[-3:]]
+    assert rows == [["0", "p3v0s3", "0"], ["1", "-", "-"], ["2", "p3v0s5", "2"]]
+    found = json.loads(run(capsys, "data", "info", path, "--max-seed", 20_001, "--json"))["seeds"]
+    assert found == [
+        {"game_id": 0, "seed": "p3v0s3", "rotation": 0},
+        {"game_id": 1, "seed": "p3v0s20001", "rotation": 0},
+        {"game_id": 2, "seed": "p3v0s5", "rotation": 2},
+    ]
 
 
 def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):

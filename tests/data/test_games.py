@@ -87,6 +87,8 @@ def test_the_split_of_the_human_games_is_the_whole():
     whole = load_games(shared_data("3_player_games_val.safetensors"))
     order = np.argsort(joined.game_ids)
     assert_equal(joined.select(order), whole.select(np.argsort(whole.game_ids)))
+    shared = parts[1].on_decks_of(parts[0])  # docs/data.md: 40 to validate on
+    assert parts[1].game_ids[shared].tolist() == [102953]
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".json", ".jsonl"])

@@ -5,6 +5,7 @@ import gc
 import io
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,14 +14,18 @@ from support.games import LENIENT, LENIENT_3P
 from support.policies import network_policy, recurrent_policy
 
 from hanabi_rl.agents.policy import PolicyInfo
+from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 from hanabi_rl.data.games import join_games
+from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import crossplay
 from hanabi_rl.measure import matrix as matrix_module
 from hanabi_rl.measure.cells import Cell, CellCache, CellKey
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.matrix import (
+    Agent,
     Setting,
     cell_games,
+    cell_key,
     cell_pairs,
     find_cell,
     make_agents,
@@ -150,6 +155,40 @@ def test_a_bit_flipped_anywhere_in_a_cell_is_damage_and_no_other_error(tmp_path)
         with warnings.catch_warnings(action="ignore"):
             found = cache.load(key)
         assert found is None or all(map(np.array_equal, found, cell))
+
+
+def test_named_deals_have_cells_of_their_own(monkeypatch):
+    """The key is by the decks: other deals are another cell, other spellings of the same are not,
+    and without names it is as it always was."""
+    one, other = (
+        Agent(label, label, SimpleNamespace(rules=Rules()), label) for label in ("a", "b")
+    )
+    named = [
+        Setting(3, seed_names=names)
+        for names in (("p2v0s1..3",), ("p2v0s1", "p2v0s2..3"), ("p2v0s2..4",))
+    ]
+    plain, first, same, shifted = (
+        cell_key(one, other, setting) for setting in (Setting(3), *named)
+    )
+    assert "decks" not in plain.as_dict()
+    assert first == same and len({key.digest() for key in (plain, first, shifted)}) == 3
+    dealt = []
+
+    def evaluate(*args, decks, **kwargs):
+        dealt.append(decks)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(matrix_module, "evaluate_pair", evaluate)
+    with pytest.raises(KeyboardInterrupt):
+        play_cell(one, other, named[2])
+    expected = [deck_from_seed(f"p2v0s{number}").tolist() for number in (2, 3, 4)]
+    assert dealt[0].tolist() == expected
+    zeros = np.zeros((2, 3), np.int8)
+    moves = np.full((2, 3, Rules().max_turns), Rules().noop, np.uint8)
+    cell = Cell(zeros, zeros, zeros, moves, np.array([0, 1], np.int8))
+    assert cell_games(one, other, named[2], cell).decks.tolist() == expected * 2
+    with pytest.raises(ValueError, match="expected games=3, one a deal, got 5"):
+        cell_key(one, other, Setting(5, seed_names=("p2v0s1..3",)))
 
 
 @pytest.mark.parametrize("players", [2, 3])

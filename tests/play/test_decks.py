@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from support.games import TINY
 
+from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 from hanabi_rl.env.game import Rules
-from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.decks import evaluation_decks, seed_decks
 
 
 def test_evaluation_decks_are_whole_decks_apart_for_each_purpose():
@@ -37,6 +38,27 @@ def test_decks_are_those_of_every_earlier_result(purpose, stream):
     rng = np.random.default_rng([stream, 7])
     expected = rng.permuted(np.tile(ordered, (3, 1)), axis=1)
     np.testing.assert_array_equal(evaluation_decks(Rules(), 3, 7, purpose), expected)
+
+
+def test_named_decks_are_the_sites():
+    decks = seed_decks(Rules(num_players=3), ("p3v0s950", "p3v0s1..2"))
+    expected = [deck_from_seed(f"p3v0s{number}") for number in (950, 1, 2)]
+    np.testing.assert_array_equal(decks, expected)
+    assert not decks.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("rules", "names", "problem"),
+    [
+        (Rules(), ("p3v0s1",), "deals of 2 players, .* got 'p3v0s1', of 3 players .--players"),
+        (TINY, ("p2v0s1..9",), "expected deals of 2 colours.* of 5 colours"),
+        (Rules(num_players=3), ("p3v0s42770", "p3v0s52993"), "p3v0s42770 and p3v0s52993, which"),
+        (Rules(), ("p2v0s9..1",), "expected a range from low to high"),
+    ],
+)
+def test_named_decks_are_of_the_agents_game_and_differ(rules, names, problem):
+    with pytest.raises(ValueError, match=f"^--seed-names: .*{problem}"):
+        seed_decks(rules, names)
 
 
 def test_errors_say_what_was_expected():

@@ -13,6 +13,7 @@ from support.processes import run_python
 from support.serving import Simple, make_study_play
 
 from hanabi_rl.data.files import load_games
+from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.annotate import annotate
@@ -493,6 +494,16 @@ def test_seeds_deal_the_same_games_and_none_deals_new_ones(make_play):
     assert decks == [second.new_game().deck for _ in range(2)]
     assert decks[0] != decks[1]
     assert make_play(Rules(), seed=None).new_game().deck not in decks
+
+
+def test_named_deals_are_dealt_in_turn():
+    names = "p3v0s7", "p3v0s1..2"
+    rules, agents = Rules(num_players=3), ["simple", "simple"]
+    play = LocalPlay(rules, agents, Simple(), seed_names=names)
+    decks = [play.new_game().deck for _ in range(4)]
+    assert decks == [tuple(deck_from_seed(f"p3v0s{number}").tolist()) for number in (7, 1, 2, 7)]
+    with pytest.raises(ValueError, match="--seed-names: expected deals of 2 players"):
+        LocalPlay(Rules(), ["simple"], Simple(), seed_names=names)
 
 
 def test_web_workers_import_no_jax():

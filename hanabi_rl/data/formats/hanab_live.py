@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.data.endings import Ending, ending
+from hanabi_rl.data.games import rotated_orders
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.cards import used_up
 from hanabi_rl.env.game import Rules
@@ -30,6 +31,8 @@ ALPHABET = string.ascii_lowercase + string.digits + string.ascii_uppercase
 LINK_CHUNK = 20
 VARIANT = "No Variant"
 VARIANT_ID = 0
+MAX_SEED_LENGTH = 100
+"""Characters of a seed's name; longer ones are not kept."""
 PLAY, DISCARD, COLOR_HINT, RANK_HINT, GAME_OVER, VOTED_OVER = range(6)
 ENDS = (GAME_OVER, VOTED_OVER)
 """What is no move: a player, or the players by a vote, end the game."""
@@ -61,6 +64,7 @@ class SiteGame:
     score: int  # 0 when all lives were lost
     game_id: int | None = None
     players: tuple[str, ...] = ()
+    seed: str = ""  # the site's name of the deal, where its export gives one
     surplus: bool = False  # a move after the last life was lost is left out
 
 
@@ -145,7 +149,7 @@ def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) ->
         str(record["players"][(seat + start) % rules.num_players])
         for seat in range(rules.num_players)
     ]
-    game_id = record.get("id")
+    game_id, seed = record.get("id"), record.get("seed")
     return SiteGame(
         rules=rules,
         deck=np.asarray(table.deck, np.uint8),
@@ -153,6 +157,7 @@ def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) ->
         score=table.score,
         game_id=game_id if type(game_id) is int and 0 <= game_id < 2**63 else None,
         players=tuple(names),
+        seed=seed if isinstance(seed, str) and len(seed) <= MAX_SEED_LENGTH else "",
         surplus=len(actions) < len(moves),
     )
 
@@ -307,17 +312,6 @@ def _our_action(table: Table, kind: int, target: int, value: int | None) -> int:
     return encode_action(
         rules, Move("color" if kind == COLOR_HINT else "rank", offset=offset, value=value)
     )
-
-
-def rotated_orders(rules: Rules, start: int) -> list[int]:
-    """New deck index of each old one once seat `start` is seat 0: the site deals whole hands from
-    its own seat 0 on. int[deck_size]."""
-    size, players = rules.hand_size, rules.num_players
-    dealt = size * players
-    return [
-        (order - start * size) % dealt if order < dealt else order
-        for order in range(rules.deck_size)
-    ]
 
 
 def foreign_options(options: Mapping[str, Any]) -> list[str]:

@@ -92,6 +92,7 @@ def games_of(
         ),
         unfinished=np.zeros(len(played), bool),
         human_seats=_join_seats(seats, rules),
+        seeds=np.array([one.seed for one in played]) if any(one.seed for one in played) else None,
     )
 
 

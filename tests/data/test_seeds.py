@@ -1,0 +1,105 @@
+"""Recorded decks and their names on hanab.live."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from support.games import TINY, as_games, random_games, shared_data
+
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.formats.hanab_live_decks import decks_from_seeds
+from hanabi_rl.data.games import Games, join_games, rotated_decks
+from hanabi_rl.data.seeds import SiteSeed, describe_seeds, find_seeds
+from hanabi_rl.env.actions import Move, encode_action
+from hanabi_rl.env.game import Rules
+from hanabi_rl.env.table import Table
+
+
+def dealt(players: int, names: list[str], rotations: list[int]) -> Games:
+    """Games of one move on the site's decks, begun by the seats `rotations`."""
+    rules = Rules(num_players=players)
+    turned = rotated_decks(rules, decks_from_seeds(names))[np.arange(len(names)), rotations]
+    move = encode_action(rules, Move("play", slot=0))
+    tables = [Table(rules, deck) for deck in turned]
+    for table in tables:
+        table.apply(move)
+    return as_games(rules, tables, [np.array([move], np.int32)] * len(names), first_id=100)
+
+
+@pytest.mark.parametrize("players", [2, 3, 4, 5])
+def test_numbered_deals_are_found_whichever_seat_begins(players):
+    rotations = [*range(players), 1, 0]
+    names = [f"p{players}v0s{7 + 5 * number}" for number in range(len(rotations) - 1)]
+    names.append(f"p{players}v0s1001")  # beyond the search
+    games = dealt(players, names, rotations)
+    expected = [SiteSeed(*pair) for pair in zip(names, rotations, strict=True)]
+    assert find_seeds(games, 1000) == [*expected[:-1], None]
+    assert find_seeds(games, 1001) == expected
+
+
+def test_no_deal_of_the_site_has_no_name():
+    assert find_seeds(random_games(Rules(), 3), 500) == [None] * 3
+    assert find_seeds(random_games(TINY, 3)) == [None] * 3
+    one, other = dealt(3, ["p3v0s1", "p3v0s2"], [0, 0]).decks
+    games = random_games(Rules(num_players=3), 2)
+    # the same cards after the deal, and the hands' cards in another order
+    swapped = np.concatenate([one[14::-1], one[15:]])
+    assert find_seeds(dataclasses.replace(games, decks=np.stack([swapped, other])), 9) == [
+        None,
+        SiteSeed("p3v0s2", 0),
+    ]
+
+
+def test_two_games_on_one_deal_have_one_name():
+    games = dealt(3, ["p3v0s4"] * 3, [2, 0, 2])
+    assert find_seeds(games, 9) == [SiteSeed("p3v0s4", rotation) for rotation in (2, 0, 2)]
+    assert games.deck_numbers.tolist() == [0, 0, 0]
+
+
+def test_exported_seeds_are_compared_with_the_deck(tmp_path):
+    names = ["p3v0scustom", "p3v0s400000", "p3v0s3", "p3v0s4", "p3v0s5"]
+    path = tmp_path / "export.json"
+    save_games(path, dealt(3, names, [0, 1, 2, 0, 0]))
+    records = json.loads(path.read_text())
+    said = ["p3v0scustom", "p3v0s400000", "p3v0s\ud800", "JSON", 7]  # two are right
+    for record, seed in zip(records, said, strict=True):
+        record["seed"] = seed
+    path.write_text(json.dumps(records))
+    games = load_games(path)
+    assert games.seeds.tolist() == [*said[:4], ""]
+    assert find_seeds(games, 4) == [
+        SiteSeed("p3v0scustom", 0),
+        SiteSeed("p3v0s400000", 1),
+        SiteSeed("p3v0s3", 2),
+        SiteSeed("p3v0s4", 0),
+        None,
+    ]
+    plain = dataclasses.replace(games, seeds=None)
+    assert join_games([plain, games.select([1])]).seeds.tolist() == [""] * 5 + ["p3v0s400000"]
+    assert join_games([plain, plain]).seeds is None
+
+
+def test_the_table_names_every_game():
+    games = dealt(3, ["p3v0s4", "p3v0s900"], [2, 0])
+    text = describe_seeds(games, find_seeds(games, 9), listed=True)
+    assert text.splitlines() == [
+        "2 games: hanab.live seeds named for 1, 1 of them begun by another seat than the site's "
+        "first",
+        "   game_id  seed          rotation",
+        "       100  p3v0s4               2",
+        "       101  -                    -",
+    ]
+
+
+def test_peoples_games_are_numbered_deals():
+    """AH2AC2's, of which three pairs are one deal: shared/reference/hanab-live-facts.md."""
+    games = load_games(shared_data("3_player_games_val.safetensors"), validate=False)
+    found = find_seeds(games)
+    rotations = [seed.rotation for seed in found if seed is not None]
+    assert (len(games), len(rotations), rotations.count(0)) == (221, 198, 94)
+    of_id = dict(zip(games.game_ids.tolist(), found, strict=True))
+    numbers = dict(zip(games.game_ids.tolist(), games.deck_numbers.tolist(), strict=True))
+    for one, other in ((102953, 128874), (107527, 114915), (120821, 134957)):
+        assert of_id[one].name == of_id[other].name and numbers[one] == numbers[other]
+    assert games.num_decks == 218
