@@ -51,11 +51,12 @@ def report(
         others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
     agents = [agent.name for agent in export.study.agents]
     played = [] if answers_only else _played(export)
-    found = report_of(blocks_of(export), agents, others | metrics_of(played))
+    most = export.games.rules.max_score
+    found = report_of(blocks_of(export), agents, others | metrics_of(played), most)
     screen = sys.stderr if json else sys.stdout
     print(f"{export.study.title}: {_who(export)}\n\n{report_text(found, played)}", file=screen)
     if plot is not None:
-        plot_report(found, plot, export.study.title, export.games.rules.max_score)
+        plot_report(found, plot, export.study.title, most)
         print(f"{plot}: drawn", file=sys.stderr)
     if json:
         about = {"source": source, "title": export.study.title, "people": _people(export)}

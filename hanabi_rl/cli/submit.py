@@ -170,7 +170,7 @@ def summary(games: Sequence[KeyGame], ended: Sequence[Ended]) -> dict[str, Any]:
         scores = np.array([game.score or 0 for game in rows if game.status == "DONE"])
         of_size: dict[str, Any] = {"games": len(rows), "done": len(scores)}
         if len(scores) > 1:
-            mean, median = mean_interval(scores), bootstrap_median(scores)
+            mean, median = mean_interval(scores, least=0, most=25), bootstrap_median(scores)
             of_size |= {"mean": mean.mean, "mean_ci95": list(mean.bounds)}
             of_size |= {"median": median.mean, "zero": int((scores == 0).sum())}
             of_size["perfect"] = int((scores == 25).sum())
@@ -295,13 +295,14 @@ def _predict_size(
 
 def _text(at: Server, record: Mapping[str, Any]) -> str:
     """The summary, for people."""
+    from hanabi_rl.measure.intervals import bounds_text
+
     lines = [f"{at.address} says"]
     for size, of_size in record["players"].items():
         line = f"{size} players: {of_size['done']:,} of {of_size['games']:,} games done"
         if "mean" in of_size:
-            low, high = of_size["mean_ci95"]
             line += (
-                f", mean {of_size['mean']:.2f} [{low:.2f}, {high:.2f}], median "
+                f", mean {of_size['mean']:.2f} {bounds_text(of_size['mean_ci95'])}, median "
                 f"{of_size['median']:g}, {of_size['zero']:,} with 0 points, "
                 f"{of_size['perfect']:,} perfect"
             )

@@ -25,6 +25,7 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.prior import Prior, train_prior
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.beside_clone import MIN_GAMES
+from hanabi_rl.measure.intervals import bounds_text
 from hanabi_rl.measure.leaderboard import check_candidate, play_leaderboard, play_proxies
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -310,6 +311,5 @@ def _of_prior(record: dict[str, Any]) -> list[str]:
 
 
 def _beside(entry: dict[str, Any]) -> str:
-    low, high = entry["ci95"]
-    score = f"{entry['mean']:.2f} [{low:.2f}, {high:.2f}]"
+    score = f"{entry['mean']:.2f} {bounds_text(entry['ci95'])}"
     return f"{score:<24}{entry['median']:>7.1f}{entry['zero_share']:>7.1%}"

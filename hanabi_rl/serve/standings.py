@@ -66,7 +66,7 @@ def _about(entry: dict[str, Any], players: int) -> dict[str, Any]:
 
 def _figures(games: Sequence[Row], max_score: int) -> dict[str, Any]:
     score = np.array([game.score for game in games], float)
-    mean, median = mean_interval(score), bootstrap_median(score)
+    mean, median = mean_interval(score, least=0, most=max_score), bootstrap_median(score)
     return {
         "mean": mean.mean,
         "mean_low": mean.bounds[0],

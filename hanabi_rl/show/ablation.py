@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.measure.intervals import mean_interval
+from hanabi_rl.measure.intervals import bounds_text, mean_interval
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.papers import ah2ac2 as paper
 from hanabi_rl.show.plots import Curve, plot_curves
@@ -48,8 +48,8 @@ def ablation_tables(results: Sequence[WeightResult], clone: Prediction | None) -
     lines.append(
         "±: the standard error over seeds; of one seed half of the 95% interval over its games"
     )
-    low, high = first["bc_selfplay_ci95"]
-    lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} [{low:.2f}, {high:.2f}]")
+    bounds = bounds_text(first["bc_selfplay_ci95"])
+    lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} {bounds}")
     if clone is not None:
         lines += [
             "",

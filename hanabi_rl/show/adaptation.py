@@ -11,6 +11,7 @@ from hanabi_rl.data.formats.hanab_live import share_link
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.adaptation import Adaptation
+from hanabi_rl.measure.intervals import explained
 
 
 def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
@@ -20,9 +21,9 @@ def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
     known, strangers = found.last.scores.mean(), found.as_strangers.mean()
     lines = [
         f"of {int(found.decisions.sum()):,} decisions in game {length} it would take "
-        f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}] otherwise with a stranger",
+        f"{share:.1%} otherwise with a stranger",
         f"on the same decks game {length} has {known:.2f} points, with strangers {strangers:.2f}: "
-        f"{gain.mean:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]",
+        f"{gain:+.2f}",
         "",
         f"{'with a stranger':<16}  {'now':<16}  {'times':>5}  cards that score",
     ]
@@ -35,7 +36,7 @@ def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
         lines.append(f"{stranger:<16}  {known:<16}  {times:>5}  {', '.join(plays)}".rstrip())
     for game in _most_changed(found)[:shown]:
         lines += ["", *_game_lines(found, game, length)]
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 def adaptation_figures(found: Adaptation) -> dict[str, Any]:

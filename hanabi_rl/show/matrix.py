@@ -14,7 +14,7 @@ import numpy as np
 from hanabi_rl.measure.groups import GroupedMatrix, group_matrix
 from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.selfplay import summary_dict
-from hanabi_rl.storage.files import write_json, write_text
+from hanabi_rl.storage.files import to_json, write_json, write_text
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.matrix import CrossPlayMatrix
@@ -66,7 +66,7 @@ def _unique_ends(parts: Sequence[tuple[str, ...]]) -> list[str]:
 def grouped(matrix: CrossPlayMatrix) -> GroupedMatrix:
     """The matrix by the groups of its agents."""
     labels, groups = zip(*((agent.label, agent.group) for agent in matrix.agents), strict=True)
-    return group_matrix(matrix.means, labels, groups)
+    return group_matrix(matrix.means, labels, groups, matrix.rules.max_score)
 
 
 def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
@@ -75,8 +75,8 @@ def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
     for single, cells in zip(matrix.agents, matrix.cells, strict=True):
         for others, cell in zip(matrix.agents, cells, strict=True):
             figures = summary_dict(cell)
-            points_low, points_high = figures.pop("points_ci95")
-            low, high = figures.pop("ci95")
+            points_low, points_high = to_json(figures.pop("points_ci95"))  # None: no bounds
+            low, high = to_json(figures.pop("ci95"))
             rows.append(
                 {
                     "row": single.label,
@@ -157,7 +157,9 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
         f"{matrix.setting.games:,} decks a cell, "
         f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
         *_table([agent.label for agent in agents], matrix.means),
-        f"Standard errors are at most {worst:.2f}.",
+        f"Standard errors are at most {worst:.2f}."
+        if np.isfinite(worst)
+        else "One deck has no standard errors.",
         "",
         "Medians of the same games",
         *_table([agent.label for agent in agents], medians(matrix), digits=1),

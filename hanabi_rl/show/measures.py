@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.registry import Measure, measures_of
 
 
@@ -43,7 +44,7 @@ def measure_table(
         ours = (
             f"{'none':>6} {'':<16}"
             if mean is None
-            else f"{mean:6.3f} {f'[{bounds[0]:.3f}, {bounds[1]:.3f}]':<16}"
+            else f"{mean:6.3f} {bounds_text(bounds, '.3f'):<16}"
         )
         lines.append(f"{measure.label:<47} {ours}{others}{theirs}".rstrip())
     return "\n".join(lines), bool(names)
@@ -66,7 +67,7 @@ def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
         lines.append(
             "On the right AH2AC2's Table 10, on all of its games (metrics of Canaan et al. 2020)."
         )
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 _SHARES = ("triggers", "not_accepted", "not_prompt", "not_helpful", "hinted_points", "crossing")
@@ -93,14 +94,14 @@ def interdependence_table(
         "A link says what rested on what, not what was meant: luck counts. Read it beside "
         "bot:random's. Counts of links grow with the score: compare teams by those for each point.",
     ]
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 def _correlation_line(figures: Mapping[str, Any]) -> str:
     texts = []
     for name in ("correlation", "correlation_kept"):
         r, bounds = figures[name], figures[f"{name}_ci95"]
-        texts.append("none" if r is None else f"{r:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]")
+        texts.append("none" if r is None else f"{r:.3f} {bounds_text(bounds, '.3f')}")
     return (
         f"Pearson's r of points with constructive links over games: {texts[0]}; of games that kept "
         f"a life: {texts[1]}"
@@ -121,7 +122,7 @@ def _pair_line(pair: dict[str, Any]) -> str:
     shares = {name: "none" if pair[name] is None else f"{pair[name]:.1%}" for name in _SHARES}
     links = {name: "none" if pair[name] is None else f"{pair[name]:.2f}" for name in _LINKS}
     bounds = pair["not_helpful_ci95"]
-    interval = "" if bounds is None else f"[{bounds[0]:.1%}, {bounds[1]:.1%}]"
+    interval = "" if bounds is None else bounds_text(bounds, ".1%")
     return (
         f"{pair['giver'] + ' -> ' + pair['receiver']:<20} {pair['hints']:>8,} "
         f"{shares['triggers']:>7} {shares['not_accepted']:>9} {shares['not_prompt']:>9} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.measure.intervals import Interval
+from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.selfplay import ScoreSummary, SelfPlayResult
 
@@ -96,7 +96,7 @@ def report_table(report: HDRReport) -> str:
     players = report.policy.rules.num_players
     kl = report.kl.per_decision().interval
     kl_line = (
-        f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} [{kl.low:.3f}, {kl.high:.3f}]   nats per "
+        f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} {bounds_text(kl.bounds, '.3f')}   nats per "
         "decision"
     )
     notes = (
@@ -118,11 +118,11 @@ def score_table(rows: list[tuple[str, ScoreSummary]]) -> str:
     for name, summary in rows:
         mean = summary.mean
         lines.append(
-            f"{name:<20} {mean.mean:6.2f} {_bounds(mean):<16} {summary.median:6.1f} "
+            f"{name:<20} {mean.mean:6.2f} {bounds_text(mean.bounds):<16} {summary.median:6.1f} "
             f"{summary.zero_share:7.1%} "
             f"{summary.perfect_share:8.1%} {summary.points.mean:7.2f}"
         )
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 def link_lines(result: SelfPlayResult) -> list[str]:
@@ -144,7 +144,3 @@ def _scores(report: HDRReport) -> dict[str, ScoreSummary]:
 
 def _decks(report: HDRReport) -> int:
     return len(report.policy.records)
-
-
-def _bounds(interval: Interval) -> str:
-    return f"[{interval.low:.2f}, {interval.high:.2f}]"
