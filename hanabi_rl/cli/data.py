@@ -39,15 +39,21 @@ def info(source: Source, skip_bad: Flag = False, json: Flag = False) -> None:
         json: print one line of JSON.
     """
     from hanabi_rl.data.statistics import describe, statistics
+    from hanabi_rl.measure.intervals import explained
+    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.registry import efficiency_figures
+    from hanabi_rl.show.measures import efficiency_line
+    from hanabi_rl.storage.files import to_json
 
     games, skipped = _read(source, skip_bad)
     if not len(games):
         raise ValueError(f"{source}: expected at least one game, got none")
-    stats = statistics(games)
+    stats, efficiency = statistics(games), efficiency_figures(Record(games))
+    figures = dataclasses.asdict(stats) | {"skipped": skipped} | to_json(efficiency)
     print(
-        json_format.dumps({"file": source, **dataclasses.asdict(stats), "skipped": skipped})
+        json_format.dumps({"file": source, **figures})
         if json
-        else f"{source}: {describe(stats)}"
+        else explained(f"{source}: {describe(stats)}\n{efficiency_line(efficiency, games.rules)}")
     )
 
 

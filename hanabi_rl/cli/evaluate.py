@@ -5,7 +5,8 @@ from __future__ import annotations
 import json as json_format
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agent, Flag, load_agent
 from hanabi_rl.storage.ranges import Count, Seed
@@ -36,6 +37,8 @@ def evaluate(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
+    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.registry import efficiency_figures
     from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.storage.files import to_json
 
@@ -43,11 +46,14 @@ def evaluate(
     started = time.perf_counter()
     result = evaluate_selfplay(policy, games, seed, sample=sample)
     wall_s = time.perf_counter() - started
+    efficiency = efficiency_figures(Record(result.records))
     title = (
         f"{agent}: {'sampled' if sample else 'greedy'} self-play, {policy.rules.num_players} "
         f"players, seed {seed}"
     )
-    print(_selfplay_text(title, result, wall_s), file=sys.stderr if json else sys.stdout)
+    print(
+        _selfplay_text(title, result, efficiency, wall_s), file=sys.stderr if json else sys.stdout
+    )
     if json:
         record = {
             "agent": agent,
@@ -56,6 +62,7 @@ def evaluate(
             "seed": seed,
             "sampled": sample,
             **result.as_dict(),
+            **efficiency,
             "histogram": result.histogram(),
             "wall_s": wall_s,
             "games_per_s": games / wall_s,
@@ -63,7 +70,10 @@ def evaluate(
         print(json_format.dumps(to_json(record)))
 
 
-def _selfplay_text(title: str, result: SelfPlayResult, wall_s: float) -> str:
+def _selfplay_text(
+    title: str, result: SelfPlayResult, efficiency: Mapping[str, Any], wall_s: float
+) -> str:
+    from hanabi_rl.show.measures import efficiency_line
     from hanabi_rl.show.report import link_lines, score_table
 
     counts = result.histogram()
@@ -73,6 +83,7 @@ def _selfplay_text(title: str, result: SelfPlayResult, wall_s: float) -> str:
         [
             title,
             score_table([("self-play", result.summary)]),
+            efficiency_line(efficiency, result.rules),
             f"scores 0 to {len(counts) - 1}: |{bars}|",
             f"{games:,} games in {wall_s:.1f} s, compilation included ({games / wall_s:,.0f} "
             "games/s)",

@@ -50,6 +50,7 @@ def likeness(
     from hanabi_rl.agents.names import load_policy
     from hanabi_rl.agents.origin import acquaintance
     from hanabi_rl.data.files import load_distinct_games
+    from hanabi_rl.measure.efficiency import required_efficiency
     from hanabi_rl.measure.likeness import compare
     from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.likeness import (
@@ -59,6 +60,7 @@ def likeness(
         plot_likeness,
     )
     from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.show.measures import required_text
     from hanabi_rl.storage.files import PICTURES, check_place, to_json
 
     if not agents:
@@ -94,6 +96,7 @@ def likeness(
         f"{found.spread.decks:,} decks.",
         file=out,
     )
+    print(f"Efficiency is in cards per clue; {required_text(people.rules)}.", file=out)
     for name in names:
         known = acquaintance(name, predict or games)
         notes = [note for prefix, note in NOTES.items() if name.startswith(prefix)]
@@ -115,6 +118,7 @@ def likeness(
             "play": play,
             "seed": seed,
             "sampled": sample,
+            "required_efficiency": required_efficiency(people.rules),
             "hashes": {label: policy.identity() for label, policy in by_label.items()},
         }
         print(json_format.dumps(to_json(about | likeness_figures(found))))

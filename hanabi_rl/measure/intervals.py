@@ -27,10 +27,7 @@ _RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of 
 
 NO_BOUNDS = "n/a"
 """Printed where an interval has no bounds; `explained` gives the reason."""
-_REASON = (
-    f"{NO_BOUNDS}: no interval; too few games (decks, series, seeds) that are independent, or the "
-    "figure is infinite"
-)
+_REASON = f"{NO_BOUNDS}: no interval: too few independent games, or an infinite figure"
 
 
 class Interval(NamedTuple):

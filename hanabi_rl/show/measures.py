@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.efficiency import required_efficiency
 from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.registry import Measure, measures_of
 
@@ -50,6 +51,19 @@ def measure_table(
     return "\n".join(lines), bool(names)
 
 
+def efficiency_line(figures: Mapping[str, Any], rules: Rules) -> str:
+    """`efficiency_figures` as a line: the mean, its interval, and what a perfect game needs."""
+    mean, bounds = figures["efficiency"], figures["efficiency_ci95"]
+    found = "none" if mean is None else f"{mean:.3f} {bounds_text(bounds, '.3f')}"
+    return f"efficiency {found} cards per clue; {required_text(rules)}"
+
+
+def required_text(rules: Rules) -> str:
+    """The efficiency that a perfect game needs, in words."""
+    needed = required_efficiency(rules)
+    return f"a perfect game with {rules.num_players} players needs {needed:.3f}"
+
+
 def _number(figure: float | None) -> str:
     return "none" if figure is None else f"{figure:.3f}"
 
@@ -62,6 +76,7 @@ def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
         f"{figures['games']:,} games: {figures['plays']:,} cards played, {figures['hints']:,} "
         f"hints on {figures['token_turns']:,} turns with a token and {figures['turns']:,} in all. "
         "Intervals are 95%, over games, those of one deck as one.",
+        f"Efficiency is in cards per clue; {required_text(rules)}.",
     ]
     if has_published:
         lines.append(
