@@ -31,6 +31,7 @@ from hanabi_rl.runs.folder import (
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
+from hanabi_rl.storage.words import count
 
 VALIDATION_SHARE = 0.1
 LEAST_GAMES = 5
@@ -92,7 +93,7 @@ def pool_games(config: BCTraining, rules: Rules) -> Games:
     Raises ValueError as `training_games`.
     """
     players = spread_names(config.demos)
-    each = f"{config.demo_games:,} games of {'each of ' if len(players) > 1 else ''}"
+    each = f"{count(config.demo_games, 'game')} of {'each of ' if len(players) > 1 else ''}"
     print(
         f"No games are given: cloning {each}{', '.join(players)}, the same ones for every seed.",
         file=sys.stderr,
@@ -212,7 +213,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     reads = [predict(load_policy(run_dir / MOST_ACCURATE), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (
-        f"Best-accuracy policies, mean of {len(reads)} seeds [95% over games]: accuracy "
+        f"Best-accuracy policies, mean of {count(len(reads), 'seed')} [95% over games]: accuracy "
         f"{pooled.accuracy():.3f}, "
         f"loss {pooled.cross_entropy():.3f} per decision, "
         f"{pooled.cross_entropy_per_timestep():.3f} per timestep"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hanabi_rl.cli.agents import Agents, Flag, Groups, algorithms_of, group_agents, load_agents
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.cells import CellCache
@@ -87,7 +88,8 @@ def _play(agents: tuple[Agent, ...], setting: Setting, cache: CellCache) -> Cros
         sys.exit(130)
     took = format_seconds(time.perf_counter() - started)
     print(
-        f"{played} of {total} cells played in {took}, {total - played} from {cache.folder}",
+        f"{played} of {count(total, 'cell')} played in {took}, {total - played} from "
+        f"{cache.folder}",
         file=sys.stderr,
     )
     return matrix

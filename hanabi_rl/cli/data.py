@@ -19,6 +19,7 @@ from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
 from hanabi_rl.storage.ranges import Count, Seed, Share
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -75,7 +76,8 @@ def _read(source: str | Path, skip_bad: bool) -> tuple[Games, int]:
         print(f"... and {len(bad) - MOST_REASONS:,} more", file=sys.stderr)
     if bad:
         print(
-            f"{source}: {len(bad):,} of {len(bad) + len(games):,} games left out", file=sys.stderr
+            f"{source}: {len(bad):,} of {count(len(bad) + len(games), 'game')} left out",
+            file=sys.stderr,
         )
     return games, len(bad)
 
@@ -89,7 +91,7 @@ def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
         skip_bad: leave out, and count, the games that are not what they should be.
     """
     games, _ = _read(source, skip_bad)
-    _write(target, games, lambda written: f"{len(written):,} games")
+    _write(target, games, lambda written: count(len(written), "game"))
 
 
 def _write(target: Path, games: Games, about: Callable[[Games], str]) -> None:
@@ -153,7 +155,8 @@ def split(
         save_games(path, part)
         decks = len(np.unique(part.decks, axis=0))
         print(
-            f"{path}: {len(part):,} games on {decks:,} decks, mean score {part.scores.mean():.2f}"
+            f"{path}: {count(len(part), 'game')} on {count(decks, 'deck')}, mean score "
+            f"{part.scores.mean():.2f}"
         )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agent, Flag, load_agent
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.selfplay import SelfPlayResult
@@ -85,7 +86,8 @@ def _selfplay_text(
             score_table([("self-play", result.summary)]),
             efficiency_line(efficiency, result.rules),
             f"scores 0 to {len(counts) - 1}: |{bars}|",
-            f"{games:,} games in {wall_s:.1f} s, compilation included ({games / wall_s:,.0f} "
+            f"{count(games, 'game')} in {wall_s:.1f} s, compilation included "
+            f"({games / wall_s:,.0f} "
             "games/s)",
             *link_lines(result),
         ]

@@ -9,6 +9,7 @@ from pathlib import Path
 from hanabi_rl.cli.agents import Agents, Flag
 from hanabi_rl.cli.predict import NOTES
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 
 def likeness(
@@ -86,14 +87,16 @@ def likeness(
         )
     out = sys.stderr if json else sys.stdout
     seats = "every seat" if people.human_seats is None else "human seats"
+    how = "sampled" if sample else "greedy"
     title = (
-        f"{games.name}: {len(people):,} games of {people.rules.num_players} players, {seats}; "
-        f"agents with themselves, {play:,} {'sampled' if sample else 'greedy'} games, seed {seed}"
+        f"{games.name}: {count(len(people), 'game')} of {people.rules.num_players} players, "
+        f"{seats}; "
+        f"agents with themselves, {count(play, how + ' game')}, seed {seed}"
     )
     print(f"{title}\n\n{likeness_table(found)}\n", file=out)
     print(
         f"*: outside the spread, which holds 95% of the differences between random halves of these "
-        f"{found.spread.decks:,} decks.",
+        f"{count(found.spread.decks, 'deck')}.",
         file=out,
     )
     print(f"Efficiency is in cards per clue; {required_text(people.rules)}.", file=out)
@@ -106,7 +109,7 @@ def likeness(
         beside = short_labels(names)[names.index(clone)] if clone else None
         print(f"\n{paper_tables(found, people.rules, beside)}", file=out)
     if plot is not None:
-        plot_likeness(found, plot, f"{games.name}, {len(people):,} games")
+        plot_likeness(found, plot, f"{games.name}, {count(len(people), 'game')}")
         print(f"Written: {plot}", file=sys.stderr)
     if json:
         about = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import File, Flag
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.study_games import PlayFigures
@@ -90,14 +91,14 @@ def _people(export: Export) -> dict[str, int]:
 
 
 def _who(export: Export) -> str:
-    count = _people(export)
-    text = f"{count['agreed']} people agreed, {count['played']} played"
-    text += f", {count['stopped']} stopped early" if count["stopped"] else ""
+    people = _people(export)
+    text = f"{count(people['agreed'], 'person', 'people')} agreed, {people['played']} played"
+    text += f", {people['stopped']} stopped early" if people["stopped"] else ""
     instead = sum(line["instead"] for line in export.lines)
     if instead:
-        text += f", {instead} games awaited a person and had an agent: they do not count"
-    if count["screened"]:
-        text += f", {count['screened']} had too few answers of the check right to play"
+        text += f", {count(instead, 'game')} that awaited a person had an agent, and do not count"
+    if people["screened"]:
+        text += f", {people['screened']} had too few answers of the check right to play"
     return text
 
 

@@ -21,6 +21,7 @@ from hanabi_rl.cli.agents import Flag
 from hanabi_rl.serve.keys import KEY_VARIABLE
 from hanabi_rl.storage.files import check_input
 from hanabi_rl.storage.ranges import Range, Seconds, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -299,7 +300,7 @@ def _text(at: Server, record: Mapping[str, Any]) -> str:
 
     lines = [f"{at.address} says"]
     for size, of_size in record["players"].items():
-        line = f"{size} players: {of_size['done']:,} of {of_size['games']:,} games done"
+        line = f"{size} players: {of_size['done']:,} of {count(of_size['games'], 'game')} done"
         if "mean" in of_size:
             line += (
                 f", mean {of_size['mean']:.2f} {bounds_text(of_size['mean_ci95'])}, median "
@@ -310,6 +311,7 @@ def _text(at: Server, record: Mapping[str, Any]) -> str:
     lines.append(f"{record['played']:,} of them were played now.")
     if record["unlike"]:
         lines.append(
-            f"{record['unlike']:,} games ended here otherwise than the server says: ask who runs it"
+            f"{count(record['unlike'], 'game')} ended here otherwise than the server says: ask "
+            "who runs it"
         )
     return "\n".join(lines)

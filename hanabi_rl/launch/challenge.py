@@ -34,6 +34,7 @@ from hanabi_rl.play.demos import demo_games, demonstrators, players_of
 from hanabi_rl.play.line_ups import line_ups
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.files import check_place, read_json, write_json
+from hanabi_rl.storage.words import count
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
 """`ippo` reads no game: what a method is worth without data."""
@@ -280,8 +281,10 @@ def challenge_table(record: dict[str, Any]) -> str:
     rows = [*record["methods"], *record["agents"]]
     width = 2 + max(len(name) for name in ("the proxies", *(row["method"] for row in rows)))
     lines = [
-        f"{record['games']:,} games of {record['partner']}, {record['players']} players, networks "
-        f"shown {record['level']}, {record['total_steps']:,} steps; {record['decks']:,} games with "
+        f"{count(record['games'], 'game')} of {record['partner']}, {record['players']} players, "
+        "networks "
+        f"shown {record['level']}, {count(record['total_steps'], 'step')}; "
+        f"{count(record['decks'], 'game')} with "
         f"{', '.join(proxies)} over every line-up, seed {record['seed']}",
         *_of_prior(record),
         f"{'':<{width}}{'with the proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"

@@ -12,6 +12,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.adaptation import Adaptation
 from hanabi_rl.measure.intervals import explained
+from hanabi_rl.storage.words import count
 
 
 def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
@@ -20,7 +21,7 @@ def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
     share, gain = found.share, found.gain
     known, strangers = found.last.scores.mean(), found.as_strangers.mean()
     lines = [
-        f"of {int(found.decisions.sum()):,} decisions in game {length} it would take "
+        f"of {count(int(found.decisions.sum()), 'decision')} in game {length} it would take "
         f"{share:.1%} otherwise with a stranger",
         f"on the same decks game {length} has {known:.2f} points, with strangers {strangers:.2f}: "
         f"{gain:+.2f}",
@@ -66,8 +67,9 @@ def _game_lines(found: Adaptation, game: int, length: int) -> list[str]:
     changes = [change for change in found.changes if change.game == game]
     games = found.last
     lines = [
-        f"{games.scores[game]} points ({found.as_strangers[game]} with strangers on this deck), "
-        f"{len(changes)} decisions differ:",
+        f"{count(games.scores[game], 'point')} ({found.as_strangers[game]} with strangers on "
+        "this deck), "
+        f"{count(len(changes), 'decision differs', 'decisions differ')}:",
         *_link(found.first, game, "game 1", 1),
         *_link(games, game, f"game {length}", changes[0].turn + 1),
     ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from hanabi_rl.measure.annotate import BREAKS, KINDS
 from hanabi_rl.measure.intervals import bounds_text, explained
+from hanabi_rl.storage.words import count
 
 
 def conventions_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -24,7 +25,8 @@ def conventions_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     lines += ["", "what they break"]
     lines += [line(f"  {name}", f"break/{name}", False) for name in BREAKS]
     counts = ", ".join(
-        f"{label} {row['games']:,} games and {row['moves']:,} moves" for label, row in rows.items()
+        f"{label} {count(row['games'], 'game')} and {count(row['moves'], 'move')}"
+        for label, row in rows.items()
     )
     return explained("\n".join([*lines, "", f"Of {counts}. Intervals are 95%, over decks."]))
 

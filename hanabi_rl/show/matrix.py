@@ -15,6 +15,7 @@ from hanabi_rl.measure.groups import GroupedMatrix, group_matrix
 from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.selfplay import summary_dict
 from hanabi_rl.storage.files import to_json, write_json, write_text
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.matrix import CrossPlayMatrix
@@ -141,7 +142,7 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
         [agent.label for agent in matrix.agents],
         out / "matrix.png",
         medians=medians(matrix),
-        title=f"Cross-play, {players} players, {decks:,} decks",
+        title=f"Cross-play, {players} players, {count(decks, 'deck')}",
         max_score=matrix.rules.max_score,
         column_label="the other seat" if players == 2 else "every other seat",
     )
@@ -154,7 +155,7 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
     lines = [
         f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, "
-        f"{matrix.setting.games:,} decks a cell, "
+        f"{count(matrix.setting.games, 'deck')} a cell, "
         f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
         *_table([agent.label for agent in agents], matrix.means),
         f"Standard errors are at most {worst:.2f}."

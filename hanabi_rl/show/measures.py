@@ -9,6 +9,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.efficiency import required_efficiency
 from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.registry import Measure, measures_of
+from hanabi_rl.storage.words import count
 
 
 def measure_table(
@@ -73,8 +74,10 @@ def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
     table, has_published = measure_table(figures, measures_of("behaviour"), rules)
     lines = [
         table,
-        f"{figures['games']:,} games: {figures['plays']:,} cards played, {figures['hints']:,} "
-        f"hints on {figures['token_turns']:,} turns with a token and {figures['turns']:,} in all. "
+        f"{count(figures['games'], 'game')}: {count(figures['plays'], 'card')} played, "
+        f"{count(figures['hints'], 'hint')} on {count(figures['token_turns'], 'turn')} with a "
+        "token "
+        f"and {figures['turns']:,} in all. "
         "Intervals are 95%, over games, those of one deck as one.",
         f"Efficiency is in cards per clue; {required_text(rules)}.",
     ]
@@ -103,8 +106,9 @@ def interdependence_table(
         "",
         *_pair_lines(figures["pairs"]),
         "",
-        f"{figures['games']:,} games of {rules.num_players} players{of_these}, "
-        f"{figures['turns']:,} turns, {figures['hints']:,} hints. Intervals are 95%, over games, "
+        f"{count(figures['games'], 'game')} of {rules.num_players} players{of_these}, "
+        f"{count(figures['turns'], 'turn')}, {count(figures['hints'], 'hint')}. Intervals are "
+        "95%, over games, "
         "those of one deck as one.",
         "A link says what rested on what, not what was meant: luck counts. Read it beside "
         "bot:random's. Counts of links grow with the score: compare teams by those for each point.",

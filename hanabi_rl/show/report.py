@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.selfplay import ScoreSummary, SelfPlayResult
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.beside_clone import HDRReport, Likeness
@@ -72,7 +73,7 @@ def likeness_table(found: Likeness, title: str) -> str:
         for name, of in (("BC", found.clone), (title, found.policy))
     ]
     lines = [
-        f"{f'{found.games:,} validation games':<24} {'accuracy':<25} "
+        f"{count(found.games, 'validation game'):<24} {'accuracy':<25} "
         f"{'nats per timestep':<25} {'per decision':>12}"
     ]
     for name, accuracy, loss, decision in rows:
@@ -100,9 +101,9 @@ def report_table(report: HDRReport) -> str:
         "decision"
     )
     notes = (
-        f"Scores: greedy play on {_decks(report):,} decks, HDR-IPPO with BC at each of its "
+        f"Scores: greedy play on {count(_decks(report), 'deck')}, HDR-IPPO with BC at each of its "
         f"{players} seats. "
-        f"KL: {len(report.kl.kl):,} sampled games. Intervals are 95%."
+        f"KL: {count(len(report.kl.kl), 'sampled game')}. Intervals are 95%."
     )
     return "\n".join([score_table(rows), kl_line, notes, *link_lines(report.policy)])
 
