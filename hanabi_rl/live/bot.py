@@ -177,7 +177,7 @@ class Bot:
             return []
         self._lobby.gone(table)
         seat = self.seats.get(table)
-        if seat is not None and seat.phase in ("room", "replay"):
+        if seat is not None and seat.phase == "room":
             del self.seats[table]
             return []
         return [] if seat is None else seat.vanishes(now)

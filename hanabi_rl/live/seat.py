@@ -231,7 +231,7 @@ class Seat:
 
     def vanishes(self, now: float) -> list[Effect]:
         """The table is gone from the list; what is left to be told comes soon or never."""
-        if self.phase == "replay":
+        if self.phase == "replay":  # the replay has the number of the game's table, and goes on
             return []
         self._ticket, self._ending, self._due = None, True, now + UNHEARD_S
         return self._close_if_known()

@@ -331,19 +331,24 @@ def test_a_lead_that_was_refused_or_comes_back_is_given_again():
     assert sum(map(len, given)) == 3
 
 
-@pytest.mark.parametrize(
-    "over",
-    [
-        lambda t: t.say("boot", TableID=TABLE),  # idle for too long, or restarted
-        lambda t: t.say("tableGone", tableID=TABLE),
-    ],
-)
-def test_a_replay_that_is_closed_is_over_without_a_word(over):
+def test_a_replay_that_is_closed_is_over_without_a_word():
+    """The server sends it where nobody did anything for long, and to restart."""
     talk = Talk()
     talk.play()
     finish(talk, "Bot-ann")
     talk.watched("Bot-ann", "Zoe")
-    assert over(talk) == [] and talk.bot.seats == {} and talk.after(700) == []
+    assert talk.say("boot", TableID=TABLE) == []
+    assert talk.bot.seats == {} and talk.after(700) == []
+
+
+def test_that_the_game_is_gone_may_be_told_after_its_replay():
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    assert talk.say("tableGone", tableID=TABLE) == [] and TABLE in talk.bot.seats
+    talk.watched("Bot-ann")
+    assert sent(talk.after(1)) == [LEAVES]
 
 
 def test_a_restarted_game_is_played():
