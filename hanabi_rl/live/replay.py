@@ -1,9 +1,9 @@
 """The shared replay that a finished game becomes, from its end until the bot leaves: `Replay`.
 
 Players look back at a game there, and press Restart, which the server takes from the leader alone
-and only while everybody who played is there. So the bot stays until the people who played have
-left, and gives the lead to one of them: who made a table leads its replay, and the lead is lost
-with a leader who leaves.
+and only while all players of the game are there. So the bot stays until the people who played have
+left, and gives the lead to one of them: the account that made a table leads its replay, and the
+lead is lost with a leader that leaves.
 """
 
 from __future__ import annotations
