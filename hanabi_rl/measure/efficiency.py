@@ -11,7 +11,8 @@ possible is played, or out of reach because all copies of it or of a lower one a
 completed while all information tokens were there. A card known useless by counting other cards is
 not recognised.
 
-The site computes the same for a watched game. The mean is over games, as players compare them.
+The site computes the same for a watched game. The mean is over games, as players compare them,
+those left before their end excepted.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 
 
 def efficiency(record: Record) -> Ratio:
-    """Cards per clue, the mean over games; games without a clue given or lost are left out."""
+    """Cards per clue, the mean over games; without the games that were left before their end, and
+    those without a clue given or lost."""
     gotten, clues = read_clues(record.games)
-    counted = clues > 0
+    counted = (clues > 0) & ~record.games.unfinished
     return Ratio(np.where(counted, gotten / np.maximum(clues, 1), 0.0), counted.astype(np.float64))
 
 

@@ -82,7 +82,7 @@ def test_where_there_is_no_interval_the_reason_is_printed_once():
     assert bounds_text([0.5, 0.25], ".0%") == "[50%, 25%]"
     text = explained(f"{alone:.2f}\n{alone:.2f}")
     assert text.splitlines()[:2] == ["21.00 n/a"] * 2 and len(text.splitlines()) == 3
-    assert "too few games" in text and explained(f"{known}") == f"{known}"
+    assert "too few independent games" in text and explained(f"{known}") == f"{known}"
     assert explained("agents/n/a/policy") == "agents/n/a/policy"
 
 

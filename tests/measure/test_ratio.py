@@ -90,7 +90,7 @@ def test_figures_a_game_are_of_the_games_that_were_not_left():
         for measure in MEASURES.values()
         if measure.unit.endswith((" a game", "of games")) and "own turns" not in measure.unit
     ]
-    assert len(a_game) == 15
+    assert len(a_game) == 16
     for measure in a_game:
         assert measure.of(mixed).mean == measure.of(alone).mean, measure.name
     assert MEASURES["hint_share"].of(mixed).mean != MEASURES["hint_share"].of(alone).mean
@@ -188,7 +188,7 @@ def test_measures_of_scores_are_those_of_a_summary():
 def test_every_measure_is_named_once_and_says_what_it_is():
     assert [measure.name for measure in MEASURES.values()] == list(MEASURES)
     groups = [measures_of(group) for group in get_args(Group)]
-    assert sum(map(len, groups)) == len(MEASURES) == 70
+    assert sum(map(len, groups)) == len(MEASURES) == 71
     assert all(measure.label and measure.unit and measure.source for measure in MEASURES.values())
 
 
