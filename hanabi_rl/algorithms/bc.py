@@ -76,7 +76,7 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         decks, files = len(np.unique(games.decks, axis=0)), ", ".join(config.data or config.demos)
         raise ValueError(
             f"{flag}: expected games of enough decks to hold out a tenth by deck, or --val with "
-            f"others, got {len(games)} games of {decks} in {files}"
+            f"others, got {count(len(games), 'game')} of {decks} in {files}"
         ) from error
     return train, validation
 
