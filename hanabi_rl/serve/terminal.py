@@ -27,7 +27,8 @@ def table_text(frame: Frame) -> str:
     points = frame["score"] if frame["over"] else frame["points"]
     lines = [
         f"Turn {frame['turn'] + 1} · hints {frame['hints']} of {frame['max_hints']} · lives "
-        f"{frame['lives']} of {frame['max_lives']} · deck {frame['deck']} · {count(points, 'point')}",
+        f"{frame['lives']} of {frame['max_lives']} · deck {frame['deck']} · "
+        f"{count(points, 'point')}",
         f"  Fireworks  {piles}",
         f"  Discards   {thrown}",
     ]
