@@ -31,6 +31,7 @@ from hanabi_rl.runs.folder import (
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
+from hanabi_rl.storage.words import count
 
 VALIDATION_SHARE = 0.1
 LEAST_GAMES = 5
@@ -81,7 +82,7 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         decks, files = games.num_decks, ", ".join(config.data or config.demos)
         raise ValueError(
             f"{flag}: expected games of enough decks to hold out a tenth by deck, or --val with "
-            f"others, got {len(games)} games of {decks} in {files}"
+            f"others, got {count(len(games), 'game')} of {decks} in {files}"
         ) from error
     return train, validation
 
@@ -109,7 +110,7 @@ def announce_pool(config: BCTraining) -> None:
     if config.data:
         return
     players = spread_names(config.demos)
-    each = f"{config.demo_games:,} games of {'each of ' if len(players) > 1 else ''}"
+    each = f"{count(config.demo_games, 'game')} of {'each of ' if len(players) > 1 else ''}"
     print(
         f"No games are given: cloning {each}{', '.join(players)}, the same ones for every seed.",
         file=sys.stderr,
@@ -225,7 +226,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     reads = [predict(load_policy(run_dir / MOST_ACCURATE), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (
-        f"Best-accuracy policies, mean of {len(reads)} seeds [95% over games]: accuracy "
+        f"Best-accuracy policies, mean of {count(len(reads), 'seed')} [95% over games]: accuracy "
         f"{pooled.accuracy():.3f}, "
         f"loss {pooled.cross_entropy():.3f} per decision, "
         f"{pooled.cross_entropy_per_timestep():.3f} per timestep"

@@ -23,6 +23,7 @@ from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.session import Session, open_session
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.plots import plot_bc
+from hanabi_rl.storage.words import count
 
 _NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # weighted by decisions
 
@@ -53,7 +54,7 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
         training = _Trainer(session, config, learner, state, examples, loader, validation)
         if loader.epoch >= config.epochs:
             print(
-                f"{run_dir} has its {config.epochs:,} epochs: only measuring it again",
+                f"{run_dir} has its {count(config.epochs, 'epoch')}: only measuring it again",
                 file=sys.stderr,
             )
         total, done = learner.num_updates, int(training.state.step)

@@ -48,6 +48,7 @@ from hanabi_rl.runs.tracking import announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
 from hanabi_rl.show.report import likeness_figures, likeness_table
 from hanabi_rl.storage.ranges import Count, Number, Share
+from hanabi_rl.storage.words import count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +173,7 @@ class PPOAlgorithm(Algorithm):
             training = self.training(config, clone)
             announce_stage(stages - 1, stages, training.stage)
             wall_s = self.train(config, run_dir, training, starts)
-            announce_stage(stages, stages, f"Measuring over {config.report_games:,} games")
+            announce_stage(stages, stages, f"Measuring over {count(config.report_games, 'game')}")
             summary = parallel.on_first_host(
                 lambda: self.measure(config, run_dir, clone, validation, wall_s)
             )
@@ -211,7 +212,7 @@ class PPOAlgorithm(Algorithm):
         ) as session:
             trainer = _Trainer(self.name, session, config, training, learner, actors, policy)
             print(
-                f"{config.num_updates:,} updates of {config.num_envs} x {config.num_steps} "
+                f"{count(config.num_updates, 'update')} of {config.num_envs} x {config.num_steps} "
                 "environment steps "
                 f"on {parallel.num_devices()} x {jax.devices()[0].device_kind}",
                 file=sys.stderr,
@@ -219,7 +220,7 @@ class PPOAlgorithm(Algorithm):
             total, done = config.num_updates * steps, int(trainer.learner.update) * steps
             if done >= total:
                 print(
-                    f"{run_dir} has {done // steps:,} updates: only measuring it again",
+                    f"{run_dir} has {count(done // steps, 'update')}: only measuring it again",
                     file=sys.stderr,
                 )
             with Progress(self.title, total=total, unit="steps", initial=done) as progress:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, Agents, Flag, load_agent
 from hanabi_rl.storage.ranges import WORD, Count, Number, Range, Seed
+from hanabi_rl.storage.words import count
 
 
 def adaptation(
@@ -46,7 +47,10 @@ def adaptation(
     policy, found = load_agent(agent, players), []
     met = {name: load_policy(name, policy.rules) for name in partners}
     out = sys.stderr if json else sys.stdout
-    print(f"{games // series} series of {series} games at each seat, greedy, seed {seed}", file=out)
+    print(
+        f"{games // series} series of {count(series, 'game')} at each seat, greedy, seed {seed}",
+        file=out,
+    )
     for name, partner in met.items():
         result = compare(policy, partner, games // series, series, seed)
         print(f"\n{agent} with {name}", file=out)

@@ -215,10 +215,12 @@ def _table(known: dict[str, Any]) -> str:
 
 
 def _figures(agent: dict[str, Any]) -> str:
-    low, high = agent["selfplay"]["ci95"]
+    from hanabi_rl.measure.intervals import bounds_text
+
+    bounds = bounds_text(agent["selfplay"]["ci95"])
     text = (
         f"{agent['players']} players, {agent['algorithm']}, {agent['tier']}; data: {agent['data']};"
-        f" self-play {agent['selfplay']['mean']:.2f} [{low:.2f}, {high:.2f}]"
+        f" self-play {agent['selfplay']['mean']:.2f} {bounds}"
     )
     if agent["prediction"] is None:
         return text

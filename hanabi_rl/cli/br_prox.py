@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agents, Flag, Groups, group_agents, load_agents
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,10 +88,14 @@ def br_prox(
         returns = play_partners(policies, beside, setting, progress.update)
 
     figures: dict[str, Any] = {}
-    title = f"{partners}: {games:,} decks a seat, {'sampled' if sample else 'greedy'}, seed {seed}"
+    how = "sampled" if sample else "greedy"
+    title = f"{partners}: {count(games, 'deck')} a seat, {how}, seed {seed}"
     print(title, file=sys.stderr if json else sys.stdout)
     if len(unknown) < len(others) and (chosen.games, chosen.seed) != (games, seed):
-        print(f"J_BR is the file's: {chosen.games} decks, seed {chosen.seed}", file=sys.stderr)
+        print(
+            f"J_BR is the file's: {chosen.games} decks, seed {chosen.seed}",
+            file=sys.stderr,
+        )
     for unit in ("scores", "points") if points else ("scores",):
         compared = _compare(unit, others, best, alone, returns, groups, seed)
         parts = compared.parts()

@@ -19,6 +19,7 @@ from hanabi_rl.cli.agents import (
     load_agents,
 )
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.cells import CellCache
@@ -101,7 +102,8 @@ def _play(agents: tuple[Agent, ...], setting: Setting, cache: CellCache) -> Cros
         sys.exit(130)
     took = format_seconds(time.perf_counter() - started)
     print(
-        f"{played} of {total} cells played in {took}, {total - played} from {cache.folder}",
+        f"{played} of {count(total, 'cell')} played in {took}, {total - played} from "
+        f"{cache.folder}",
         file=sys.stderr,
     )
     return matrix

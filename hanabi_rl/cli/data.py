@@ -20,6 +20,7 @@ from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
 from hanabi_rl.data.seeds import MAX_NUMBER
 from hanabi_rl.storage.ranges import Count, Seed, Share
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -55,6 +56,11 @@ def info(
     """
     from hanabi_rl.data.seeds import describe_seeds
     from hanabi_rl.data.statistics import describe, statistics
+    from hanabi_rl.measure.intervals import explained
+    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.registry import efficiency_figures
+    from hanabi_rl.show.measures import efficiency_line
+    from hanabi_rl.storage.files import to_json
 
     if not sources:
         raise ValueError("PATH|LINK: expected at least one file or link, got none")
@@ -63,6 +69,7 @@ def info(
         if not len(games):
             raise ValueError(f"{source}: expected at least one game, got none")
         stats, found = statistics(games), _find_seeds(games, max_seed)
+        efficiency = efficiency_figures(Record(games))
         if json:
             left_out = {"skipped": skipped.total(), "skipped_endings": skipped}
             rows = [
@@ -70,19 +77,19 @@ def info(
                 for game_id, seed in zip(games.game_ids.tolist(), found, strict=True)
                 if seed is not None
             ]
-            record = {"file": source, **dataclasses.asdict(stats), **left_out, "seeds": rows}
-            print(json_format.dumps(record))
+            record = {"file": source, **dataclasses.asdict(stats), **left_out}
+            print(json_format.dumps(record | to_json(efficiency) | {"seeds": rows}))
             continue
-        print(f"{source}: {describe(stats)}")
+        print(explained(f"{source}: {describe(stats)}\n{efficiency_line(efficiency, games.rules)}"))
         if seeds or any(found):
             print(describe_seeds(games, found, listed=seeds))
 
 
 def _find_seeds(games: Games, max_seed: int) -> list[SiteSeed | None]:
     from hanabi_rl.data.seeds import find_seeds
-    from hanabi_rl.runs.progress import Progress
+    from hanabi_rl.runs.progress import SOON_S, Progress
 
-    with Progress("seeds", total=max_seed, unit="deals", shown=max_seed > MAX_NUMBER) as progress:
+    with Progress("seeds", total=max_seed, unit="deals", quiet_s=SOON_S) as progress:
         return find_seeds(games, max_seed, progress.update)
 
 
@@ -105,9 +112,9 @@ def _read(source: str | Path, skip_bad: bool) -> tuple[Games, Counter[str]]:
         _say(f"... and {len(bad) - MOST_REASONS:,} more")
     ends = Counter(error.ended or "unknown" for error in bad)
     if bad:  # leaving out lost games alone would raise every mean
-        counts = ", ".join(f"{count:,} {end}" for end, count in ends.most_common())
-        total = len(bad) + len(games)
-        _say(f"{source}: {len(bad):,} of {total:,} games left out; how they ended: {counts}")
+        counts = ", ".join(f"{number:,} {end}" for end, number in ends.most_common())
+        total = count(len(bad) + len(games), "game")
+        _say(f"{source}: {len(bad):,} of {total} left out; how they ended: {counts}")
     return games, ends
 
 
@@ -124,7 +131,7 @@ def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
         skip_bad: leave out, and count, the games that are not what they should be.
     """
     games, _ = _read(source, skip_bad)
-    _write(target, games, lambda written: f"{len(written):,} games")
+    _write(target, games, lambda written: count(len(written), "game"))
 
 
 def _write(target: Path, games: Games, about: Callable[[Games], str]) -> None:
@@ -187,7 +194,7 @@ def split(
         path = out / f"{file.stem}_{name}{file.suffix}"
         save_games(path, part)
         print(
-            f"{path}: {len(part):,} games on {part.num_decks:,} decks, mean score "
+            f"{path}: {count(len(part), 'game')} on {count(part.num_decks, 'deck')}, mean score "
             f"{part.scores.mean():.2f}"
         )
 

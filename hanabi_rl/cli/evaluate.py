@@ -5,10 +5,12 @@ from __future__ import annotations
 import json as json_format
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agent, Flag, SeedNames, chosen_decks, load_agent
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.selfplay import SelfPlayResult
@@ -39,6 +41,8 @@ def evaluate(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
+    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.registry import efficiency_figures
     from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.play.decks import seed_decks
     from hanabi_rl.storage.files import to_json
@@ -50,11 +54,14 @@ def evaluate(
     result = evaluate_selfplay(policy, games, seed, sample=sample, decks=decks)
     wall_s = time.perf_counter() - started
     dealt = f"hanab.live deals {' '.join(named)}" if named else f"seed {seed}"
+    efficiency = efficiency_figures(Record(result.records))
     title = (
         f"{agent}: {'sampled' if sample else 'greedy'} self-play, {policy.rules.num_players} "
         f"players, {dealt}"
     )
-    print(_selfplay_text(title, result, wall_s), file=sys.stderr if json else sys.stdout)
+    print(
+        _selfplay_text(title, result, efficiency, wall_s), file=sys.stderr if json else sys.stdout
+    )
     if json:
         record = {
             "agent": agent,
@@ -64,6 +71,7 @@ def evaluate(
             "seed_names": list(named),
             "sampled": sample,
             **result.as_dict(),
+            **efficiency,
             "histogram": result.histogram(),
             "wall_s": wall_s,
             "games_per_s": games / wall_s,
@@ -71,7 +79,10 @@ def evaluate(
         print(json_format.dumps(to_json(record)))
 
 
-def _selfplay_text(title: str, result: SelfPlayResult, wall_s: float) -> str:
+def _selfplay_text(
+    title: str, result: SelfPlayResult, efficiency: Mapping[str, Any], wall_s: float
+) -> str:
+    from hanabi_rl.show.measures import efficiency_line
     from hanabi_rl.show.report import link_lines, score_table
 
     counts = result.histogram()
@@ -81,8 +92,10 @@ def _selfplay_text(title: str, result: SelfPlayResult, wall_s: float) -> str:
         [
             title,
             score_table([("self-play", result.summary)]),
+            efficiency_line(efficiency, result.rules),
             f"scores 0 to {len(counts) - 1}: |{bars}|",
-            f"{games:,} games in {wall_s:.1f} s, compilation included ({games / wall_s:,.0f} "
+            f"{count(games, 'game')} in {wall_s:.1f} s, compilation included "
+            f"({games / wall_s:,.0f} "
             "games/s)",
             *link_lines(result),
         ]

@@ -136,11 +136,12 @@ def _of_run(place: Path) -> dict[str, str | None]:
 
 def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:
     from hanabi_rl.measure.selfplay import evaluate_selfplay
+    from hanabi_rl.storage.files import to_json
 
     summary = evaluate_selfplay(policy, games, seed).summary
     return {
         "mean": round(summary.mean.mean, 3),
-        "ci95": [round(bound, 3) for bound in summary.mean.bounds],
+        "ci95": to_json([round(bound, 3) for bound in summary.mean.bounds]),
         "zero_share": round(summary.zero_share, 4),
         "games": games,
         "seed": seed,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag, load_agents
 from hanabi_rl.storage.ranges import Count, Number, Seed
+from hanabi_rl.storage.words import count
 
 
 def gauntlet(
@@ -64,7 +65,7 @@ def gauntlet(
         [load_policy(name, policies[0].rules) for name in people], people, "--people: "
     )
     out = sys.stderr if json else sys.stdout
-    title = f"{games:,} games at each seat in series of {series}, greedy, seed {seed}"
+    title = f"{count(games, 'game')} at each seat in series of {series}, greedy, seed {seed}"
     print(title, file=out)
     results = []
     with Progress("gauntlet", total=len(agents), unit="agents") as progress:

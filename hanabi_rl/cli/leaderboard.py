@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanabi_rl.cli.agents import Flag, Groups, load_agents, read_groups
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -106,7 +107,7 @@ def leaderboard(
     for row in rows:
         prediction = None if human is None else predict(row.policy, human)
         entries[row.label] = play_leaderboard(row.policy, partners, games, seed, prediction)
-        print(f"{row.label}: {games:,} games played", file=sys.stderr)
+        print(f"{row.label}: {count(games, 'game')} played", file=sys.stderr)
     guesses = [] if human is None else [predict(partner, human) for partner in partners]
     own = play_proxies(partners, games, seed, guesses)
     record = {
@@ -228,7 +229,7 @@ def _text(
     itself = "the proxies themselves" if len(proxies) > 1 else "the proxy itself"
     width = max(map(len, [*entries, itself, *(row.method for row in published)]))
     lines = [
-        f"{players} players, {games:,} games with {', '.join(proxies)}",
+        f"{players} players, {count(games, 'game')} with {', '.join(proxies)}",
         f"{'':<{width}}  {'mean':<21} {'median':<17} cross-entropy per timestep",
     ]
     ranked = sorted(entries.items(), key=lambda item: -item[1].summary.mean.mean)

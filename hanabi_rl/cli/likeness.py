@@ -9,6 +9,7 @@ from pathlib import Path
 from hanabi_rl.cli.agents import Agents, Flag
 from hanabi_rl.cli.predict import NOTES
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 
 def likeness(
@@ -50,6 +51,7 @@ def likeness(
     from hanabi_rl.agents.names import load_policy
     from hanabi_rl.agents.origin import acquaintance
     from hanabi_rl.data.files import load_distinct_games
+    from hanabi_rl.measure.efficiency import required_efficiency
     from hanabi_rl.measure.likeness import compare
     from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.likeness import (
@@ -59,6 +61,7 @@ def likeness(
         plot_likeness,
     )
     from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.show.measures import required_text
     from hanabi_rl.storage.files import PICTURES, check_place, to_json
 
     if not agents:
@@ -84,16 +87,19 @@ def likeness(
         )
     out = sys.stderr if json else sys.stdout
     seats = "every seat" if people.human_seats is None else "human seats"
+    how = "sampled" if sample else "greedy"
     title = (
-        f"{games.name}: {len(people):,} games of {people.rules.num_players} players, {seats}; "
-        f"agents with themselves, {play:,} {'sampled' if sample else 'greedy'} games, seed {seed}"
+        f"{games.name}: {count(len(people), 'game')} of {people.rules.num_players} players, "
+        f"{seats}; "
+        f"agents with themselves, {count(play, how + ' game')}, seed {seed}"
     )
     print(f"{title}\n\n{likeness_table(found)}\n", file=out)
     print(
         f"*: outside the spread, which holds 95% of the differences between random halves of these "
-        f"{found.spread.decks:,} decks.",
+        f"{count(found.spread.decks, 'deck')}.",
         file=out,
     )
+    print(f"Efficiency is in cards per clue; {required_text(people.rules)}.", file=out)
     for name in names:
         known = acquaintance(name, predict or games)
         notes = [note for prefix, note in NOTES.items() if name.startswith(prefix)]
@@ -103,7 +109,7 @@ def likeness(
         beside = short_labels(names)[names.index(clone)] if clone else None
         print(f"\n{paper_tables(found, people.rules, beside)}", file=out)
     if plot is not None:
-        plot_likeness(found, plot, f"{games.name}, {len(people):,} games")
+        plot_likeness(found, plot, f"{games.name}, {count(len(people), 'game')}")
         print(f"Written: {plot}", file=sys.stderr)
     if json:
         about = {
@@ -115,6 +121,7 @@ def likeness(
             "play": play,
             "seed": seed,
             "sampled": sample,
+            "required_efficiency": required_efficiency(people.rules),
             "hashes": {label: policy.identity() for label, policy in by_label.items()},
         }
         print(json_format.dumps(to_json(about | likeness_figures(found))))

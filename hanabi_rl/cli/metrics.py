@@ -13,6 +13,7 @@ import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents, names_games
 from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -149,7 +150,7 @@ def _played(
         )
     title = (
         f"{'sampled' if setting.sample else 'greedy'} play, {rules.num_players} players, "
-        f"{setting.games:,} decks a pair with every seating, seed {setting.seed}"
+        f"{count(setting.games, 'deck')} a pair with every seating, seed {setting.seed}"
     )
     about = {
         "title": title,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from hanabi_rl.cli.agents import File, Flag, load_agents
 from hanabi_rl.storage.ranges import EXACT, Count, Number, Range, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.partners import PartnerSet
@@ -75,7 +76,8 @@ def select_partners(
 
 def _about(chosen: PartnerSet, left_out: int) -> str:
     lines = [
-        f"{len(chosen.partners)} of {chosen.candidates} candidates by {chosen.selected_by} "
+        f"{len(chosen.partners)} of {count(chosen.candidates or 0, 'candidate')} by "
+        f"{chosen.selected_by} "
         f"({chosen.search}): BR-Div {chosen.br_div:.6g}, P-Div {chosen.p_div:.6g}; {left_out} left "
         "out, which score at most 5%"
     ]

@@ -250,10 +250,13 @@ def check_extra(hint: str = "") -> None:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
-    """`compiling ... 3.1 s` on stderr."""
-    print(f"{what} ...", end="", file=sys.stderr, flush=True)
+    """`getting ready ...`, then `getting ready: 3.1 s` on stderr.
+
+    Whole lines: another thread may print meanwhile, and a pipe may hold stdout too.
+    """
+    print(f"{what} ...", file=sys.stderr, flush=True)
     started = time.perf_counter()
     try:
         yield
     finally:
-        print(f" {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+        print(f"{what}: {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, File, Flag
 from hanabi_rl.storage.ranges import WORD, Range
+from hanabi_rl.storage.words import count
 
 _PLOT = "prediction.png"
 _FIGURES = "prediction.json"
@@ -54,7 +55,8 @@ def predict(
     seats = "every seat" if games.human_seats is None else "human seats"
     if not figures["decisions"]:
         raise ValueError(f"{file}: expected a turn of its {seats} to predict, got none")
-    title = f"{agent} on {file}: {len(games):,} games of {games.rules.num_players} players, {seats}"
+    number = count(len(games), "game")
+    title = f"{agent} on {file}: {number} of {games.rules.num_players} players, {seats}"
     screen = sys.stderr if json else sys.stdout
     print(f"{title}\n{prediction_table(figures)}", file=screen)
     for prefix, note in NOTES.items():

@@ -14,6 +14,7 @@ from hanabi_rl.cli.play import check_extra, listen, progress
 from hanabi_rl.serve.guard import NetworkLimits
 from hanabi_rl.storage.files import check_input
 from hanabi_rl.storage.ranges import Count, Port, Seconds
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.serve.participants import StudyFolder
@@ -93,8 +94,10 @@ def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:
     """
     from hanabi_rl.serve.study_export import export_study
 
-    count = export_study(_folder(study), out, unfinished=unfinished)
-    print(f"{count} games: {out}, {out.with_suffix('.jsonl')} (and .participants.jsonl)")
+    exported = export_study(_folder(study), out, unfinished=unfinished)
+    print(
+        f"{count(exported, 'game')}: {out}, {out.with_suffix('.jsonl')} (and .participants.jsonl)"
+    )
 
 
 def list_games(study: Path) -> None:
@@ -115,10 +118,10 @@ def list_games(study: Path) -> None:
         )
         scores = ", ".join(str(game.table().score) for game in done) or "none"
         print(
-            f"{person.number:06d}  next: {where}; {len(done)} of {len(person.plan)} games "
+            f"{person.number:06d}  next: {where}; {len(done)} of {count(len(person.plan), 'game')} "
             f"finished, scores {scores}"
         )
-    print(f"{len(people)} of {folder.study.participants} participants")
+    print(f"{len(people)} of {count(folder.study.participants, 'participant')}")
 
 
 def withdraw(participant: tyro.conf.Positional[int], study: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import File, Flag
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.study_games import PlayFigures
@@ -51,11 +52,12 @@ def report(
         others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
     agents = [agent.name for agent in export.study.agents]
     played = [] if answers_only else _played(export)
-    found = report_of(blocks_of(export), agents, others | metrics_of(played))
+    most = export.games.rules.max_score
+    found = report_of(blocks_of(export), agents, others | metrics_of(played), most)
     screen = sys.stderr if json else sys.stdout
     print(f"{export.study.title}: {_who(export)}\n\n{report_text(found, played)}", file=screen)
     if plot is not None:
-        plot_report(found, plot, export.study.title, export.games.rules.max_score)
+        plot_report(found, plot, export.study.title, most)
         print(f"{plot}: drawn", file=sys.stderr)
     if json:
         about = {"source": source, "title": export.study.title, "people": _people(export)}
@@ -89,14 +91,14 @@ def _people(export: Export) -> dict[str, int]:
 
 
 def _who(export: Export) -> str:
-    count = _people(export)
-    text = f"{count['agreed']} people agreed, {count['played']} played"
-    text += f", {count['stopped']} stopped early" if count["stopped"] else ""
+    people = _people(export)
+    text = f"{count(people['agreed'], 'person', 'people')} agreed, {people['played']} played"
+    text += f", {people['stopped']} stopped early" if people["stopped"] else ""
     instead = sum(line["instead"] for line in export.lines)
     if instead:
-        text += f", {instead} games awaited a person and had an agent: they do not count"
-    if count["screened"]:
-        text += f", {count['screened']} had too few answers of the check right to play"
+        text += f", {count(instead, 'game')} that awaited a person had an agent, and do not count"
+    if people["screened"]:
+        text += f", {people['screened']} had too few answers of the check right to play"
     return text
 
 

@@ -22,6 +22,7 @@ from hanabi_rl.serve.keys import KEY_VARIABLE
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import check_input, read_text
 from hanabi_rl.storage.ranges import Range, Seconds, Seed
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -171,7 +172,7 @@ def summary(games: Sequence[KeyGame], ended: Sequence[Ended]) -> dict[str, Any]:
         scores = np.array([game.score or 0 for game in rows if game.status == "DONE"])
         of_size: dict[str, Any] = {"games": len(rows), "done": len(scores)}
         if len(scores) > 1:
-            mean, median = mean_interval(scores), bootstrap_median(scores)
+            mean, median = mean_interval(scores, least=0, most=25), bootstrap_median(scores)
             of_size |= {"mean": mean.mean, "mean_ci95": list(mean.bounds)}
             of_size |= {"median": median.mean, "zero": int((scores == 0).sum())}
             of_size["perfect"] = int((scores == 25).sum())
@@ -296,13 +297,14 @@ def _predict_size(
 
 def _text(at: Server, record: Mapping[str, Any]) -> str:
     """The summary, for people."""
+    from hanabi_rl.measure.intervals import bounds_text
+
     lines = [f"{at.address} says"]
     for size, of_size in record["players"].items():
-        line = f"{size} players: {of_size['done']:,} of {of_size['games']:,} games done"
+        line = f"{size} players: {of_size['done']:,} of {count(of_size['games'], 'game')} done"
         if "mean" in of_size:
-            low, high = of_size["mean_ci95"]
             line += (
-                f", mean {of_size['mean']:.2f} [{low:.2f}, {high:.2f}], median "
+                f", mean {of_size['mean']:.2f} {bounds_text(of_size['mean_ci95'])}, median "
                 f"{of_size['median']:g}, {of_size['zero']:,} with 0 points, "
                 f"{of_size['perfect']:,} perfect"
             )
@@ -310,6 +312,7 @@ def _text(at: Server, record: Mapping[str, Any]) -> str:
     lines.append(f"{record['played']:,} of them were played now.")
     if record["unlike"]:
         lines.append(
-            f"{record['unlike']:,} games ended here otherwise than the server says: ask who runs it"
+            f"{count(record['unlike'], 'game')} ended here otherwise than the server says: ask "
+            "who runs it"
         )
     return "\n".join(lines)

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from hanabi_rl.data.games import Games
+from hanabi_rl.storage.words import count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _spread(values: np.ndarray) -> Spread:
 def describe(stats: Statistics) -> str:
     """The statistics as a small table."""
     lines = [
-        f"{stats.games:,} games of {stats.players} players on {stats.decks:,} decks: "
+        f"{count(stats.games, 'game')} of {stats.players} players on {count(stats.decks, 'deck')}: "
         f"{stats.perfect:,} perfect, "
         f"{stats.bombed:,} bombed, {stats.unfinished:,} unfinished",
         f"{'':9}{'min':>5}{'max':>5}{'mean':>8}{'median':>8}{'std':>7}",

@@ -11,6 +11,7 @@ import numpy as np
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.table import COLORS, PLAYER_NAMES, Knowledge, Table, card_name
+from hanabi_rl.storage.words import count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +85,9 @@ def render_game(
         table.apply(action)
     if turn is None:
         ending = ", unfinished" if not table.over and table.can_score() else ""
-        lives = f"{table.life_tokens} of {rules.max_life_tokens} lives left"
+        lives = f"{table.life_tokens} of {count(rules.max_life_tokens, 'life', 'lives')} left"
         blocks.append(
-            f"End: score {table.score} of {rules.max_score} after {len(moves)} moves, "
+            f"End: score {table.score} of {rules.max_score} after {count(len(moves), 'move')}, "
             f"{lives}{ending}"
         )
     return "\n\n".join(blocks)

@@ -25,6 +25,7 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.prior import Prior, train_prior
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.beside_clone import MIN_GAMES
+from hanabi_rl.measure.intervals import bounds_text
 from hanabi_rl.measure.leaderboard import check_candidate, play_leaderboard, play_proxies
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -33,6 +34,7 @@ from hanabi_rl.play.demos import demo_games, demonstrators, players_of
 from hanabi_rl.play.line_ups import line_ups
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.files import check_place, read_json, write_json
+from hanabi_rl.storage.words import count
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
 """`ippo` reads no game: what a method is worth without data."""
@@ -279,8 +281,10 @@ def challenge_table(record: dict[str, Any]) -> str:
     rows = [*record["methods"], *record["agents"]]
     width = 2 + max(len(name) for name in ("the proxies", *(row["method"] for row in rows)))
     lines = [
-        f"{record['games']:,} games of {record['partner']}, {record['players']} players, networks "
-        f"shown {record['level']}, {record['total_steps']:,} steps; {record['decks']:,} games with "
+        f"{count(record['games'], 'game')} of {record['partner']}, {record['players']} players, "
+        "networks "
+        f"shown {record['level']}, {count(record['total_steps'], 'step')}; "
+        f"{count(record['decks'], 'game')} with "
         f"{', '.join(proxies)} over every line-up, seed {record['seed']}",
         *_of_prior(record),
         f"{'':<{width}}{'with the proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"
@@ -310,6 +314,5 @@ def _of_prior(record: dict[str, Any]) -> list[str]:
 
 
 def _beside(entry: dict[str, Any]) -> str:
-    low, high = entry["ci95"]
-    score = f"{entry['mean']:.2f} [{low:.2f}, {high:.2f}]"
+    score = f"{entry['mean']:.2f} {bounds_text(entry['ci95'])}"
     return f"{score:<24}{entry['median']:>7.1f}{entry['zero_share']:>7.1%}"

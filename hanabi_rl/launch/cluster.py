@@ -27,6 +27,7 @@ from hanabi_rl.runs.session import Stopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import read_json, write_json
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     import submitit
@@ -155,8 +156,8 @@ def run_local(folder: Path, jobs: Sequence[Job], shares: Sequence[Sequence[int]]
         _stop([handle for _, handle in running.values()])
     if failed:
         raise ValueError(
-            f"{len(failed)} of {len(jobs)} runs failed, and the same command goes on with them: "
-            + "; ".join(failed)
+            f"{len(failed)} of {count(len(jobs), 'run')} failed, and the same command goes on "
+            "with them: " + "; ".join(failed)
         )
 
 
@@ -223,7 +224,7 @@ def submit_slurm(folder: Path, config: SlurmConfig, stages: Sequence[Sequence[Jo
             ids |= {place(job): job_id for job, job_id in zip(new, sent, strict=True)}
             write_json(submitted, ids)
             where = f"job {sent[0].split('_')[0]}; logs: {submitted.parent}"
-            print(f"{len(new)} runs sent to Slurm as {where}", file=sys.stderr)
+            print(f"{count(len(new), 'run')} sent to Slurm as {where}", file=sys.stderr)
         after = [ids[place(job)] for job in stage]
 
 

@@ -15,6 +15,7 @@ from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.gauntlet import family_of
 from hanabi_rl.nn.structured import Level
 from hanabi_rl.play.demos import agent_name, players_of
+from hanabi_rl.storage.words import count
 
 PRESET = "prior"
 
@@ -35,7 +36,7 @@ class Prior:
         family = " and ".join(self.left_out)
         without = f"none of the partner's family, {family}" if family else "nobody left out"
         return (
-            f"cloning begins with {self.run_dir}, a clone of {self.games:,} games each of "
+            f"cloning begins with {self.run_dir}, a clone of {count(self.games, 'game')} each of "
             f"{', '.join(self.players)}: {without}"
         )
 

@@ -41,6 +41,7 @@ from hanabi_rl.runs.session import Stopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
 from hanabi_rl.storage.files import read_json
+from hanabi_rl.storage.words import count
 
 # A finished run of another length is another run.
 _MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}
@@ -168,7 +169,8 @@ def _collected(
         ready_points = list(itertools.compress(points, whole))
         _print_table(ready_points, sweep.seeds, ready, algorithm, configs)
     raise Unfinished(
-        f"{len(summaries)} of {len(found)} runs are finished in {sweep.run_dir}; the same command "
+        f"{len(summaries)} of {count(len(found), 'run')} are finished in {sweep.run_dir}; the "
+        "same command "
         "collects the others when they are, and sends those again that failed."
     )
 
@@ -430,7 +432,8 @@ def sweep_command(args: Sequence[str], prog: str | None = "hanabi-rl sweep") -> 
     default = "quick" if jax.default_backend() == "cpu" else "ablation"
     sweep, base, points = parse_sweep(configs_folder(), default, args, prog)
     print(
-        f"{len(points) * len(sweep.seeds)} runs of {sweep.algorithm}, preset {sweep.preset!r}",
+        f"{count(len(points) * len(sweep.seeds), 'run')} of {sweep.algorithm}, preset "
+        f"{sweep.preset!r}",
         file=sys.stderr,
     )
     try:

@@ -27,6 +27,7 @@ from hanabi_rl.measure.partners import able, behaviour_features, read_partners
 from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
 from hanabi_rl.storage.files import check_place
 from hanabi_rl.storage.ranges import Count, LearningRate, Number, Range, Seed, check_fields
+from hanabi_rl.storage.words import count
 
 _MEMBERS = 1000
 """The first seed of the members of populations: a learner of the same seed would begin as one of
@@ -232,7 +233,10 @@ def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
     found = read_partners(measured).partners
     kept = able(found, load_policy(found[0].agent).rules.max_score)
     features = {by: behaviour_features(kept, by) for by in ("br-div", "p-div")}
-    lines = [f"{len(kept)} of {len(found)} candidates", "partners  by BR-Div   by P-Div     ratio"]
+    lines = [
+        f"{len(kept)} of {count(len(found), 'candidate')}",
+        "partners  by BR-Div   by P-Div     ratio",
+    ]
     most = min(np.linalg.matrix_rank(of) for of in features.values())
     for size in (size for size in sizes if size <= most):
         members = {by: select(of, size).members for by, of in features.items()}

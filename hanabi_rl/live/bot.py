@@ -41,10 +41,14 @@ class Bot:
         """What the server said last in an `error`."""
 
     def close(self) -> list[Effect]:
-        """Takes no new seat, and leaves rooms whose game has not begun."""
+        """Takes no new seat, and leaves replays, and rooms whose game has not begun."""
         self.closing = self._desk.closed = True
-        rooms = [seat for seat in self.seats.values() if not seat.is_playing]
-        return [Send("tableLeave", {"tableID": seat.table}) for seat in rooms]
+        effects: list[Effect] = []
+        for seat in self.seats.values():
+            if seat.phase == "room":
+                effects.append(Send("tableLeave", {"tableID": seat.table}))
+            effects += seat.leave_replay()
+        return self._swept(effects)
 
     @property
     def is_closed(self) -> bool:
@@ -62,10 +66,11 @@ class Bot:
         self._desk.disconnected()
         self.last_error = ""
         self._missed.connected()
-        for table in [t for t, seat in self.seats.items() if not seat.is_playing]:
+        for table in [t for t, seat in self.seats.items() if seat.phase == "room"]:
             self._missed.add(self.seats.pop(table).untold(self.username))
         for seat in self.seats.values():
-            seat.disconnected()
+            if not seat.is_replay:
+                seat.disconnected()
 
     def receive(self, frame: str | bytes, now: float) -> list[Effect]:
         """One frame of the server. What is not understood is left alone."""
@@ -95,6 +100,8 @@ class Bot:
         self._desk.tick(now)
         effects: list[Effect] = []
         for seat in list(self.seats.values()):
+            if self._desk.closed:  # the server restarts no game before it stops
+                effects += seat.leave_replay()
             effects += seat.tick(now)
             since = seat.alone_since
             if seat.phase == "room" and since is not None and now - since > ALONE_S:
@@ -104,9 +111,11 @@ class Bot:
 
     def _swept(self, effects: list[Effect]) -> list[Effect]:
         """Without the seats that were left; games of people who would rather not are not kept."""
-        for table in [table for table, seat in self.seats.items() if seat.is_gone]:
-            seat = self.seats.pop(table)
+        for table, seat in list(self.seats.items()):
+            if seat.is_gone:
+                del self.seats[table]
             if seat.missed:
+                seat.missed = False
                 self._missed.add(seat.untold(self.username))
         for effect in effects:
             if isinstance(effect, Ended) and effect.game is not None:
@@ -127,13 +136,21 @@ class Bot:
         )
         tables = fields.get("playingAtTables")
         again = [t for t in tables if type(t) is int] if isinstance(tables, list) else []
-        effects: list[Effect] = []
+        effects = self._back_in_replays(fields.get("disconSpectatingTable"))
         for table in [table for table in self.seats if table not in again]:
             effects += self.seats[table].vanishes(now)  # it ended while we were away
         for table in again:
             self.seats.setdefault(table, self._new_seat(table))
             effects.append(Send("tableReattend", {"tableID": table}))
         return effects
+
+    def _back_in_replays(self, lost: Any) -> list[Effect]:
+        """Back in the replay that we were in when the connection was `lost`; others are closed."""
+        for table in [t for t, seat in self.seats.items() if seat.is_replay and t != lost]:
+            del self.seats[table]
+        if lost not in self.seats or not self.seats[lost].is_replay:
+            return []
+        return [Send("tableSpectate", {"tableID": lost, "shadowingPlayerIndex": -1})]
 
     def _new_seat(self, table: int) -> Seat:
         return Seat(table, self.settings, self._serials, self._missed.newest)
@@ -148,6 +165,8 @@ class Bot:
         if type(table) is not int:
             return []
         seat, line = self.seats.get(table), self._lobby.get(table)
+        if seat is not None and fields.get("sharedReplay"):
+            return seat.watched_by(fields.get("spectators"))
         if seat is None or line is None or seat.phase != "room" or line.running:
             return []
         return self._room(seat, list(line.players), line.options, now)
@@ -204,9 +223,11 @@ class Bot:
         if table is None:
             return []
         if fields.get("replay"):
-            return [Send("tableUnattend", {"tableID": table})]
-        seat = self.seats.setdefault(table, self._new_seat(table))
-        return seat.starts(now)
+            stays = table in self.seats and self.seats[table].is_replay
+            return [] if stays else [Send("tableUnattend", {"tableID": table})]
+        if table not in self.seats or self.seats[table].is_replay:
+            self.seats[table] = self._new_seat(table)
+        return self.seats[table].starts(now)
 
     def _init(self, fields: Any, now: float) -> list[Effect]:
         seat = self._seat(fields)
@@ -237,8 +258,16 @@ class Bot:
     def _finished(self, fields: Any, now: float) -> list[Effect]:
         table, seat = table_of(fields), self._seat(fields)
         if seat is not None:
-            return seat.finished(fields, now)
+            return seat.finished(fields, now, stay=not self._desk.closed)
         return [] if table is None else [Send("tableUnattend", {"tableID": table})]
+
+    def _spectators(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.watched_by(fields.get("spectators"))
+
+    def _leader(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.led_by(str(fields.get("name") or ""))
 
     def _history(self, fields: Any, now: float) -> list[Effect]:
         self._missed.told(fields)
@@ -290,6 +319,8 @@ _READ: dict[str, Any] = {
     "clock": Bot._clock,
     "pause": Bot._pause,
     "finishOngoingGame": Bot._finished,
+    "spectators": Bot._spectators,
+    "replayLeader": Bot._leader,
     "gameHistory": Bot._history,
     "cardIdentities": Bot._identities,
     "warning": Bot._warning,

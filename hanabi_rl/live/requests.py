@@ -22,6 +22,7 @@ ANSWERS, ANSWERS_S = 8, 60.0
 AGAIN_S = 5.0
 """Nothing is asked of a table twice within so many seconds, whoever says so however often."""
 MAX_NAME = 45
+_ORDER = {"gone": 0, "replay": 1, "loading": 2, "playing": 2, "room": 3}  # of seats, by phase
 _NO_NAME = re.compile(r"[^A-Za-z0-9 \-_,.?]")  # what the server takes, without `!seed` and the like
 
 
@@ -132,11 +133,13 @@ class Desk:
             return self._say(who, "I sit at no table with you.", now)
         if seat.is_playing:
             return self._say(who, "The game has begun: I play it to its end.", now)
+        if seat.is_replay:
+            return seat.leave_replay()
         return self._once("tableLeave", seat.table, now)
 
     def _start(self, who: str, _: str, now: float) -> list[Effect]:
         seat = self._shared(who)
-        if seat is None or seat.is_playing:
+        if seat is None or seat.phase != "room":
             return self._say(who, "I sit in no room with you whose game could begin.", now)
         if seat.owner is None or seat.owner != self.me:
             return self._say(who, "Only who made the table can start its game.", now)
@@ -208,13 +211,15 @@ class Desk:
         return " ".join([*kept, "/keep no: nothing of the games that you sit in is kept."])
 
     def _is_busy(self) -> bool:
-        """No seat is left for one more table, those that we are on our way to counted."""
-        return len(self._seats) + len(self._awaited) >= self._settings.tables
+        """No seat is left for one more table, those that we are on our way to counted, and replays
+        not."""
+        taken = sum(not seat.is_replay for seat in self._seats.values())
+        return taken + len(self._awaited) >= self._settings.tables
 
     def _shared(self, who: str) -> Seat | None:
         """The newest seat of ours at a table of `who`."""
         found = [seat for seat in self._seats.values() if who in seat.names]
-        return max(found, key=lambda seat: (not seat.is_playing, seat.table), default=None)
+        return max(found, key=lambda seat: (_ORDER[seat.phase], seat.table), default=None)
 
     def _once(self, command: str, table: int, now: float) -> list[Effect]:
         """What we ask of a table; nothing where the server has not had time to do it."""

@@ -1,6 +1,6 @@
 """Our seat at one table, from the room before the game to its end: `Seat`.
 
-    ROOM --tableStart--> LOADING --gameActionList--> PLAYING --finishOngoingGame--> GONE
+    ROOM --tableStart--> LOADING --gameActionList--> PLAYING --finishOngoingGame--> REPLAY --> GONE
                             ^                           |
                             +------ resynchronise ------+
 
@@ -19,11 +19,12 @@ from hanabi_rl.live import choice
 from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Think, Ticket, table_chat
 from hanabi_rl.live.made_up import OutOfStepError
 from hanabi_rl.live.missed import Untold
-from hanabi_rl.live.protocol import after, cannot_play, collection, is_bot, whole
+from hanabi_rl.live.protocol import after, cannot_play, collection, is_bot, names_of, whole
+from hanabi_rl.live.replay import Replay
 from hanabi_rl.live.seen import SeenGame
 from hanabi_rl.serve.partners import Answer
 
-Phase = Literal["room", "loading", "playing", "gone"]
+Phase = Literal["room", "loading", "playing", "replay", "gone"]
 
 UNHEARD_S = 10.0
 """After so long without an answer it is asked again."""
@@ -66,6 +67,7 @@ class Seat:
         self._paused = False
         self._clock_s: float | None = None
         self._replay: int | None = None
+        self._shared: Replay | None = None  # what the game has become, where we are in it
         self._deck: Any = None
         self._ending = False
 
@@ -87,7 +89,7 @@ class Seat:
     def disconnected(self) -> None:
         """What was asked for will not come, and what was decided is void."""
         self._ticket, self._acted, self._due, self.phase = None, None, None, "loading"
-        self._follows = False
+        self._follows, self._shared = False, None
         self._lists = self._lists_before = 0
 
     def told_of(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
@@ -144,12 +146,12 @@ class Seat:
         try:
             self._seen.apply(action)
             if self.phase == "loading":  # the list will tell it again, unless this was the end
-                return self._leave_if_known()
+                return self._close_if_known()
             if self._seen.turn != before:
                 self._acted, self._unheard = None, 0
                 self._due = self._due if self._ending else None
                 self._refused.clear()
-            return self._leave_if_known() or self._decide(now)
+            return self._close_if_known() or self._decide(now)
         except OutOfStepError as error:
             self._follows = False
             return [] if self.phase == "loading" else self._resynchronise(now, str(error))
@@ -190,44 +192,75 @@ class Seat:
         notes = [Send("note", {"tableID": self.table, **note}, ticket) for note in written]
         return [*notes, Send("action", move, ticket)]
 
-    def finished(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
-        """`finishOngoingGame`: the game is a replay now."""
+    def finished(self, fields: Mapping[str, Any], now: float, stay: bool) -> list[Effect]:
+        """`finishOngoingGame`: the game is a replay now, and we are in it; `stay` there for those
+        who may want to restart it."""
+        if stay and self._shared is None and 0 <= self._me < len(self.names):
+            me, leader = self.names[self._me], str(fields.get("sharedReplayLeader") or "")
+            self._shared = Replay(self.table, me, self.names, leader, now)
+        return self._numbered(fields, now)
+
+    def _numbered(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         replay = fields.get("databaseID")
         self._replay = replay if type(replay) is int and replay > 0 else self._replay
         return self.vanishes(now)
 
+    def watched_by(self, spectators: Any) -> list[Effect]:
+        """Who is in the replay that our game has become."""
+        if self._shared is None or not isinstance(spectators, list):
+            return []
+        return [*self._shared.watched_by(names_of(spectators))]
+
+    def led_by(self, name: str) -> list[Effect]:
+        """Who leads that replay now."""
+        return [] if self._shared is None else [*self._shared.led_by(name)]
+
+    def leave_replay(self) -> list[Effect]:
+        """Leaves the replay, where we are in one."""
+        if self.phase != "replay" or self._shared is None:
+            return []
+        self.phase = "gone"
+        return [*self._shared.leave()]
+
     def replays(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         """`init` of a replay: our game has ended, or it never was ours."""
         if self.names or self._best_seen() is not None:
-            return self.finished(fields, now)
+            return self._numbered(fields, now)
         self.phase = "gone"
         return [self._send("tableUnattend")]
 
     def vanishes(self, now: float) -> list[Effect]:
         """The table is gone from the list; what is left to be told comes soon or never."""
+        if self.phase == "replay":  # the replay has the number of the game's table, and goes on
+            return []
         self._ticket, self._ending, self._due = None, True, now + UNHEARD_S
-        return self._leave_if_known()
+        return self._close_if_known()
 
     def shows(self, identities: Any) -> list[Effect]:
         """`cardIdentities`: the whole deck, after the end."""
         self._deck = identities
-        return self._leave_if_known()
+        return self._close_if_known()
 
-    def _leave_if_known(self) -> list[Effect]:
-        """Leaves the replay once all of it is known."""
+    def _close_if_known(self) -> list[Effect]:
+        """Hands the game out once all of it is known."""
         known = None not in (self._deck, self._replay) and self._ending and self._follows
-        return self._leave() if known and self._seen and self._seen.ended is not None else []
+        seen = self._seen if self.phase in ("loading", "playing") else None
+        return self._close() if known and seen and seen.ended is not None else []
 
-    def _leave(self) -> list[Effect]:
-        self.phase, self._due = "gone", None
-        return [self._send("tableUnattend"), *self._ended()]
+    def _close(self) -> list[Effect]:
+        """Hands the game out, and leaves, unless we stay in its replay."""
+        self.phase, self._due = "gone" if self._shared is None else "replay", None
+        leaves = [self._send("tableUnattend")] if self.phase == "gone" else []
+        return [*leaves, *self._ended()]
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed."""
+        if self.phase == "replay" and self._shared is not None and self._shared.is_over(now):
+            return self.leave_replay()
         if self._due is None or now < self._due:
             return []
         if self._ending:
-            return self._leave()
+            return self._close()
         if self._seen is None:  # no `init` came
             return self.starts(now)
         if self._acted is not None:
@@ -244,8 +277,13 @@ class Seat:
 
     @property
     def is_playing(self) -> bool:
-        """A game has begun here."""
+        """A game has begun here, and is not over."""
         return self.phase in ("loading", "playing")
+
+    @property
+    def is_replay(self) -> bool:
+        """We are in the replay of a game that we played."""
+        return self.phase == "replay"
 
     def _ended(self) -> list[Effect]:
         """The game that is over, where all of it was told; nothing where nobody moved."""

@@ -16,6 +16,7 @@ interval resamples games at the shares found, the linear part of what they chang
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,36 +39,43 @@ class Pairs(NamedTuple):
 
 def action_entropy(record: Record) -> Ratio:
     """AD-entropy (Eq. 4), nats: of the agent's actions."""
-    return _entropy(record.games.actions, counted_turns(record.games))
+    games = record.games
+    return _entropy(games.actions, counted_turns(games), games.rules.num_moves)
 
 
 def action_entropy_corrected(record: Record) -> Ratio:
     """AD-entropy with the correction of Miller and Madow, nats."""
     actions, counted = record.games.actions, counted_turns(record.games)
-    return _shifted(_entropy(actions, counted), _seen(actions, counted) - 1)
+    return _shifted(action_entropy(record), _seen(actions, counted) - 1)
 
 
 def response_entropy(record: Record) -> Ratio:
     """ARD-entropy (appendix C.2), nats: of the pairs (previous mover's action, the agent's)."""
     pairs = responses(record.games)
-    return _entropy(_joint(pairs), pairs.counted)
+    return _entropy(_joint(pairs), pairs.counted, record.games.rules.num_moves**2)
 
 
 def coordination(record: Record) -> Ratio:
     """Instantaneous coordination (Eq. 5), nats, corrected: mutual information of the previous
     mover's action and the agent's."""
-    return _mutual_information(responses(record.games), corrected=True)
+    return _mutual_information(
+        responses(record.games), record.games.rules.num_moves, corrected=True
+    )
 
 
 def coordination_plugin(record: Record) -> Ratio:
     """Instantaneous coordination without the correction, nats."""
-    return _mutual_information(responses(record.games), corrected=False)
+    return _mutual_information(
+        responses(record.games), record.games.rules.num_moves, corrected=False
+    )
 
 
 def coordination_of_partner(record: Record) -> Ratio:
     """Mutual information, corrected, of the agent's action and the next mover's, nats: the other
     reading of Eq. 5."""
-    return _mutual_information(responses(record.games, own_first=True), corrected=True)
+    return _mutual_information(
+        responses(record.games, own_first=True), record.games.rules.num_moves, corrected=True
+    )
 
 
 def responses(games: Games, own_first: bool = False) -> Pairs:
@@ -78,11 +86,12 @@ def responses(games: Games, own_first: bool = False) -> Pairs:
     return Pairs(before, after, counted)
 
 
-def _mutual_information(pairs: Pairs, corrected: bool) -> Ratio:
-    """H(before) + H(after) - H(both), of the same pairs."""
+def _mutual_information(pairs: Pairs, kinds: int, corrected: bool) -> Ratio:
+    """H(before) + H(after) - H(both), of the same pairs of `kinds` different actions."""
     outcomes = (pairs.before, pairs.after, _joint(pairs))
-    row, column, both = (_entropy(outcome, pairs.counted) for outcome in outcomes)
-    plugin = Ratio(row.numerator + column.numerator - both.numerator, both.denominator)
+    row, column, both = (_entropy(outcome, pairs.counted, kinds) for outcome in outcomes)
+    information = row.numerator + column.numerator - both.numerator
+    plugin = Ratio(information, both.denominator, most=row.most)
     if not corrected:
         return plugin
     rows, columns, cells = (_seen(outcome, pairs.counted) for outcome in outcomes)
@@ -94,11 +103,13 @@ def _joint(pairs: Pairs) -> np.ndarray:
     return pairs.before * (pairs.after.max(initial=0) + 1) + pairs.after
 
 
-def _entropy(outcomes: np.ndarray, counted: np.ndarray) -> Ratio:
-    """The mean of -ln p over the counted `outcomes` int[N, T], p their shares."""
+def _entropy(outcomes: np.ndarray, counted: np.ndarray, kinds: int) -> Ratio:
+    """The mean of -ln p over the counted `outcomes` int[N, T], p their shares; at most ln `kinds`,
+    the number of different outcomes that there can be."""
     counts = np.bincount(outcomes[counted], minlength=int(outcomes.max(initial=0)) + 1)
     shares = np.maximum(counts, 1) / max(counted.sum(), 1)  # those of none are not looked up
-    return Ratio.over(-np.log(shares)[outcomes], counted)
+    surprise = Ratio.over(-np.log(shares)[outcomes], counted)
+    return dataclasses.replace(surprise, most=float(np.log(kinds)))
 
 
 def _seen(outcomes: np.ndarray, counted: np.ndarray) -> int:
@@ -109,4 +120,4 @@ def _seen(outcomes: np.ndarray, counted: np.ndarray) -> int:
 def _shifted(ratio: Ratio, degrees: int) -> Ratio:
     """The ratio plus degrees / 2n, of n events."""
     shift = degrees / (2 * max(ratio.denominator.sum(), 1))
-    return Ratio(ratio.numerator + shift * ratio.denominator, ratio.denominator)
+    return dataclasses.replace(ratio, numerator=ratio.numerator + shift * ratio.denominator)

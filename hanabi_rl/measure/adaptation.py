@@ -59,10 +59,9 @@ class Adaptation:
     def gain(self) -> Interval:
         """Points by which a last game is better than the same deck with strangers; over decks, all
         seats of one averaged first."""
-        players = self.last.rules.num_players
-        return mean_interval(
-            (self.last.scores - self.as_strangers).reshape(players, -1).mean(axis=0)
-        )
+        players, most = self.last.rules.num_players, self.last.rules.max_score
+        gained = (self.last.scores - self.as_strangers).reshape(players, -1).mean(axis=0)
+        return mean_interval(gained, least=-most, most=most)
 
     def kinds(self) -> dict[tuple[str, str], tuple[int, int, int]]:
         """(what it would do with a stranger, what it does) -> how often; and of the cards played by

@@ -60,11 +60,13 @@ class Likeness:
 
     def accuracy_difference(self) -> Ratio:
         """The policy's accuracy less the clone's."""
-        return Ratio(self.policy.correct - self.clone.correct, self.policy.decisions)
+        gained = self.policy.correct - self.clone.correct
+        return Ratio(gained, self.policy.decisions, least=-1.0, most=1.0)
 
     def loss_difference(self) -> Ratio:
         """The policy's nats per seat and timestep less the clone's."""
-        return Ratio(self.policy.nll - self.clone.nll, self.policy.seat_timesteps)
+        more = self.policy.nll - self.clone.nll
+        return Ratio(more, self.policy.seat_timesteps, least=-float("inf"))
 
 
 def likeness(policy: Policy, clone: Policy, games: Games) -> Likeness:

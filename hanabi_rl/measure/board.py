@@ -11,8 +11,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hanabi_rl.agents.hub import parse_hub_name
 from hanabi_rl.agents.names import BOT, HUB, SHIPPED, STORED, parse_name
 from hanabi_rl.measure.leaderboard import LeaderboardEntry
@@ -106,15 +104,13 @@ def with_row(board: Board, row: Row) -> Board:
 def row_of(entry: LeaderboardEntry, agent: str, identity: str, by: str, version: str) -> Row:
     """A candidate's games as a row of a board."""
     summary = entry.summary
-    # a mean near 0 or the maximum has a t interval that passes it; no mean does
-    bounds = np.clip(summary.mean.bounds, 0, entry.max_score)
     return Row(
         agent=agent,
         hash=identity,
         by=by,
         version=version,
         mean=round(summary.mean.mean, 3),
-        ci95=tuple(round(float(bound), 3) for bound in bounds),
+        ci95=tuple(round(float(bound), 3) for bound in summary.mean.bounds),
         median=float(summary.median),
         zero_share=round(summary.zero_share, 4),
         perfect_share=round(summary.perfect_share, 4),

@@ -92,7 +92,7 @@ def br_prox(returns: np.ndarray, best: np.ndarray, seed: int = 0) -> BRProx:
         iqm = bootstrap_decks(returns[0].T, of_means, seed=seed)
     else:
         iqm = bootstrap_runs(entries, interquartile_mean, seed=seed)
-    iqm = iqm._replace(high=min(iqm.high, 1.0))  # of few decks it is a jackknife, which knows no 1
+    iqm = iqm.within(0.0, 1.0)
     low, high = np.quantile(entries, [0.25, 0.75])
     return BRProx(
         iqm=iqm,

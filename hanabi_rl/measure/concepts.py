@@ -71,7 +71,9 @@ def context_independence(record: Record, bogin: bool = False) -> Ratio:
     """CI, the mean over the pools. The interval resamples games at the shares and messages found,
     which makes it too wide, by a fifth or so, where two messages are about as likely."""
     found = record.independence.bogin if bogin else record.independence.likeliest
-    return Ratio(np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator)
+    return Ratio(
+        np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator, most=1.0
+    )
 
 
 def pool_spread(record: Record) -> float:

@@ -11,6 +11,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.measure.annotate import BREAKS, KINDS, Break, Kind, annotate
 from hanabi_rl.measure.counted import counted_turns
 from hanabi_rl.measure.ratio import Ratio, intervals_of
+from hanabi_rl.runs.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.record import Record
@@ -51,10 +52,12 @@ def read_conventions(games: Games) -> Conventions:
     """Annotates every game; 10 ms each."""
     shape = games.actions.shape
     kind, breaks = np.zeros(shape, np.int8), np.zeros(shape, np.uint16)
-    for game, deck in enumerate(games.decks):
-        for turn, note in enumerate(annotate(games.rules, deck, games.actions[game].tolist())):
-            kind[game, turn] = KINDS.index(note.kind)
-            breaks[game, turn] = sum(1 << BREAKS.index(name) for name in note.breaks)
+    with Progress("annotation", total=len(games), unit="games", quiet_s=SOON_S) as progress:
+        for game, deck in enumerate(games.decks):
+            for turn, note in enumerate(annotate(games.rules, deck, games.actions[game].tolist())):
+                kind[game, turn] = KINDS.index(note.kind)
+                breaks[game, turn] = sum(1 << BREAKS.index(name) for name in note.breaks)
+            progress.update(game + 1)
     return Conventions(counted_turns(games), kind, breaks, games.deck_numbers)
 
 

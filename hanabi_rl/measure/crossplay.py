@@ -15,7 +15,7 @@ from hanabi_rl.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, group_identical, play_games
 from hanabi_rl.play.lanes import lanes_of
-from hanabi_rl.runs.progress import Progress
+from hanabi_rl.runs.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -140,7 +140,7 @@ def evaluate_beside(
         return both.reshape(2, others, players, len(game))[..., : num_games - first]
 
     parts: list[np.ndarray] = []
-    with Progress("games", total=num_games, unit="decks", shown=slow) as progress:
+    with Progress("games", total=num_games, unit="decks", quiet_s=SOON_S) as progress:
         for first in range(0, num_games, at_once * series):
             parts.append(part(first))
             progress.update(min(num_games, first + at_once * series))

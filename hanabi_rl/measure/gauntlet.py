@@ -91,12 +91,18 @@ class Beside:
     @property
     def mean(self) -> Interval:
         """Over series, the seats of one averaged first."""
-        return mean_interval(self.scores.mean(axis=(0, 2)))
+        return mean_interval(self.scores.mean(axis=(0, 2)), least=0, most=self.max_score)
 
     @property
     def by_game(self) -> list[Interval]:
         """The same of each game of the series, the first to the K-th."""
-        return [mean_interval(of_game) for of_game in self.scores.mean(axis=0).T]
+        by_game = self.scores.mean(axis=0).T
+        return [mean_interval(scores, least=0, most=self.max_score) for scores in by_game]
+
+    @property
+    def max_score(self) -> int:
+        """Of the game that is played."""
+        return self.partner.policy.rules.max_score
 
     @property
     def zero_share(self) -> float:
@@ -127,7 +133,8 @@ class Result:
             for b in self.beside
             if b.partner.family == name and met in (None, b.met)
         ]
-        return mean_interval(np.mean(found, axis=0)) if found else None
+        most = self.itself.max_score
+        return mean_interval(np.mean(found, axis=0), least=0, most=most) if found else None
 
     def families(self, met: bool | None = None) -> dict[str, Interval]:
         """`family` of each that has such partners, in the order of the list."""
@@ -170,7 +177,8 @@ class Result:
         if not first_last or self.beside[0].scores.shape[2] == 1:
             return None
         first, last = np.mean(first_last, axis=0).T
-        return mean_interval(last - first)
+        most = self.itself.max_score
+        return mean_interval(last - first, least=-most, most=most)
 
     def zero_share(self) -> float:
         """Games of score 0, over all partners alike."""

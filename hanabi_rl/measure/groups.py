@@ -52,10 +52,13 @@ class GroupedMatrix:
 
 
 def group_matrix(
-    means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, ...]
+    means: np.ndarray,
+    labels: tuple[str, ...],
+    groups: tuple[str, ...],
+    max_score: float = np.inf,
 ) -> GroupedMatrix:
     """Groups the matrix `means` float[A, A], whose agents have `labels` and belong to `groups`, [A]
-    each."""
+    each. Intervals are within 0 and `max_score`."""
     names = tuple(dict.fromkeys(groups))
     members = {name: [i for i, group in enumerate(groups) if group == name] for name in names}
     summaries = []
@@ -66,9 +69,9 @@ def group_matrix(
             GroupSummary(
                 name=name,
                 agents=tuple(labels[i] for i in inside),
-                selfplay=mean_interval(means[inside, inside]),
-                intra=_over_pairs(means, [inside]),
-                inter=_over_pairs(means, [inside, outside]),
+                selfplay=mean_interval(means[inside, inside], least=0, most=max_score),
+                intra=_over_pairs(means, [inside], max_score),
+                inter=_over_pairs(means, [inside, outside], max_score),
             )
         )
     between = np.array(
@@ -77,7 +80,7 @@ def group_matrix(
     return GroupedMatrix(groups=tuple(summaries), means=between)
 
 
-def _over_pairs(means: np.ndarray, samples: list[list[int]]) -> Interval | None:
+def _over_pairs(means: np.ndarray, samples: list[list[int]], max_score: float) -> Interval | None:
     """The mean over the pairs within one sample of agents, or between two; None where there is no
     pair."""
 
@@ -96,7 +99,7 @@ def _over_pairs(means: np.ndarray, samples: list[list[int]]) -> Interval | None:
         for sample in samples
         if len(sample) >= enough
     ]
-    return jackknife_interval(estimate, left_out)
+    return jackknife_interval(estimate, left_out).within(0, max_score)
 
 
 def _mean_cell(means: np.ndarray, rows: list[int], columns: list[int]) -> float:

@@ -4,11 +4,16 @@ Percentiles of resamples are too narrow where there are few games: over five, 87
 intervals cover what they are of, over three 80%. Below `FEW` the interval is a jackknife's with
 Student's t, which for a mean is the classical one; of one game it has no bounds.
 `benchmarks/coverage.py` prints how often each covers.
+
+An interval of Student's t is symmetric and does not know the range of the figure. Where the range
+is known (`Interval.within`) the interval is cut to it, which leaves its coverage as it is: no value
+that is cut off is possible.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,9 +25,14 @@ own."""
 _RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of one count per game
 
 
+NO_BOUNDS = "n/a"
+"""Printed where an interval has no bounds; `explained` gives the reason."""
+_REASON = f"{NO_BOUNDS}: no interval: too few independent games, or an infinite figure"
+
+
 class Interval(NamedTuple):
     """An estimate with its two-sided confidence interval; `f"{interval:.3f}"` reads `0.412 [0.398,
-    0.426]`."""
+    0.426]`, or `0.412 n/a` without bounds."""
 
     mean: float
     low: float
@@ -34,13 +44,38 @@ class Interval(NamedTuple):
         """`[low, high]`, the form every `*_ci95` key of a JSON file has."""
         return [self.low, self.high]
 
+    def within(self, least: float = -np.inf, most: float = np.inf) -> Interval:
+        """The interval without the values below `least` and above `most`, which the figure cannot
+        have. The estimate stays inside; an interval without bounds stays as it is."""
+        if not np.isfinite([self.low, self.high]).all():
+            return self
+        low, high = max(self.low, min(least, self.mean)), min(self.high, max(most, self.mean))
+        return self._replace(low=float(low), high=float(high))
+
     def __format__(self, spec: str) -> str:
         spec = spec or ".2f"
-        return f"{self.mean:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+        return f"{self.mean:{spec}} {bounds_text(self.bounds, spec)}"
 
 
-def mean_interval(values: np.ndarray, level: float = 0.95) -> Interval:
-    """Student's t interval for the mean of independent `values` float[N].
+def bounds_text(bounds: Sequence[float | None], spec: str = ".2f") -> str:
+    """`[0.398, 0.426]` for `[low, high]`, or `n/a` where one of them is infinite, NaN or None (as
+    JSON has them)."""
+    known = [bound for bound in bounds if bound is not None and np.isfinite(bound)]
+    if len(known) < 2:
+        return NO_BOUNDS
+    return f"[{known[0]:{spec}}, {known[1]:{spec}}]"
+
+
+def explained(text: str) -> str:
+    """`text`, which prints intervals, with one more line on what `n/a` means where it has one."""
+    return f"{text}\n{_REASON}" if re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text) else text
+
+
+def mean_interval(
+    values: np.ndarray, level: float = 0.95, least: float = -np.inf, most: float = np.inf
+) -> Interval:
+    """Student's t interval for the mean of independent `values` float[N], cut to `least` and
+    `most`, the range that the values can have.
 
     A single value has an infinite interval. Raises ValueError for no values.
     """
@@ -49,7 +84,8 @@ def mean_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     mean = float(values.mean())
     if count == 1:
         return _unbounded(mean)
-    return student_interval(mean, float(values.std(ddof=1) / np.sqrt(count)), count - 1, level)
+    error = float(values.std(ddof=1) / np.sqrt(count))
+    return student_interval(mean, error, count - 1, level).within(least, most)
 
 
 def student_interval(

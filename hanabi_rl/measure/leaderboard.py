@@ -49,7 +49,8 @@ class LeaderboardEntry:
     def line_up_means(self) -> list[Interval]:
         """The mean score of each line-up."""
         return [
-            mean_interval(self.score[self.line_up == index]) for index in range(len(self.line_ups))
+            mean_interval(self.score[self.line_up == index], least=0, most=self.max_score)
+            for index in range(len(self.line_ups))
         ]
 
     def as_dict(self, proxies: Sequence[str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games, step_seats
+from hanabi_rl.runs.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -158,11 +159,13 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     num_games, num_turns = games.actions.shape
     players = games.rules.num_players
     seats = np.ones((num_games, players), bool) if games.human_seats is None else games.human_seats
-    chunks = in_chunks(chunk_size, games.decks, games.actions)
-    guess, nll = join_chunks(
-        [_guesses(movers_logits(policy, *chunk, rules=games.rules), chunk[1]) for chunk in chunks],
-        num_games,
-    )
+    parts = []
+    with Progress("prediction", total=num_games, unit="games", quiet_s=SOON_S) as progress:
+        for chunk in in_chunks(chunk_size, games.decks, games.actions):
+            logits = movers_logits(policy, *chunk, rules=games.rules)
+            parts.append(jax.device_get(_guesses(logits, chunk[1])))
+            progress.update(min(len(parts) * chunk_size, num_games))
+    guess, nll = join_chunks(parts, num_games)
     played = np.arange(num_turns) < games.num_actions[:, None]
     return Decisions(
         action=games.actions,
@@ -240,10 +243,13 @@ def _kl(
         )
     at = jnp.asarray(temperatures, jnp.float32)
     parts = []
-    for chunk in in_chunks(chunk_size, decks, actions):
-        expected, got = (movers_logits(p, *chunk, rules=rules) for p in (reference, policy))
-        valid = chunk[1] != rules.noop
-        parts.append((_kl_sums(expected, got, valid, at), _rules_out(expected, got, valid)))
+    with Progress("KL", total=len(decks), unit="games", quiet_s=SOON_S) as progress:
+        for chunk in in_chunks(chunk_size, decks, actions):
+            expected, got = (movers_logits(p, *chunk, rules=rules) for p in (reference, policy))
+            valid = chunk[1] != rules.noop
+            sums = _kl_sums(expected, got, valid, at), _rules_out(expected, got, valid)
+            parts.append(jax.device_get(sums))
+            progress.update(min(len(parts) * chunk_size, len(decks)))
     kl, infinite = join_chunks(parts, len(decks))
     return np.where(infinite[:, None], np.inf, kl), np.asarray(actions != rules.noop).sum(axis=1)
 

@@ -26,6 +26,10 @@ class Ratio:
     denominator: np.ndarray  # float[N], what is counted: decisions, turns, games
     share: bool = False
     """Of what is counted: in every game from 0 to the denominator."""
+    least: float = 0.0
+    """The lowest value that the ratio can have; of a difference -inf."""
+    most: float = np.inf
+    """The highest value that the ratio can have; of a share 1."""
 
     @classmethod
     def over(cls, values: np.ndarray, counted: np.ndarray, share: bool = False) -> Ratio:
@@ -39,7 +43,7 @@ class Ratio:
         if len(groups) == len(set(groups.tolist())):
             return self
         sums = group_sums(self.numerator, groups), group_sums(self.denominator, groups)
-        return Ratio(*sums, self.share)
+        return dataclasses.replace(self, numerator=sums[0], denominator=sums[1])
 
     @property
     def defined(self) -> bool:
@@ -55,20 +59,19 @@ class Ratio:
 
     @cached_property
     def interval(self) -> Interval:
-        """The ratio with its 95% interval, games resampled; of a share within 0 and 1."""
+        """The ratio with its 95% interval, games resampled, within the range of the ratio."""
         return self._within(bootstrap_ratio(self.numerator, self.denominator))
 
     def _within(self, interval: Interval) -> Interval:
         """Where a share is 0 or 1 resamples say that it always will be: the interval is then the
         exact one of as many tries as there are games (or groups) with something to count. Of
         shares of moves that is conservative: a game of thirty counts as one."""
-        if not self.share or np.isinf(interval.low):  # of one game it has no bounds
-            return interval
-        share, low, high, error = interval
-        if share in (0, 1):
+        share = interval.mean
+        if self.share and share in (0, 1) and np.isfinite(interval.low):  # of one game: no bounds
             count = int((self.denominator > 0).sum())
             low, high = exact_share(round(share * count), count).bounds
-        return Interval(share, max(low, 0.0), min(high, 1.0), error)
+            interval = Interval(share, low, high, interval.std_error)
+        return interval.within(self.least, 1.0 if self.share else self.most)
 
     @property
     def bounds(self) -> list[float]:

@@ -15,6 +15,7 @@ from hanabi_rl.measure import (
     concepts,
     conventions,
     dominance,
+    efficiency,
     events,
     interdependence,
     prediction,
@@ -144,6 +145,14 @@ _ALL = (
         "  hints per turn of any kind",
         "hints a turn",
         behaviour.hint_share,
+    ),
+    Measure(
+        "efficiency",
+        "behaviour",
+        "efficiency: cards gotten per clue",
+        "cards per clue, a game",
+        efficiency.efficiency,
+        "hanab.live",
     ),
     Measure("length", "behaviour", "turns of a finished game", "turns a game", behaviour.length),
     Measure("accuracy", "prediction", "accuracy", "share of decisions", prediction.accuracy),
@@ -425,7 +434,14 @@ def behaviour_figures(record: Record) -> dict[str, Any]:
         "plays": int(turns.plays.sum()),
         "hints": int(turns.hints.sum()),
         **measure_figures(record, measures_of("behaviour")),
+        "required_efficiency": efficiency.required_efficiency(record.games.rules),
     }
+
+
+def efficiency_figures(record: Record) -> dict[str, Any]:
+    """JSON-ready: `efficiency` with its interval, and `required_efficiency` of a perfect game."""
+    required = efficiency.required_efficiency(record.games.rules)
+    return {**measure_figures(record, [MEASURES["efficiency"]]), "required_efficiency": required}
 
 
 def objective_figures(record: Record) -> dict[str, Any]:

@@ -38,8 +38,8 @@ class ScoreSummary:
 def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSummary:
     """Summary of `scores` and `points`, int[S, N]: S seatings of the same N decks."""
     return ScoreSummary(
-        mean=mean_interval(scores.mean(axis=0)),
-        points=mean_interval(points.mean(axis=0)),
+        mean=mean_interval(scores.mean(axis=0), least=0, most=max_score),
+        points=mean_interval(points.mean(axis=0), least=0, most=max_score),
         median=float(np.median(scores)),
         zero_share=float((scores == 0).mean()),
         perfect_share=float((scores == max_score).mean()),
@@ -121,7 +121,8 @@ def _a_game(record: Record, values: np.ndarray, share: bool = False) -> Ratio:
     """`values` [N] of the games that were not left before their end, which have no score."""
     finished = ~record.games.unfinished
     counted = np.where(finished, values, 0).astype(np.float64)
-    return Ratio(counted, finished.astype(np.float64), share)
+    most = record.games.rules.max_score
+    return Ratio(counted, finished.astype(np.float64), share, most=most)
 
 
 def evaluate_selfplay(

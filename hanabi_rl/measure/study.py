@@ -57,6 +57,10 @@ class Block:
         return sum(self.scores) / len(self.scores) if self.scores else None
 
 
+RATINGS = (1, 7)  # `serve.study.SCALE` points
+"""The lowest and the highest rating."""
+
+
 class Figure(NamedTuple):
     """One figure of an agent; `interval` is None where fewer than `ENOUGH` groups say."""
 
@@ -102,22 +106,27 @@ def tied(tables: Iterable[Collection[int]]) -> dict[int, int]:
     return group
 
 
-def agent_figures(blocks: Sequence[Block], agents: Sequence[str]) -> list[AgentFigures]:
-    """The figures of each of `agents`."""
-    return [_figures(agent, [each for each in blocks if each.agent == agent]) for agent in agents]
+def agent_figures(
+    blocks: Sequence[Block], agents: Sequence[str], max_score: float = np.inf
+) -> list[AgentFigures]:
+    """The figures of each of `agents`; `max_score` of the game that was played."""
+    of = [[each for each in blocks if each.agent == agent] for agent in agents]
+    return [
+        _figures(agent, own, max_score, len(agents)) for agent, own in zip(agents, of, strict=True)
+    ]
 
 
-def _figures(agent: str, blocks: Sequence[Block]) -> AgentFigures:
+def _figures(agent: str, blocks: Sequence[Block], max_score: float, agents: int) -> AgentFigures:
     blocks = [each for each in blocks if each.scores or each.left or each.rating is not None]
     games = _of_games(blocks, len)
     rated = [each.rating is not None for each in blocks]
     ranked = [each.place is not None for each in blocks]
     marks = [each.questioned for each in blocks]  # of one partner's moves: none is in two blocks
     ratios = {
-        "score": _ratio(_of_games(blocks, sum), games),
+        "score": _ratio(_of_games(blocks, sum), games, 0, max_score),
         "zero_share": _share(_of_games(blocks, lambda scores: scores.count(0)), games),
-        "rating": _ratio([each.rating or 0.0 for each in blocks], rated),
-        "place": _ratio([each.place or 0 for each in blocks], ranked),
+        "rating": _ratio([each.rating or 0.0 for each in blocks], rated, *RATINGS),
+        "place": _ratio([each.place or 0 for each in blocks], ranked, 1, agents),
         "first_share": _share([each.place == 1 for each in blocks], ranked),
         "questioned": _share(marks, [each.partner_moves for each in blocks]),
     }
@@ -144,12 +153,15 @@ def _of_two(block: Block) -> list[int | None]:
     return [score for _, score in block.shared]
 
 
-def _ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
-    return Ratio(np.array(numerators, np.float64), np.array(denominators, np.float64))
+def _ratio(
+    numerators: Sequence[float], denominators: Sequence[float], least: float, most: float
+) -> Ratio:
+    counted = np.array(denominators, np.float64)
+    return Ratio(np.array(numerators, np.float64), counted, least=least, most=most)
 
 
 def _share(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
-    return dataclasses.replace(_ratio(numerators, denominators), share=True)
+    return dataclasses.replace(_ratio(numerators, denominators, 0, 1), share=True)
 
 
 def figures_over(

@@ -148,7 +148,7 @@ def _paired(kind: Kind, about: tuple[str, str], said: Sequence[_Said]) -> Findin
     finding = Finding(kind, about, len(whole), len(np.unique(groups)), ENOUGH)
     if finding.groups < ENOUGH:
         return finding
-    of_groups = Ratio(differences, np.ones(len(differences))).summed(groups)
+    of_groups = Ratio(differences, np.ones(len(differences)), least=-np.inf).summed(groups)
     means = of_groups.numerator / of_groups.denominator
     if np.ptp(means) < 1e-9:
         return finding
@@ -298,5 +298,5 @@ def _rank_correlation(finding: Finding, sums: np.ndarray, values: np.ndarray) ->
     estimate = float(test.statistic)
     interval = Interval(estimate, float("nan"), float("nan"), float("nan"))
     if len(sums) >= FEW:
-        interval = bootstrap_decks(sums, rho, num_resamples=2000)
+        interval = bootstrap_decks(sums, rho, num_resamples=2000).within(-1, 1)
     return dataclasses.replace(finding, estimate=interval, p=float(test.pvalue))

@@ -36,11 +36,12 @@ def report_of(
     blocks: Sequence[Block],
     agents: Sequence[str],
     others: Mapping[str, Mapping[str, float]] | None = None,
+    max_score: float = float("inf"),
 ) -> StudyReport:
     """The report on `agents`; `others` are figures of them from elsewhere: name -> agent -> value,
-    as a gauntlet's means."""
+    as a gauntlet's means. `max_score` of the game that was played."""
     report = StudyReport(
-        agents=agent_figures(blocks, agents),
+        agents=agent_figures(blocks, agents, max_score),
         comparisons=compare_agents(blocks, agents),
         curves=rating_curves(blocks),
         across=[

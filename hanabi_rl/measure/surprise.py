@@ -12,6 +12,7 @@ from hanabi_rl.data.formats.hanab_live import exported_length, share_link
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
+from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.record import Record
 from hanabi_rl.measure.registry import measure_figures, measures_of
@@ -166,11 +167,11 @@ def prediction_table(figures: dict[str, Any]) -> str:
             f"{surprise['turn']}: {surprise['move']}; expected: {surprise['expected']}"
         )
         lines.append(f"             {surprise['link'] or 'not on hanab.live'}")
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 def _row(name: str, count: str, share: dict[str, Any], suffix: str) -> str:
     accuracy, nats = share[f"accuracy{suffix}"], share[f"cross_entropy{suffix}"]
     bounds = share[f"accuracy{suffix}_ci95"], share[f"cross_entropy{suffix}_ci95"]
-    accuracy_bounds, nats_bounds = (f"[{low:.3f}, {high:.3f}]" for low, high in bounds)
+    accuracy_bounds, nats_bounds = (bounds_text(each, ".3f") for each in bounds)
     return f"{name:<15} {count:>9} {accuracy:9.3f} {accuracy_bounds:<16} {nats:7.3f}  {nats_bounds}"

@@ -21,6 +21,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.storage.cache import cache_folder
+from hanabi_rl.storage.words import count
 
 FORMAT_VERSION = 2  # of the games in the cache: 1 did not say who sat where
 _PARTNERS = re.compile(r"[?&]partner=[^&]*")
@@ -55,7 +56,9 @@ def demo_games(
         more = generate(rules, bot, last, seed, purpose, first)
         games = more if games is None else _joined(games, more)
         if last < num_games and _keep(unfinished, games):
-            print(f"{last:,} of {num_games:,} games: {unfinished}", file=sys.stderr, flush=True)
+            print(
+                f"{last:,} of {count(num_games, 'game')}: {unfinished}", file=sys.stderr, flush=True
+            )
     if _keep(path, games):
         unfinished.unlink(missing_ok=True)
     return games

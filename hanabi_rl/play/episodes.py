@@ -9,6 +9,7 @@ environment's stream, stores states and every network's outputs, and has a fixed
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,7 @@ from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
-from hanabi_rl.runs.progress import Progress
+from hanabi_rl.runs.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -38,6 +39,9 @@ OWN_CHANCE = np.uint32(2**32 - 1)
 _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
 # of one compiled call, which may play fewer: calls of any number of games share it
 _GAMES_PER_SLOT = 32
+# turns of a compiled call, twice as many after one that took less than a second: progress is shown
+# in between, and calls are few
+_FIRST_TURNS, _LONG_S = 8, 1.0
 
 
 @with_our_settings(prng=True)
@@ -65,7 +69,8 @@ def play_games(
     sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat s is given
     `fold_in(fold_in(fold_in(fold_in(key, OWN_CHANCE), k), t), s)`, greedy play included.
     `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
-    256 are played at once; where somebody searches 4, and a progress bar shows how many are over.
+    256 are played at once; where a policy searches 4. Progress is shown on stderr where it takes
+    more than `SOON_S`.
 
     Every `series` decks in a row are one series: from game to game the policies keep what they know
     of each other (`agents/policy.py`, `next_game`), so with three players and more their seatings
@@ -100,28 +105,29 @@ def play_games(
     key = jax.random.key(seed)
     own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
-    with Progress("games", total=total, unit="games", shown=slow) as progress:
+    with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress:
         for first in range(0, total, size):
             # the same shapes for every chunk; no more than `count` are played
             index = np.arange(first, first + size) % total
             count = min(size, total - first)
-            keys = _game_keys(key, key_index[index])
-            own_keys = _game_keys(own_key, key_index[index])
-            records = _play_chunk(
-                distinct,
-                decks[index],
-                seating[index],
-                keys,
-                own_keys,
-                np.int32(count),
-                np.bool_(sample),
-                rules=rules,
-                positions=positions,
-                slots=slots,
-                series=series,
+            chunk = _Chunk(
+                decks=decks[index],
+                seating=seating[index],
+                keys=_game_keys(key, key_index[index]),
+                own_keys=_game_keys(own_key, key_index[index]),
+                first=np.int32(count),
+                sample=np.bool_(sample),
             )
-            chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
-            progress.update(first + count)
+            shape = {"rules": rules, "positions": positions, "slots": slots, "series": series}
+            play, turns, playing = _begin(distinct, chunk, **shape), _FIRST_TURNS, True
+            while playing:
+                began = time.perf_counter()
+                play, playing = _play_chunk(distinct, chunk, play, np.int32(turns), **shape)
+                over = jax.device_get(play.records["num_actions"])[:count] > 0
+                progress.update(first + int(over.sum()))
+                turns *= 2 if time.perf_counter() - began < _LONG_S else 1
+            records = jax.device_get(play.records)
+            chunks.append({name: field[:count] for name, field in records.items()})
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return Games(
         rules=rules,
@@ -162,28 +168,66 @@ class _Play(NamedTuple):
     records: dict[str, jax.Array]  # [M, ...]: `_AT_END` and the actions
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "positions", "slots", "series"))
-def _play_chunk(
+class _Chunk(NamedTuple):
+    """The games of one chunk, M with padding."""
+
+    decks: Any  # uint8[M, D]
+    seating: Any  # int32[M, P], the seats of the line-up's positions
+    keys: jax.Array  # [M], for sampling
+    own_keys: jax.Array  # [M], for what the policies draw themselves
+    first: Any  # int32[], how many of them are played
+    sample: Any  # bool[]; not static: greedy and drawn games share one compiled function
+
+
+_SHAPE = ("rules", "positions", "slots", "series")
+
+
+@functools.partial(jax.jit, static_argnames=_SHAPE)
+def _begin(
     policies: tuple[Policy, ...],
-    decks: jax.Array,
-    seating: jax.Array,
-    keys: jax.Array,
-    own_keys: jax.Array,
-    count: jax.Array,
-    sample: jax.Array,
+    chunk: _Chunk,
     *,
     rules: Rules,
     positions: tuple[tuple[int, ...], ...],
     slots: int,
     series: int,
-) -> dict[str, jax.Array]:
-    """Plays the first `count` of `decks` [M, D], at most `slots` at a time, whole series each.
+) -> _Play:
+    """The first game of each slot, dealt; arguments as of `_play_chunk`."""
+    size, count = len(chunk.decks), chunk.first
+    first = jnp.arange(slots) * series
+    return _Play(
+        game=jnp.where(first < count, first, size),
+        turn=jnp.zeros(slots, jnp.int32),
+        dealt=jnp.minimum(count // series, slots),
+        state=game.deal(rules, chunk.decks[first]),
+        carries=tuple(
+            p.init_carry(slots * len(held)) for p, held in zip(policies, positions, strict=True)
+        ),
+        records={
+            **{name: jnp.zeros(size, jnp.int32) for name in _AT_END},
+            "actions": jnp.full((size, rules.max_turns), rules.noop, jnp.int32),
+        },
+    )
 
-    `positions[g]` are the line-up positions that policy g holds, `seating` int32[M, P] their seats
-    in each game, `keys` [M] the games' own for sampling, `own_keys` [M] for what the policies draw
-    themselves. `sample` bool[] is no static argument: greedy and drawn games share one compiled
-    function. Returns `_AT_END` and the actions, [M, ...].
+
+@functools.partial(jax.jit, static_argnames=_SHAPE)
+def _play_chunk(
+    policies: tuple[Policy, ...],
+    chunk: _Chunk,
+    start: _Play,
+    turns: jax.Array,
+    *,
+    rules: Rules,
+    positions: tuple[tuple[int, ...], ...],
+    slots: int,
+    series: int,
+) -> tuple[_Play, jax.Array]:
+    """At most `turns` int32[] turns more of a chunk, `slots` games at a time, whole series each;
+    and whether a game is not over, bool[].
+
+    `positions[g]` are the line-up positions that policy g holds.
     """
+    decks, seating, keys, own_keys, count, sample = chunk
     size = len(decks)
     # a policy's rows are all slots at its first position, then at its next
     order = np.concatenate(positions)
@@ -260,21 +304,14 @@ def _play_chunk(
             state=select_games(follows, begun, play.state),
         )
 
-    first = jnp.arange(slots) * series
-    start = _Play(
-        game=jnp.where(first < count, first, size),
-        turn=jnp.zeros(slots, jnp.int32),
-        dealt=jnp.minimum(count // series, slots),
-        state=game.deal(rules, decks[first]),
-        carries=tuple(
-            p.init_carry(slots * len(held)) for p, held in zip(policies, positions, strict=True)
-        ),
-        records={
-            **{name: jnp.zeros(size, jnp.int32) for name in _AT_END},
-            "actions": jnp.full((size, rules.max_turns), rules.noop, jnp.int32),
-        },
+    def goes_on(state: tuple[_Play, jax.Array]) -> jax.Array:
+        play, left = state
+        return (play.game < size).any() & (left > 0)
+
+    play, _ = jax.lax.while_loop(
+        goes_on, lambda state: (play_turn(state[0]), state[1] - 1), (start, turns)
     )
-    return jax.lax.while_loop(lambda play: (play.game < size).any(), play_turn, start).records
+    return play, (play.game < size).any()
 
 
 def _of_seat(values: jax.Array, seat: jax.Array) -> jax.Array:

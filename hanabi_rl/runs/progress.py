@@ -3,29 +3,68 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from types import TracebackType
-from typing import TextIO
+from typing import ClassVar, TextIO
 
 from tqdm import tqdm
 
+SOON_S = 4.0
+"""Measuring that takes less than this time shows no progress."""
+_DRAWN_S = 0.1  # min seconds between two drawings of a bar
+_COMPILING = (
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+    "/jax/core/compile/backend_compile_duration",
+)
+
+
+class _Compilation:
+    """Seconds that JAX has spent compiling in this process, as far as it was listened to."""
+
+    def __init__(self) -> None:
+        self.seconds, self._listens = 0.0, False
+
+    def listen(self) -> None:
+        """Count from here on, once JAX is loaded."""
+        if self._listens or "jax" not in sys.modules:
+            return
+        from jax import monitoring
+
+        self._listens = True
+        monitoring.register_event_duration_secs_listener(self._heard)
+
+    def _heard(self, event: str, duration_secs: float, **_: str | int) -> None:
+        if event in _COMPILING:
+            self.seconds += duration_secs
+
+
+_compilation = _Compilation()
+
 
 class Progress:
-    """A progress bar on stderr with rate and time left, from the second update on (the first one
-    compiles); a plain line every `interval_s` seconds where stderr is no terminal.
+    """Progress on stderr with rate and time left: a bar, or a plain line every `interval_s` seconds
+    where stderr is no terminal.
 
         with Progress("BC", total=70, unit="epochs") as progress:
             progress.update(epoch, accuracy=0.41)
+
+    The rate is measured from the first update on, and leaves out the time that JAX compiles. A
+    plain line comes without an update too, as the first one may take minutes. Of several that are
+    open, one in another, only the last writes such lines.
 
     Args:
         title: what is progressing.
         total: the position at which it is done.
         unit: what is counted, in the plural.
         initial: the position it starts from (a resumed run).
-        interval_s: least seconds between two plain lines.
+        interval_s: min seconds between two plain lines.
         stream: where to write; stderr by default.
-        shown: False writes nothing: what is done before anybody would look.
+        quiet_s: seconds in which nothing is written. Inside another Progress with such a time
+            nothing is written at all, and the bar disappears at the end.
     """
+
+    _open: ClassVar[list[Progress]] = []
 
     def __init__(
         self,
@@ -36,66 +75,100 @@ class Progress:
         initial: int = 0,
         interval_s: float = 15.0,
         stream: TextIO | None = None,
-        shown: bool = True,
+        quiet_s: float = 0.0,
     ) -> None:
         self._title, self._total, self._unit, self._interval_s = title, total, unit, interval_s
         self._stream = stream or sys.stderr
-        self._shown = shown
-        self._position = initial
-        self._since: tuple[float, int] | None = None
-        """What the rate is measured from: the first update, which compiled."""
-        self._line_at = time.monotonic()
+        self._quiet_s = quiet_s
+        self._shown = not (quiet_s and any(other._quiet_s for other in self._open))
+        self._position, self._text = initial, ""
+        self._since: tuple[float, float, int] | None = None
+        """What the rate is measured from: the first update, as (time, compilation, position)."""
+        self._began = self._written_at = time.monotonic()
         self._bar: tqdm | None = None
-        if shown and self._stream.isatty():
-            self._bar = tqdm(
-                total=total,
-                initial=initial,
-                desc=title,
-                unit=f" {unit}",
-                unit_scale=total >= 10_000,
-                dynamic_ncols=True,
-                file=self._stream,
-                smoothing=0.1,
-            )
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        _compilation.listen()
+        if self._shown:
+            self._open.append(self)
+            if self._stream.isatty() and not quiet_s:
+                self._draw()
+            threading.Thread(target=self._watch, daemon=True).start()
 
     def update(self, position: int, **shown: float | str) -> None:
-        """Moves to `position` (not by it) and shows the given values beside it."""
+        """Moves to `position` (not by it) and shows the given values after it."""
         if not self._shown:
             return
-        position = int(position)
-        text = ", ".join(f"{name} {_brief(value)}" for name, value in shown.items())
-        now = time.monotonic()
-        if self._bar is not None:
-            self._bar.set_postfix_str(text, refresh=False)
-            if self._since is None:  # measured from here on
-                self._bar.initial = self._bar.n = self._bar.last_print_n = position
-                self._bar.last_print_t = time.time()
-                self._bar.refresh()
-            else:
-                self._bar.update(position - self._position)
-        self._position = position
-        if self._bar is None and (
-            now - self._line_at >= self._interval_s or position >= self._total
-        ):
-            self._line_at = now
-            print(self._line(now, text), file=self._stream, flush=True)
-        if self._since is None:
-            self._since = (now, position)
+        with self._lock:
+            self._position = int(position)
+            self._text = ", ".join(f"{name} {_brief(value)}" for name, value in shown.items())
+            if self._since is None:
+                self._since = (time.monotonic(), _compilation.seconds, self._position)
+            self._show(self._interval_s)
 
-    def _line(self, now: float, text: str) -> str:
-        parts = [f"{self._title}: {self._position:,}/{self._total:,} {self._unit}"]
-        if self._since is not None:
-            since, position = self._since
-            rate = (self._position - position) / max(now - since, 1e-9)
-            parts.append(f"{_brief(rate)} {self._unit}/s")
-            if rate > 0 and self._position < self._total:
-                parts.append(f"{format_seconds((self._total - self._position) / rate)} left")
-        return ", ".join([*parts, text] if text else parts)
+    def _show(self, interval_s: float) -> None:
+        """Writes what there is, unless that was done less than `interval_s` ago."""
+        now, ends = time.monotonic(), self._position >= self._total
+        if now - self._began < self._quiet_s:
+            return
+        if self._stream.isatty():
+            if ends or now - self._written_at >= _DRAWN_S or self._bar is None:
+                self._written_at = now
+                self._draw()
+        elif ends or now - self._written_at >= interval_s:
+            self._written_at = now
+            parts = [f"{self._title}: {self._position:,}/{self._total:,} {self._unit}"]
+            parts += self._rate(now) or [f"{format_seconds(now - self._began)} so far"]
+            parts += [self._text] if self._text else []
+            print(", ".join(parts), file=self._stream, flush=True)
+
+    def _draw(self) -> None:
+        now = time.monotonic()
+        if self._bar is None:
+            self._bar = tqdm(
+                total=self._total,
+                initial=self._position,
+                desc=self._title,
+                unit_scale=self._total >= 10_000,
+                dynamic_ncols=True,
+                file=self._stream,
+                leave=not self._quiet_s,
+                bar_format=f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {self._unit} "
+                "[{elapsed}{postfix}]",
+            )
+            self._bar.start_t -= now - self._began
+        self._bar.n = self._position
+        figures = [*self._rate(now), *([self._text] if self._text else [])]
+        self._bar.set_postfix_str(", ".join(figures), refresh=False)
+        self._bar.refresh()
+
+    def _rate(self, now: float) -> list[str]:
+        """Rate and time left; empty while they are not known."""
+        if self._since is None or self._position == self._since[2]:
+            return []
+        since, compiled, position = self._since
+        elapsed, compiling = now - since, _compilation.seconds - compiled
+        working = max(elapsed - compiling, 0.1 * elapsed, 1e-9)  # JAX may compile as devices work
+        rate = (self._position - position) / working
+        figures = [f"{_brief(rate)} {self._unit}/s"]
+        if self._position < self._total:
+            figures.append(f"{format_seconds((self._total - self._position) / rate)} left")
+        return figures
+
+    def _watch(self) -> None:
+        """Writes without updates, until it is closed."""
+        while not self._closed.wait(max(self._interval_s, _DRAWN_S)):
+            with self._lock:
+                if not self._closed.is_set() and self._open[-1:] == [self]:
+                    self._show(self._interval_s)
 
     def close(self) -> None:
         """Leaves the bar as it stands."""
-        if self._bar is not None:
-            self._bar.close()
+        with self._lock:
+            self._closed.set()
+            if self in self._open:
+                self._open.remove(self)
+            if self._bar is not None:
+                self._bar.close()
 
     def __enter__(self) -> Progress:
         return self

@@ -13,6 +13,7 @@ from hanabi_rl.measure.intervals import bootstrap_median, mean_interval
 from hanabi_rl.play.line_ups import seat_names
 from hanabi_rl.serve.grants import Row
 from hanabi_rl.serve.store import Store
+from hanabi_rl.storage.files import to_json
 
 COLUMNS = (
     "players",
@@ -66,11 +67,12 @@ def _about(entry: dict[str, Any], players: int) -> dict[str, Any]:
 
 def _figures(games: Sequence[Row], max_score: int) -> dict[str, Any]:
     score = np.array([game.score for game in games], float)
-    mean, median = mean_interval(score), bootstrap_median(score)
+    mean, median = mean_interval(score, least=0, most=max_score), bootstrap_median(score)
+    low, high = to_json(mean.bounds)  # None: a single game has no bounds
     return {
         "mean": mean.mean,
-        "mean_low": mean.bounds[0],
-        "mean_high": mean.bounds[1],
+        "mean_low": low,
+        "mean_high": high,
         "median": median.mean,
         "zero_share": float(np.mean(score == 0)),
         "perfect_share": float(np.mean(score == max_score)),

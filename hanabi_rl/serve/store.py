@@ -34,6 +34,7 @@ from hanabi_rl.serve.schedule import deck_of
 from hanabi_rl.serve.schema import migrate
 from hanabi_rl.serve.sqlite import Sqlite
 from hanabi_rl.storage.extras import install_command
+from hanabi_rl.storage.words import count
 
 POSTGRES = ("postgresql://", "postgres://")
 WORKER_S = 30.0  # a worker that was not seen for so long is gone
@@ -353,8 +354,8 @@ class Store:
         )[0]
         if leased >= self.limits.leases:
             return RefusedError(
-                f"{leased} games of this key are being played on other connections, as many "
-                "as may be: finish one first"
+                f"{count(leased, 'game of this key is', 'games of this key are')} being played on "
+                "other connections, as many as may be: finish one first"
             )
         free = (
             "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? AND num_players "
@@ -524,11 +525,13 @@ def _why_none(db: Session, key_id: int, leased: int) -> str:
         return f"no environments left here: the games that remain ({games}) are not this server's"
     total = _one(db, "SELECT COUNT(*) FROM games WHERE key_id = ?", (key_id,))[0]
     if leased:
+        games = count(leased, "remaining game is", "remaining games are")
         return (
-            f"no environments left for now: the {leased} remaining games are being played on "
-            "other connections; try again later"
+            f"no environments left for now: the {games} being played on other connections; try "
+            "again later"
         )
-    return f"no environments left: all {total:,} games of this key are finished"
+    games = count(total, "game of this key is", "games of this key are")
+    return f"no environments left: all {games} finished"
 
 
 def _made(place: Path) -> bytes:

@@ -11,6 +11,7 @@ from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.seat_view import Frame
 from hanabi_rl.storage.files import BYTE_ORDER_MARK
+from hanabi_rl.storage.words import count
 
 HELP = """p 2     play your card 2 (1 is the oldest)      d 1     discard card 1
 t r     tell your partner red (y g w b, or 1-5)  t 2 r   tell the second player red
@@ -27,7 +28,8 @@ def table_text(frame: Frame) -> str:
     points = frame["score"] if frame["over"] else frame["points"]
     lines = [
         f"Turn {frame['turn'] + 1} · hints {frame['hints']} of {frame['max_hints']} · lives "
-        f"{frame['lives']} of {frame['max_lives']} · deck {frame['deck']} · {points} points",
+        f"{frame['lives']} of {frame['max_lives']} · deck {frame['deck']} · "
+        f"{count(points, 'point')}",
         f"  Fireworks  {piles}",
         f"  Discards   {thrown}",
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.measure.intervals import mean_interval
+from hanabi_rl.measure.intervals import bounds_text, mean_interval
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.papers import ah2ac2 as paper
 from hanabi_rl.show.plots import COLORS, Curve, error_bars, plot_curves
@@ -60,8 +60,8 @@ def ablation_tables(
         if seeds > 1
         else "±: half of the 95% interval over the games of the one seed"
     )
-    low, high = first["bc_selfplay_ci95"]
-    lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} [{low:.2f}, {high:.2f}]")
+    bounds = bounds_text(first["bc_selfplay_ci95"])
+    lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} {bounds}")
     if clone is not None:
         title = "Table 13, its validation columns: on" if with_paper else "Prediction on"
         brackets = "the paper's validation figures in brackets; " if with_paper else ""

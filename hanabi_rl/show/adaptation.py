@@ -11,6 +11,8 @@ from hanabi_rl.data.formats.hanab_live import share_link
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.adaptation import Adaptation
+from hanabi_rl.measure.intervals import explained
+from hanabi_rl.storage.words import count
 
 
 def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
@@ -19,10 +21,10 @@ def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
     share, gain = found.share, found.gain
     known, strangers = found.last.scores.mean(), found.as_strangers.mean()
     lines = [
-        f"of {int(found.decisions.sum()):,} decisions in game {length} it would take "
-        f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}] otherwise with a stranger",
+        f"of {count(int(found.decisions.sum()), 'decision')} in game {length} it would take "
+        f"{share:.1%} otherwise with a stranger",
         f"on the same decks game {length} has {known:.2f} points, with strangers {strangers:.2f}: "
-        f"{gain.mean:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]",
+        f"{gain:+.2f}",
         "",
         f"{'with a stranger':<16}  {'now':<16}  {'times':>5}  cards that score",
     ]
@@ -35,7 +37,7 @@ def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
         lines.append(f"{stranger:<16}  {known:<16}  {times:>5}  {', '.join(plays)}".rstrip())
     for game in _most_changed(found)[:shown]:
         lines += ["", *_game_lines(found, game, length)]
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 def adaptation_figures(found: Adaptation) -> dict[str, Any]:
@@ -65,8 +67,9 @@ def _game_lines(found: Adaptation, game: int, length: int) -> list[str]:
     changes = [change for change in found.changes if change.game == game]
     games = found.last
     lines = [
-        f"{games.scores[game]} points ({found.as_strangers[game]} with strangers on this deck), "
-        f"{len(changes)} decisions differ:",
+        f"{count(games.scores[game], 'point')} ({found.as_strangers[game]} with strangers on "
+        "this deck), "
+        f"{count(len(changes), 'decision differs', 'decisions differ')}:",
         *_link(found.first, game, "game 1", 1),
         *_link(games, game, f"game {length}", changes[0].turn + 1),
     ]

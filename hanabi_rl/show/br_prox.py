@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.measure.br_prox import BRProx, Part, by_strength, experts, ratios
+from hanabi_rl.measure.intervals import explained
 from hanabi_rl.show.plots import COLORS, error_bars
 
 MANY_CLIPPED = 0.1
@@ -108,7 +109,7 @@ def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRPr
                 f"Warning: {of_method['all'].clipped:.0%} of the entries of {name} are above 1: "
                 "the best responses are not best ones, train them longer."
             )
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 def _partner_lines(comparison: Comparison) -> list[str]:

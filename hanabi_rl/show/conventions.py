@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hanabi_rl.measure.annotate import BREAKS, KINDS
+from hanabi_rl.measure.intervals import bounds_text, explained
+from hanabi_rl.storage.words import count
 
 
 def conventions_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -23,13 +25,14 @@ def conventions_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     lines += ["", "what they break"]
     lines += [line(f"  {name}", f"break/{name}", False) for name in BREAKS]
     counts = ", ".join(
-        f"{label} {row['games']:,} games and {row['moves']:,} moves" for label, row in rows.items()
+        f"{label} {count(row['games'], 'game')} and {count(row['moves'], 'move')}"
+        for label, row in rows.items()
     )
-    return "\n".join([*lines, "", f"Of {counts}. Intervals are 95%, over decks."])
+    return explained("\n".join([*lines, "", f"Of {counts}. Intervals are 95%, over decks."]))
 
 
 def _cell(figures: Mapping[str, Any], name: str, spread: bool) -> str:
     share, bounds = figures[name], figures[f"{name}_ci95"]
     if share is None:
         return "none"
-    return f"{share:.1%}" + (f" [{bounds[0]:.1%}, {bounds[1]:.1%}]" if spread else "")
+    return f"{share:.1%}" + (f" {bounds_text(bounds, '.1%')}" if spread else "")

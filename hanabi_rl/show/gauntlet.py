@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.measure.gauntlet import VERSION, Beside, Result
-from hanabi_rl.measure.intervals import Interval
+from hanabi_rl.measure.intervals import Interval, explained
 from hanabi_rl.show.plots import COLORS, MARKERS, error_bars
 
 
@@ -74,10 +74,8 @@ def partner_table(result: Result) -> str:
         if over := result.over_families(met):
             lines.append(f"families {title}: mean {over[0]:.2f}, worst {over[1]:.2f}")
     if gain := result.gain():
-        lines.append(
-            f"from game 1 to game {length}: {gain.mean:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]"
-        )
-    return "\n".join(lines)
+        lines.append(f"from game 1 to game {length}: {gain:+.2f}")
+    return explained("\n".join(lines))
 
 
 def gauntlet_figures(result: Result) -> dict[str, Any]:

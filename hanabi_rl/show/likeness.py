@@ -15,6 +15,7 @@ from hanabi_rl.measure.likeness import DISTANCE, HABITS, Likeness
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.papers import ah2ac2
 from hanabi_rl.show.plots import COLORS, MARKERS
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,7 +146,7 @@ def paper_tables(found: Likeness, rules: Rules, clone: str | None = None) -> str
     behaviour = ah2ac2.BEHAVIOUR.get(standard, {})
     width = max(map(len, ["people of the file", *found.agents])) + 2
     games = max(len(habits["score"].numerator) for habits in found.agents.values())
-    lines = [f"Table 2: self-play, mean and standard error of {games:,} games"]
+    lines = [f"Table 2: self-play, mean and standard error of {count(games, 'game')}"]
     for label, habits in found.agents.items():
         score = habits["score"].interval
         lines.append(f"  {label:<{width}} {score.mean:6.2f} ± {score.std_error:.2f}")

@@ -14,10 +14,11 @@ import numpy as np
 from hanabi_rl.measure.groups import GroupedMatrix, group_matrix
 from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.selfplay import summary_dict
-from hanabi_rl.storage.files import write_json, write_text
+from hanabi_rl.storage.files import to_json, write_json, write_text
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.matrix import CrossPlayMatrix
+    from hanabi_rl.measure.matrix import CrossPlayMatrix, Setting
 
 FORMAT_VERSION = 1
 _TIME = re.compile(r"-\d{8}T\d{6}Z$")  # how the name of a run's folder ends
@@ -66,7 +67,7 @@ def _unique_ends(parts: Sequence[tuple[str, ...]]) -> list[str]:
 def grouped(matrix: CrossPlayMatrix) -> GroupedMatrix:
     """The matrix by the groups of its agents."""
     labels, groups = zip(*((agent.label, agent.group) for agent in matrix.agents), strict=True)
-    return group_matrix(matrix.means, labels, groups)
+    return group_matrix(matrix.means, labels, groups, matrix.rules.max_score)
 
 
 def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
@@ -75,8 +76,8 @@ def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
     for single, cells in zip(matrix.agents, matrix.cells, strict=True):
         for others, cell in zip(matrix.agents, cells, strict=True):
             figures = summary_dict(cell)
-            points_low, points_high = figures.pop("points_ci95")
-            low, high = figures.pop("ci95")
+            points_low, points_high = to_json(figures.pop("points_ci95"))  # None: no bounds
+            low, high = to_json(figures.pop("ci95"))
             rows.append(
                 {
                     "row": single.label,
@@ -142,7 +143,7 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
         [agent.label for agent in matrix.agents],
         out / "matrix.png",
         medians=medians(matrix),
-        title=f"Cross-play, {players} players, {decks:,} decks",
+        title=f"Cross-play, {players} players, {count(decks, 'deck')}",
         max_score=matrix.rules.max_score,
         column_label="the other seat" if players == 2 else "every other seat",
     )
@@ -155,10 +156,12 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
     lines = [
         f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, "
-        f"{matrix.setting.games:,} {_decks_named(matrix.setting.seed_names)} a cell, "
+        f"{_decks_named(matrix.setting)} a cell, "
         f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
         *_table([agent.label for agent in agents], matrix.means),
-        f"Standard errors are at most {worst:.2f}.",
+        f"Standard errors are at most {worst:.2f}."
+        if np.isfinite(worst)
+        else "One deck has no standard errors.",
         "",
         "Medians of the same games",
         *_table([agent.label for agent in agents], medians(matrix), digits=1),
@@ -190,8 +193,10 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     return "\n".join(lines)
 
 
-def _decks_named(seed_names: Sequence[str]) -> str:
-    return f"hanab.live deals ({' '.join(seed_names)})" if seed_names else "decks"
+def _decks_named(setting: Setting) -> str:
+    if names := setting.seed_names:
+        return f"{count(setting.games, 'hanab.live deal')} ({' '.join(names)})"
+    return count(setting.games, "deck")
 
 
 def _table(names: Sequence[str], means: np.ndarray, digits: int = 2) -> list[str]:

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hanabi_rl.env.game import Rules
+from hanabi_rl.measure.efficiency import required_efficiency
+from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.registry import Measure, measures_of
+from hanabi_rl.storage.words import count
 
 
 def measure_table(
@@ -43,10 +46,23 @@ def measure_table(
         ours = (
             f"{'none':>6} {'':<16}"
             if mean is None
-            else f"{mean:6.3f} {f'[{bounds[0]:.3f}, {bounds[1]:.3f}]':<16}"
+            else f"{mean:6.3f} {bounds_text(bounds, '.3f'):<16}"
         )
         lines.append(f"{measure.label:<47} {ours}{others}{theirs}".rstrip())
     return "\n".join(lines), bool(names)
+
+
+def efficiency_line(figures: Mapping[str, Any], rules: Rules) -> str:
+    """`efficiency_figures` as a line: the mean, its interval, and what a perfect game needs."""
+    mean, bounds = figures["efficiency"], figures["efficiency_ci95"]
+    found = "none" if mean is None else f"{mean:.3f} {bounds_text(bounds, '.3f')}"
+    return f"efficiency {found} cards per clue; {required_text(rules)}"
+
+
+def required_text(rules: Rules) -> str:
+    """The efficiency that a perfect game needs, in words."""
+    needed = required_efficiency(rules)
+    return f"a perfect game with {rules.num_players} players needs {needed:.3f}"
 
 
 def _number(figure: float | None) -> str:
@@ -58,15 +74,18 @@ def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
     table, has_published = measure_table(figures, measures_of("behaviour"), rules)
     lines = [
         table,
-        f"{figures['games']:,} games: {figures['plays']:,} cards played, {figures['hints']:,} "
-        f"hints on {figures['token_turns']:,} turns with a token and {figures['turns']:,} in all. "
+        f"{count(figures['games'], 'game')}: {count(figures['plays'], 'card')} played, "
+        f"{count(figures['hints'], 'hint')} on {count(figures['token_turns'], 'turn')} with a "
+        "token "
+        f"and {figures['turns']:,} in all. "
         "Intervals are 95%, over games, those of one deck as one.",
+        f"Efficiency is in cards per clue; {required_text(rules)}.",
     ]
     if has_published:
         lines.append(
             "On the right AH2AC2's Table 10, on all of its games (metrics of Canaan et al. 2020)."
         )
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 _SHARES = ("triggers", "not_accepted", "not_prompt", "not_helpful", "hinted_points", "crossing")
@@ -87,20 +106,21 @@ def interdependence_table(
         "",
         *_pair_lines(figures["pairs"]),
         "",
-        f"{figures['games']:,} games of {rules.num_players} players{of_these}, "
-        f"{figures['turns']:,} turns, {figures['hints']:,} hints. Intervals are 95%, over games, "
+        f"{count(figures['games'], 'game')} of {rules.num_players} players{of_these}, "
+        f"{count(figures['turns'], 'turn')}, {count(figures['hints'], 'hint')}. Intervals are "
+        "95%, over games, "
         "those of one deck as one.",
         "A link says what rested on what, not what was meant: luck counts. Read it beside "
         "bot:random's. Counts of links grow with the score: compare teams by those for each point.",
     ]
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 def _correlation_line(figures: Mapping[str, Any]) -> str:
     texts = []
     for name in ("correlation", "correlation_kept"):
         r, bounds = figures[name], figures[f"{name}_ci95"]
-        texts.append("none" if r is None else f"{r:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]")
+        texts.append("none" if r is None else f"{r:.3f} {bounds_text(bounds, '.3f')}")
     return (
         f"Pearson's r of points with constructive links over games: {texts[0]}; of games that kept "
         f"a life: {texts[1]}"
@@ -121,7 +141,7 @@ def _pair_line(pair: dict[str, Any]) -> str:
     shares = {name: "none" if pair[name] is None else f"{pair[name]:.1%}" for name in _SHARES}
     links = {name: "none" if pair[name] is None else f"{pair[name]:.2f}" for name in _LINKS}
     bounds = pair["not_helpful_ci95"]
-    interval = "" if bounds is None else f"[{bounds[0]:.1%}, {bounds[1]:.1%}]"
+    interval = "" if bounds is None else bounds_text(bounds, ".1%")
     return (
         f"{pair['giver'] + ' -> ' + pair['receiver']:<20} {pair['hints']:>8,} "
         f"{shares['triggers']:>7} {shares['not_accepted']:>9} {shares['not_prompt']:>9} "

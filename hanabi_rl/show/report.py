@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.measure.intervals import Interval
+from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.ratio import Ratio
 from hanabi_rl.measure.selfplay import ScoreSummary, SelfPlayResult
+from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.beside_clone import HDRReport, Likeness
@@ -72,7 +73,7 @@ def likeness_table(found: Likeness, title: str) -> str:
         for name, of in (("BC", found.clone), (title, found.policy))
     ]
     lines = [
-        f"{f'{found.games:,} validation games':<24} {'accuracy':<25} "
+        f"{count(found.games, 'validation game'):<24} {'accuracy':<25} "
         f"{'nats per timestep':<25} {'per decision':>12}"
     ]
     for name, accuracy, loss, decision in rows:
@@ -96,13 +97,13 @@ def report_table(report: HDRReport) -> str:
     players = report.policy.rules.num_players
     kl = report.kl.per_decision().interval
     kl_line = (
-        f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} [{kl.low:.3f}, {kl.high:.3f}]   nats per "
+        f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} {bounds_text(kl.bounds, '.3f')}   nats per "
         "decision"
     )
     notes = (
-        f"Scores: greedy play on {_decks(report):,} decks, HDR-IPPO with BC at each of its "
+        f"Scores: greedy play on {count(_decks(report), 'deck')}, HDR-IPPO with BC at each of its "
         f"{players} seats. "
-        f"KL: {len(report.kl.kl):,} sampled games. Intervals are 95%."
+        f"KL: {count(len(report.kl.kl), 'sampled game')}. Intervals are 95%."
     )
     return "\n".join([score_table(rows), kl_line, notes, *link_lines(report.policy)])
 
@@ -118,11 +119,11 @@ def score_table(rows: list[tuple[str, ScoreSummary]]) -> str:
     for name, summary in rows:
         mean = summary.mean
         lines.append(
-            f"{name:<20} {mean.mean:6.2f} {_bounds(mean):<16} {summary.median:6.1f} "
+            f"{name:<20} {mean.mean:6.2f} {bounds_text(mean.bounds):<16} {summary.median:6.1f} "
             f"{summary.zero_share:7.1%} "
             f"{summary.perfect_share:8.1%} {summary.points.mean:7.2f}"
         )
-    return "\n".join(lines)
+    return explained("\n".join(lines))
 
 
 def link_lines(result: SelfPlayResult) -> list[str]:
@@ -144,7 +145,3 @@ def _scores(report: HDRReport) -> dict[str, ScoreSummary]:
 
 def _decks(report: HDRReport) -> int:
     return len(report.policy.records)
-
-
-def _bounds(interval: Interval) -> str:
-    return f"[{interval.low:.2f}, {interval.high:.2f}]"

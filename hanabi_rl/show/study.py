@@ -10,6 +10,7 @@ from hanabi_rl.measure.study import ENOUGH, AgentFigures, Figure
 from hanabi_rl.measure.study_findings import Curves, Finding
 from hanabi_rl.measure.study_games import OF_AGENT, OF_TEAM, PlayFigures
 from hanabi_rl.measure.study_report import StudyReport
+from hanabi_rl.storage.words import count
 
 FORMAT_VERSION = 1
 _LINES = (  # the figure, its head, how it is written
@@ -35,7 +36,8 @@ def report_text(report: StudyReport, played: Sequence[PlayFigures] = ()) -> str:
     if any(of.groups < of.people for of in report.agents):
         words.append("People who played together, directly or through others, are one unit.")
     words.append(
-        f"Corrected: p by Holm's method over all {tests} tests of this report; found is what is "
+        f"Corrected: p by Holm's method over all {count(tests, 'test')} of this report; found is "
+        "what is "
         "below 0.05 then."
     )
     parts.append(" ".join(words))
@@ -118,7 +120,7 @@ def _curves_text(curves: Curves | None) -> str:
     rows = [["rating on points", "people", "coefficient", "p", "corrected", ""]]
     rows.append(["line: rating a point", *_cells(curves.line, "+.3f", "people")])
     rows.append(["parabola: a of a x^2 + b x + c", *_cells(curves.parabola, "+.4f", "people")])
-    lines = [*_aligned(rows), f"{len(curves.scores)} pairs of a person and an agent"]
+    lines = [*_aligned(rows), f"{count(len(curves.scores), 'pair')} of a person and an agent"]
     if curves.line.p is not None:
         lines[-1] += f"; Pearson's r {curves.r:.2f}"
     return "\n".join([*lines, _vertex_line(curves)])

@@ -87,6 +87,18 @@ def test_info_names_the_deals_of_hanab_live(file, capsys, tmp_path):
     ]
 
 
+def test_one_game_is_one_game(file, capsys, tmp_path):
+    one = tmp_path / "one.safetensors"
+    save_games(one, load_games(file).select([0]))
+    assert "1 game of 2 players on 1 deck: " in run(capsys, "data", "info", one)
+    text = run(capsys, "data", "convert", one, tmp_path / "one.jsonl")
+    assert text.splitlines()[0].endswith("one.jsonl: 1 game")
+    main(["data", "split", str(file), "--sizes", "1", "--out", str(tmp_path)])
+    assert "games_train.safetensors: 1 game on 1 deck, mean" in capsys.readouterr().out
+    main(["behaviour", str(one)])
+    assert "1 game: " in capsys.readouterr().out
+
+
 def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
     mixed, clean = tmp_path / "mixed.jsonl", tmp_path / "clean.safetensors"
     run(capsys, "data", "convert", file, mixed)
@@ -119,7 +131,7 @@ def test_a_link_is_read_as_a_file_is(file, capsys, tmp_path):
     run(capsys, "data", "convert", link, tmp_path / "one.json")
     moves = load_games(file).moves(3)
     np.testing.assert_array_equal(load_games(tmp_path / "one.json").moves(0), moves)
-    assert "1 games: " in run(capsys, "behaviour", link)
+    assert "1 game: " in run(capsys, "behaviour", link)
 
 
 def test_convert(file, capsys, tmp_path):
@@ -151,12 +163,12 @@ def test_what_is_written_is_what_is_said(capsys, tmp_path, monkeypatch):
     for name, bombed, score in (("a.safetensors", 1, 0), ("a.json", 0, 5)):
         out = tmp_path / name
         text = run(capsys, "data", "demos", "--games", 1, "--out", out)
-        assert f"{out}: 1 games of 2 players" in text and f" {bombed} bombed" in text
+        assert f"{out}: 1 game of 2 players" in text and f" {bombed} bombed" in text
         assert (changed in text) == (name == "a.json")
         assert run(capsys, "data", "info", out).splitlines()[0] == text.splitlines()[0]
         assert load_games(out).scores.tolist() == [score]
     text = run(capsys, "data", "convert", tmp_path / "a.safetensors", tmp_path / "b.json")
-    assert text.startswith(f"{tmp_path / 'b.json'}: 1 games\n") and changed in text
+    assert text.startswith(f"{tmp_path / 'b.json'}: 1 game\n") and changed in text
 
 
 def test_split(file, capsys, tmp_path):

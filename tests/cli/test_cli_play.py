@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hanabi_rl.agents.names import shipped_for
-from hanabi_rl.cli.play import _line_up
+from hanabi_rl.cli.play import _line_up, progress
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.gauntlet import SCORES, VERSION
 
@@ -62,3 +64,14 @@ def test_who_stops_while_the_partner_gets_ready_need_not_wait(tmp_path: Path) ->
         said = server.stderr.read()
         assert server.wait(30) == 0
     assert "terminate" not in said and "Traceback" not in said
+
+
+def test_progress_and_what_is_printed_meanwhile_stand_on_lines_of_their_own() -> None:
+    """As where stdout and stderr go to one pipe: no line is cut by another."""
+    pipe = io.StringIO()
+    to_pipe = contextlib.redirect_stdout(pipe), contextlib.redirect_stderr(pipe)
+    with to_pipe[0], to_pipe[1], progress("getting ready"):
+        print("The table is at http://127.0.0.1:8000/")
+    begun, table, done, *rest = pipe.getvalue().splitlines()
+    assert (begun, table) == ("getting ready ...", "The table is at http://127.0.0.1:8000/")
+    assert re.fullmatch(r"getting ready: \d+\.\d s", done) and not rest

@@ -69,6 +69,10 @@ class Talk:
         self.say("init", **(INIT | {"options": INIT["options"] | options}))
         return self.say("gameActionList", tableID=TABLE, list=actions)
 
+    def watched(self, *names):
+        """Who is in the shared replay."""
+        return self.say("spectators", tableID=TABLE, spectators=[{"name": n} for n in names])
+
     def after(self, seconds):
         self.now += seconds
         return self.bot.tick(self.now)
@@ -91,6 +95,7 @@ def texts(effects):
 
 
 HERE = {"tableID": TABLE}
+LEAVES = ("tableUnattend", HERE)
 OVER = {"type": "gameOver", "endCondition": 4, "playerIndex": 0, "votes": None}
 
 
@@ -270,14 +275,142 @@ def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
         talk.happen([OVER])
         assert talk.say("tableGone", tableID=TABLE) == []
         assert talk.say(order[0][0], **order[0][1]) == []
-        leaves, over = talk.say(order[1][0], **order[1][1])
-        assert sent([leaves]) == [("tableUnattend", HERE)]
+        (over,) = talk.say(order[1][0], **order[1][1])
         assert isinstance(over, Ended) and over.partners == ("Zoe",)
+        assert talk.watched("Zoe", "Bot-ann") == [] and talk.bot.seats  # who may press Restart
+        assert sent(talk.watched("Bot-ann")) == [] and sent(talk.after(1)) == [LEAVES]
         assert over.game.game_id == 9001 and over.game.end_reason == "left"
         assert over.game.people == frozenset({0}) and over.seen is None
         assert talk.bot.seats == {}
-        assert sent(talk.say(order[1][0], **order[1][1]))[:1] in ([], [("tableUnattend", HERE)])
+        assert sent(talk.say(order[1][0], **order[1][1])) in ([], [LEAVES])  # not ours any more
         assert not any(isinstance(e, Ended) for e in talk.after(60))
+
+
+@pytest.mark.parametrize("leader", ["Zoe", "Bot-ann", ""])
+@pytest.mark.parametrize("present", [("Zoe", "Bot-ann"), ("Bot-ann", "Yan", "Zoe")])
+def test_who_leads_a_replay_gives_the_lead_to_a_person_who_played(leader, present):
+    talk = Talk()
+    talk.play()
+    finish(talk, leader)
+    leads = [("tableSetLeader", HERE | {"name": "Zoe"})]
+    assert sent(talk.watched(*present)) == (leads if leader == "Bot-ann" else [])
+    assert sent(talk.watched(*present)) == []  # once
+    for _ in range(2):
+        assert talk.say("replayLeader", tableID=TABLE, name="Zoe") == []
+    assert talk.after(590) == [] and sent(talk.after(11)) == [LEAVES]
+
+
+def test_the_lead_goes_to_a_spectator_where_nobody_who_played_is_left():
+    """And the bot leaves: nobody there can restart the game."""
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    leads = ("tableSetLeader", HERE | {"name": "Yan"})
+    assert sent(talk.watched("Bot-ann", "Bot-x", "Yan")) == [leads]
+    assert sent(talk.after(1)) == [LEAVES] and talk.bot.seats == {}
+
+
+def test_a_lead_that_was_refused_or_comes_back_is_given_again():
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    leads = [("tableSetLeader", HERE | {"name": "Zoe"})]
+    assert sent(talk.watched("Bot-ann", "Zoe")) == leads
+    yan = ("tableSetLeader", HERE | {"name": "Yan"})
+    assert sent(talk.watched("Bot-ann", "Yan")) == [yan]  # Zoe left before the lead came
+    assert sent(talk.after(0)) == [LEAVES]  # Yan did not play
+    talk = Talk()
+    talk.play()
+    finish(talk, "Zoe")
+    talk.watched("Bot-ann", "Zoe")
+    given = [talk.say("replayLeader", tableID=TABLE, name="Bot-ann") for _ in range(2)]
+    assert [sent(each) for each in given] == [leads, []]
+    for _ in range(9):  # with a program that gives it back for ever
+        talk.say("replayLeader", tableID=TABLE, name="Zoe")
+        given.append(talk.say("replayLeader", tableID=TABLE, name="Bot-ann"))
+    assert sum(map(len, given)) == 3
+
+
+def test_a_replay_that_is_closed_is_over_without_a_word():
+    """The server sends it where nobody did anything for long, and to restart."""
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    talk.watched("Bot-ann", "Zoe")
+    assert talk.say("boot", TableID=TABLE) == []
+    assert talk.bot.seats == {} and talk.after(700) == []
+
+
+def test_that_the_game_is_gone_may_be_told_after_its_replay():
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    assert talk.say("tableGone", tableID=TABLE) == [] and TABLE in talk.bot.seats
+    talk.watched("Bot-ann")
+    assert sent(talk.after(1)) == [LEAVES]
+
+
+def test_a_restarted_game_is_played():
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    talk.say("boot", TableID=TABLE)
+    new = {"tableID": 40}
+    assert talk.say("joined", **new) == []
+    assert sent(talk.say("tableStart", **new, replay=False)) == [("getGameInfo1", new)]
+    asked = talk.say("init", **(INIT | new))
+    assert sent(asked) == [("loaded", new), ("getGameInfo2", new)]
+    (think,) = talk.say("gameActionList", **new, list=LIST)
+    assert isinstance(think, Think) and think.ticket.table == 40
+
+
+def test_a_replay_takes_no_seat():
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    talk.table(40, players=("Yan",))
+    assert sent(talk.pm("/join", "Yan")) == [("tableJoin", {"tableID": 40})]
+    assert "no room with you" in texts(talk.pm("/start"))[0]
+    assert sent(talk.pm("/leave")) == [LEAVES] and TABLE not in talk.bot.seats
+
+
+@pytest.mark.parametrize("shut", ["close", "shutdown"])
+def test_who_is_about_to_stop_leaves_replays(shut):
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    talk.watched("Bot-ann", "Zoe")
+    talk.say("replayLeader", tableID=TABLE, name="Zoe")
+    effects = talk.bot.close() if shut == "close" else talk.say("shutdown", shuttingDown=True)
+    assert sent([*effects, *talk.after(1)]) == [LEAVES] and talk.bot.seats == {}
+    talk.play()
+    finish(talk)  # ... and stays in no other
+    assert talk.bot.seats == {}
+
+
+def test_who_stops_before_it_is_told_who_is_there_gives_the_lead_away():
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    assert sent(talk.bot.close()) == [("tableSetLeader", HERE | {"name": "Zoe"}), LEAVES]
+
+
+@pytest.mark.parametrize("back", [TABLE, 0])
+def test_back_in_a_replay_after_a_lost_connection(back):
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    talk.bot.connected()
+    effects = talk.say("welcome", **(WELCOME | {"disconSpectatingTable": back}))
+    spectate = ("tableSpectate", HERE | {"shadowingPlayerIndex": -1})
+    assert sent(effects) == ([spectate] if back else [])
+    assert (TABLE in talk.bot.seats) == bool(back)
+    told = talk.say("tableStart", tableID=TABLE, replay=True)
+    assert sent(told) == ([] if back else [LEAVES])
 
 
 def test_a_table_that_vanishes_in_the_middle_is_left_and_looked_up():
@@ -318,8 +451,8 @@ def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
     talk.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
     effects = talk.after(11)
-    assert sent(effects) == [("tableUnattend", HERE)]
-    assert "its end was not told" in effects[1].text
+    assert sent(effects) == [] and "its end was not told" in effects[0].text
+    assert sent(talk.watched("Bot-ann")) == [] and sent(talk.after(1)) == [LEAVES]
 
 
 def test_back_after_a_lost_connection():
@@ -609,10 +742,11 @@ def test_help_and_settings_say_what_is_kept():
     assert "keep" not in texts(nothing.say("joined", tableID=TABLE))[0]
 
 
-def finish(talk):
+def finish(talk, leader="Zoe"):
     talk.happen([OVER])
     talk.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
-    effects = talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
+    ended = {"databaseID": 9001, "sharedReplayLeader": leader}
+    effects = talk.say("finishOngoingGame", tableID=TABLE, **ended)
     (over,) = [effect for effect in effects if isinstance(effect, Ended)]
     return over
 

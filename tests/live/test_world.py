@@ -29,7 +29,9 @@ def checking(site, choose):
     compared = []
 
     def checked(think):
-        (table,) = [t for t in site.tables.values() if t.number == think.ticket.table]
+        table = site.tables.get(think.ticket.table)
+        if table is None:  # it has ended meanwhile, and everybody has left its replay
+            return choose(think)
         referee = table.table
         true = Game(
             think.game.game_id,

@@ -6,12 +6,15 @@ from scipy import stats
 
 from hanabi_rl.measure.intervals import (
     FEW,
+    Interval,
     bootstrap_correlation,
     bootstrap_decks,
     bootstrap_median,
     bootstrap_ratio,
     bootstrap_ratios,
+    bounds_text,
     exact_share,
+    explained,
     mean_interval,
 )
 
@@ -40,6 +43,47 @@ def test_mean_interval_covers_the_true_mean_as_often_as_it_says():
 
 def test_one_value_has_an_infinite_interval():
     assert mean_interval(np.array([3.0])).bounds == [-np.inf, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "most", "bounds"),
+    [
+        ([21.0, 22, 24], 0, 25, [18.5387, 25.0]),  # the t interval ends at 26.13
+        ([1.0, 25.0], 0, 25, [0.0, 25.0]),
+        ([0.01, 0.02], 0, np.inf, [0.0, 0.0785]),  # nats
+        ([-3.0, 25.0], -25, 25, [-25.0, 25.0]),  # a difference
+        ([20.0, 20.0, 20.0], 0, 25, [20.0, 20.0]),
+    ],
+)
+def test_an_interval_is_within_the_range_of_its_figure(values, least, most, bounds):
+    interval = mean_interval(np.array(values), least=least, most=most)
+    assert interval.bounds == pytest.approx(bounds, abs=1e-3)
+    free = mean_interval(np.array(values))
+    assert (interval.mean, interval.std_error) == (free.mean, free.std_error)
+    assert free.within(least, most) == interval
+
+
+def test_many_games_have_the_interval_that_they_had():
+    values = np.random.default_rng(5).integers(18, 26, 2000).astype(float)
+    assert mean_interval(values, least=0, most=25) == mean_interval(values)
+
+
+def test_the_estimate_stays_inside_its_interval():
+    """A corrected estimate of what cannot be below 0 can be."""
+    assert Interval(-0.01, -0.3, 0.2, 0.1).within(0.0) == Interval(-0.01, -0.01, 0.2, 0.1)
+    alone = mean_interval(np.array([3.0]), least=0, most=25)
+    assert alone.bounds == [-np.inf, np.inf]
+
+
+def test_where_there_is_no_interval_the_reason_is_printed_once():
+    alone, known = mean_interval(np.array([21.0])), mean_interval(np.array([1.0, 2.0, 3.0]))
+    assert f"{alone:.2f}" == "21.00 n/a" and f"{known:+.1f}" == "+2.0 [-0.5, +4.5]"
+    assert bounds_text([None, None]) == bounds_text([np.nan, 1.0]) == "n/a"  # as JSON has it
+    assert bounds_text([0.5, 0.25], ".0%") == "[50%, 25%]"
+    text = explained(f"{alone:.2f}\n{alone:.2f}")
+    assert text.splitlines()[:2] == ["21.00 n/a"] * 2 and len(text.splitlines()) == 3
+    assert "too few independent games" in text and explained(f"{known}") == f"{known}"
+    assert explained("agents/n/a/policy") == "agents/n/a/policy"
 
 
 def test_bootstrap_of_a_mean_approaches_the_normal_interval():

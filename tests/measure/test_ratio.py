@@ -35,7 +35,7 @@ def scored(scores: list[int], points: list[int]) -> Games:
 
 
 def test_a_ratio_is_of_sums_and_resamples_whole_games():
-    ratio = Ratio(np.array([3.0, 0.0, 5.0]), np.array([4, 2, 4]))
+    ratio = Ratio(np.array([3.0, 0.0, 5.0]), np.array([4, 2, 4]), least=-np.inf)
     assert ratio.mean == 0.8
     assert ratio.interval == bootstrap_ratio(np.array([3.0, 0, 5]), np.array([4.0, 2, 4]))
     assert ratio.bounds == [ratio.interval.low, ratio.interval.high]
@@ -63,7 +63,10 @@ def test_figures_of_games_take_those_of_one_deck_as_one():
     figures = measure_figures(Record(games), measures_of("scores"))
     expected = mean_interval(np.array([11.0, 19, 7]))
     assert figures["score"] == pytest.approx(expected.mean)
-    assert figures["score_ci95"] == pytest.approx(expected.bounds)
+    assert expected.low < 0 and expected.high > 25  # neither is a score
+    assert figures["score_ci95"] == [0, 25]
+    pair = dataclasses.replace(games, decks=games.decks[[3, 3, 1, 1, 1, 1]])
+    assert measure_figures(Record(pair), measures_of("scores"))["score_ci95"] == [0, 25]
 
 
 def test_a_game_that_was_left_has_no_score():
@@ -87,7 +90,7 @@ def test_figures_a_game_are_of_the_games_that_were_not_left():
         for measure in MEASURES.values()
         if measure.unit.endswith((" a game", "of games")) and "own turns" not in measure.unit
     ]
-    assert len(a_game) == 15
+    assert len(a_game) == 16
     for measure in a_game:
         assert measure.of(mixed).mean == measure.of(alone).mean, measure.name
     assert MEASURES["hint_share"].of(mixed).mean != MEASURES["hint_share"].of(alone).mean
@@ -123,11 +126,31 @@ def test_what_never_happened_in_some_games_may_yet_happen():
 
 def test_an_interval_of_a_share_is_within_0_and_1():
     few, one = np.array([1.0, 0, 0, 0, 0]), np.array([4.0])
-    mean, share = (Ratio(few, np.ones(5), share).interval for share in (False, True))
-    assert mean.low < 0 and share == mean._replace(low=0.0)
+    free = Ratio(few, np.ones(5), least=-np.inf).interval
+    assert free.low < 0
+    for share in (False, True):  # a mean of counts is not below 0 either
+        assert Ratio(few, np.ones(5), share).interval == free._replace(low=0.0)
     assert Ratio(one, one, share=True).bounds == [-np.inf, np.inf]
     many = np.arange(60) % 2.0
     assert Ratio(many, np.ones(60), share=True).interval == bootstrap_ratio(many, np.ones(60))
+
+
+def test_every_measure_of_few_games_keeps_to_its_range():
+    """Two to five games, the other extreme of each: no interval goes where no figure can."""
+    for seed in range(3):
+        games = random_games(TINY, 2 + seed, seed)
+        record = Record(games, load_policy("bot:random", TINY))
+        for measure in MEASURES.values():
+            ratio = measure.of(record)
+            if not ratio.defined or not np.isfinite(ratio.interval.low):
+                continue
+            low, high = ratio.bounds
+            lowest = min(0.0, ratio.mean)  # a corrected estimate of 0 can be just below
+            highest = 1.0 if ratio.share else TINY.max_score if measure.group == "scores" else None
+            if "nats" in measure.unit and measure.group.startswith("objective"):
+                highest = 2 * np.log(TINY.num_moves)
+            assert lowest <= low <= ratio.mean <= high, measure.name
+            assert highest is None or high <= max(highest, ratio.mean), measure.name
 
 
 @pytest.mark.parametrize(("games", "share"), [(100, 0.01), (41, 0.03), (41, 0.97)])
@@ -165,7 +188,7 @@ def test_measures_of_scores_are_those_of_a_summary():
 def test_every_measure_is_named_once_and_says_what_it_is():
     assert [measure.name for measure in MEASURES.values()] == list(MEASURES)
     groups = [measures_of(group) for group in get_args(Group)]
-    assert sum(map(len, groups)) == len(MEASURES) == 70
+    assert sum(map(len, groups)) == len(MEASURES) == 71
     assert all(measure.label and measure.unit and measure.source for measure in MEASURES.values())
 
 

@@ -20,8 +20,10 @@ from support.policies import CountingPolicy, clock_policy, recurrent_policy
 from hanabi_rl.agents.policy import act
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
+from hanabi_rl.play import episodes
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
+from hanabi_rl.runs.progress import Progress
 
 GAMES = 16
 DECKS = evaluation_decks(LENIENT, 2, 0)
@@ -334,3 +336,21 @@ def test_decks_that_are_no_whole_series_are_refused():
     policy = clock_policy(rules, 1)
     with pytest.raises(ValueError, match="expected whole series of 3 games, got 16 decks"):
         play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0), series=3)
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+def test_games_are_the_same_however_often_progress_is_shown(turns, monkeypatch):
+    """The loop over turns is left and entered again; slots keep their games."""
+    policies, decks = (recurrent_policy(LENIENT, 1),) * 2, evaluation_decks(LENIENT, 40, 3)
+    whole = play_games(policies, LENIENT, decks, seed=5, sample=True, chunk_size=8)
+    positions = []
+
+    class Shown(Progress):
+        def update(self, position, **shown):
+            positions.append(position)
+
+    monkeypatch.setattr(episodes, "Progress", Shown)
+    monkeypatch.setattr(episodes, "_FIRST_TURNS", turns)
+    monkeypatch.setattr(episodes, "_LONG_S", 0.0)  # each call as long as the first one
+    assert_same(play_games(policies, LENIENT, decks, seed=5, sample=True, chunk_size=8), whole)
+    assert positions == sorted(positions) and positions[-1] == 40 and len(set(positions)) > 5

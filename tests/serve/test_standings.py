@@ -59,17 +59,14 @@ def test_a_candidate_is_shown_once_all_its_games_of_a_size_are_done(store: Store
 
 
 def test_the_figures_of_a_row(store: Store) -> None:
-    """The interval by hand: mean 12.5, standard deviation 12.0692 of four (n - 1), 12.0692 / 2
-    times 3.1824, Student's t of 3 degrees of freedom at 0.975."""
+    """The interval by hand: the standard deviation of four (n - 1), halved, times 3.1824, Student's
+    t of 3 degrees of freedom at 0.975; of scores from 0 to 25 no more than these."""
     enter(store, "mine", {2: [0, 25, 8, 17]}, left=3)
     (row,) = standings(store)
     assert row["team"] == "team mine" and row["games"] == 4 and row["interruptions"] == 3
     assert (row["mean"], row["median"], row["points_mean"]) == (12.5, 12.5, 25.0)
     assert (row["zero_share"], row["perfect_share"]) == (0.25, 0.25)
-    half = (row["mean_high"] - row["mean_low"]) / 2
-    spread = (sum((score - 12.5) ** 2 for score in (0, 25, 8, 17)) / 3) ** 0.5
-    assert row["mean_low"] == pytest.approx(12.5 - half)
-    assert half == pytest.approx(3.18245 * spread / 2, rel=1e-4)
+    assert (row["mean_low"], row["mean_high"]) == (0, 25)
     (entry,) = store.entries()
     scores = {game.line_up: game.score for game in store.rows(entry["keys"][0])}
     names = {CANDIDATE: "candidate", 0: "proxy 1", 1: "proxy 2"}
@@ -78,3 +75,9 @@ def test_the_figures_of_a_row(store: Store) -> None:
     }
     (line,) = csv.DictReader(io.StringIO(as_csv([row])))
     assert line["name"] == "mine" and float(line["mean"]) == 12.5 and line["interruptions"] == "3"
+    enter(store, "steady", {2: [11, 14, 12, 13]})
+    (steady,) = (each for each in standings(store) if each["name"] == "steady")
+    half = (steady["mean_high"] - steady["mean_low"]) / 2
+    spread = (sum((score - 12.5) ** 2 for score in (11, 14, 12, 13)) / 3) ** 0.5
+    assert steady["mean_low"] == pytest.approx(12.5 - half)
+    assert half == pytest.approx(3.18245 * spread / 2, rel=1e-4)

@@ -111,6 +111,12 @@ class SiteTable:
     orders: list[int] = dataclasses.field(default_factory=list)  # the table's order -> the site's
     actions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     present: set[str] = dataclasses.field(default_factory=set)
+    spectators: list[str] = dataclasses.field(default_factory=list)  # who is in the shared replay
+    founder: str = ""  # who made it, whoever owns it now
+
+    def __post_init__(self) -> None:
+        self.founder = self.owner
+
     votes: set[str] = dataclasses.field(default_factory=set)
     end: int | None = None
     clock_ms: list[float] = dataclasses.field(default_factory=list)
@@ -134,13 +140,18 @@ class SiteTable:
             "name": self.name,
             "passwordProtected": bool(self.password),
             "numPlayers": len(self.players),
+            "ownerID": Site.user_id(self.owner),
             "running": self.table is not None,
             "variant": self.options["variantName"],
             "options": self.options,
             "players": self.players,
+            "spectators": self.watching(),
             "maxPlayers": self.max_players,
             "sharedReplay": self.end is not None,
         }
+
+    def watching(self) -> list[dict[str, Any]]:
+        return [{"name": name, "shadowingPlayerIndex": -1} for name in self.spectators]
 
 
 class Site:
@@ -159,6 +170,7 @@ class Site:
         self.exports: collections.Counter[int] = collections.Counter()  # by game
         self.now = 0.0
         self._late: list[tuple[float, Client, list[Any]]] = []
+        self._lost_replays: dict[str, int] = {}  # by account: the one it was in when it was cut off
         self._next = 1
 
     def connect(self, name: str) -> Client:
@@ -178,6 +190,7 @@ class Site:
                 "settings": {},
                 "friends": [],
                 "playingAtTables": playing,
+                "disconSpectatingTable": self._lost_replays.pop(name, 0),
                 "shuttingDown": False,
                 "maintenanceMode": False,
             },
@@ -243,6 +256,10 @@ class Site:
             if client.name in table.players and table.table is None:
                 self._unseat(table, client.name)
             table.present.discard(client.name)
+            if client.name in table.spectators:
+                self._unwatch(table, client.name)
+                if table.number in self.tables:
+                    self._lost_replays[client.name] = table.number
 
     def restart(self) -> None:
         """Everybody is dropped; games survive, rooms do not."""
@@ -407,10 +424,100 @@ class Site:
     def on_tableUnattend(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
         table = self.tables.get(fields["tableID"])
         self.counts["unattends"] += 1
-        if table is not None:
+        if table is None:
+            return
+        if table.end is None:
             table.present.discard(client.name)
-            if table.end is not None and client.name in table.players:
-                self.counts["replays left"] += 1
+        elif client.name not in table.spectators:
+            self.counts["unattends of others"] += 1
+            self._warn(client, f"You are not spectating replay {table.number}.")
+        else:
+            self.counts["replays left"] += 1
+            people = [name for name in table.spectators if not name.startswith("Bot-")]
+            self.counts["bots left as leaders"] += client.name == table.owner and (
+                client.name not in people and bool(people)
+            )
+            self._unwatch(table, client.name)
+
+    def _unwatch(self, table: SiteTable, name: str) -> None:
+        """Leadership stays with who has left."""
+        table.spectators.remove(name)
+        table.present.discard(name)
+        if not table.spectators:
+            del self.tables[table.number]
+            self.everybody("tableGone", {"tableID": table.number})
+            return
+        self.everybody("table", table.line())
+        self._spectators(table)
+
+    def _spectators(self, table: SiteTable) -> None:
+        watching = {"tableID": table.number, "spectators": table.watching()}
+        self._watchers(table, "spectators", watching)
+
+    def _watchers(self, table: SiteTable, command: str, fields: Any) -> None:
+        for name in table.spectators:
+            self.clients[name].send(command, fields)
+
+    def on_tableSpectate(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        table = self.tables.get(fields["tableID"])
+        if table is None or table.table is None or fields["shadowingPlayerIndex"] != -1:
+            self._warn(client, f"Table {fields['tableID']} does not exist.")
+        elif table.end is None and client.name in table.players:
+            self._warn(client, "You cannot spectate a game that you are currently playing.")
+        else:
+            if client.name not in table.spectators:
+                table.spectators.append(client.name)
+            self.everybody("table", table.line())
+            self._spectators(table)
+            client.send("tableStart", {"tableID": table.number, "replay": table.end is not None})
+
+    def on_tableSetLeader(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        """In a replay; anybody may, as at the real server."""
+        table, heir = self.tables.get(fields["tableID"]), fields["name"]
+        self.counts["leaders set"] += 1
+        if table is None or table.end is None:
+            self._warn(client, "That is not a shared replay.")
+        elif heir not in table.spectators:
+            self.counts["leaders who are not there"] += 1
+            client.send("error", {"error": f'"{heir}" is not spectating the shared replay.'})
+        elif heir == table.owner:
+            self._warn(client, f"{heir} is already the leader.")
+        else:
+            table.owner = heir
+            for _ in range(2):  # it tells them twice
+                leader = {"tableID": table.number, "name": heir}
+                self._watchers(table, "replayLeader", leader)
+
+    def on_tableRestart(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
+        """Everybody in the replay is sent to the lobby, joined to a new table and started."""
+        table = self.tables.get(fields["tableID"])
+        if table is None or table.end is None or client.name not in table.spectators:
+            self._warn(client, "You are not in that shared replay.")
+            return
+        others = [t for t in self.tables.values() if t.end is None]
+        busy = [name for name in table.players if any(name in t.players for t in others)]
+        if client.name != table.owner:
+            self._warn(client, "You cannot restart a game unless you are the leader.")
+        elif client.name not in table.players:
+            self._warn(client, "You cannot restart a game unless you played in it.")
+        elif not set(table.players) <= set(table.spectators):
+            self.counts["restarts without a player"] += 1
+            self._warn(client, "Not all of the players are in the shared replay.")
+        elif busy:
+            self._warn(client, f"{busy[0]} is already playing in another game.")
+        else:
+            self.counts["games restarted"] += 1
+            self._watchers(table, "boot", {"TableID": table.number})
+            for name in list(table.spectators):
+                self._unwatch(table, name)
+            name, _, _ = table.name.partition(" (#")
+            new = SiteTable(self._next, name, [], client.name, table.options, table.max_players)
+            self._next += 1
+            self.tables[new.number] = new
+            for player in [client.name, *(p for p in table.players if p != client.name)]:
+                new.players.append(player)
+                self.clients[player].send("joined", {"tableID": new.number})
+            self.on_tableStart(client, {"tableID": new.number}, now)
 
     def on_note(self, client: Client, fields: dict[str, Any], now: float) -> None:
         self.notes.append((client.name, fields))
@@ -574,8 +681,14 @@ class Site:
         self.counts[f"ended {condition}"] += 1
         number = 5001 + len(self.games)  # in the order of the ends
         self.games[number] = table
+        for name in table.players:  # those present; who watched it already stays
+            if name in table.present and name not in table.spectators:
+                table.spectators.append(name)
+        if table.owner not in self.clients and table.spectators:
+            here = [name for name in table.players if name in table.spectators]
+            table.owner = [*here, *table.spectators][0]
         ended = {"tableID": table.number, "databaseID": number}
-        ended |= {"sharedReplayLeader": table.players[0]}
+        ended |= {"sharedReplayLeader": table.owner}
         deck = [{"suitIndex": c // 5, "rank": c % 5 + 1} for c in table.deck]
         messages = [
             ("cardIdentities", {"tableID": table.number, "cardIdentities": deck}),
@@ -587,9 +700,13 @@ class Site:
         for name in table.players:
             if name in self.clients:  # whether they are present or not
                 self._tell_history(self.clients[name], [live_history.entry(number, table)])
+        if not table.spectators:
+            del self.tables[table.number]
+            return
         for command, fields in messages:
-            self._players(table, command, fields)
+            self._watchers(table, command, fields)
         self.everybody("table", table.line())
+        self._spectators(table)
 
     def _turn(self, table: SiteTable) -> None:
         assert table.table is not None

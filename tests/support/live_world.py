@@ -118,6 +118,9 @@ class Person(Peer):
         self.options, self.guests = options or {}, guests
         self.asked_at, self.patience = -100.0, 3.0
         self.moved: dict[int, tuple[int, float]] = {}  # table -> (turn, when)
+        self.again = 0  # so many times they press Restart, and stay in the replay until then
+        self.stay_s = 20.0  # ... and no longer than this
+        self.replay: tuple[int, float] | None = None  # its table, and since when
         self.lines: list[str] = []
 
     def say(self, command: str, **fields: Any) -> None:
@@ -136,11 +139,30 @@ class Person(Peer):
             elif command == "welcome":
                 for table in fields["playingAtTables"]:
                     self.say("tableReattend", tableID=table)
+            elif self.again:
+                self.replay = fields["tableID"], self.world.now
             else:
                 self.say("tableUnattend", tableID=fields["tableID"])
 
+    def look_back(self) -> None:
+        """In the shared replay: Restart once everybody is there and they lead, or away in the
+        end."""
+        assert self.replay is not None
+        (number, since), site = self.replay, self.world.site
+        table = site.tables.get(number)
+        if table is None or self.name not in table.spectators:
+            self.replay = None
+        elif self.world.now - since > self.stay_s:
+            self.replay = None
+            self.say("tableUnattend", tableID=number)
+        elif self.world.now - since > 3.0 and table.owner == self.name:
+            self.replay, self.again = None, self.again - 1
+            self.say("tableRestart", tableID=number, hidePregame=True)
+
     def tick(self) -> None:
         site, now = self.world.site, self.world.now
+        if self.replay is not None:
+            self.look_back()
         mine = [t for t in site.tables.values() if self.name in t.players and t.end is None]
         for table in mine:
             mine_to_move = table.mover >= 0 and table.players[table.mover] == self.name
@@ -149,7 +171,7 @@ class Person(Peer):
         rooms = [table for table in mine if table.table is None]
         if not self.bots or now - self.asked_at < self.patience:
             return
-        played = sum(table.owner == self.name for table in site.games.values())
+        played = sum(table.founder == self.name for table in site.games.values())
         if not mine and played < self.games:
             self.asked_at = now
             options = {"variantName": "No Variant"} | self.options

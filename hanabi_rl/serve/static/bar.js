@@ -46,7 +46,7 @@ function choice(frame, ui) {
 /** The hypothetical line: moves of whoever's turn it is, on the same deck. */
 function lineBar(frame, ui) {
   const { turn, moves } = ui.line, many = moves.length;
-  const otherwise = frame.over ? `It ends here with ${frame.score} points`
+  const otherwise = frame.over ? `It ends here with ${frame.score} ${frame.score === 1 ? "point" : "points"}`
     : `${frame.names[frame.to_move]} moves: choose a card, or tell something`;
   return h("div", { class: "choice line" },
     h("p", { role: "status", id: "asked" },

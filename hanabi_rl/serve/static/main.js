@@ -226,10 +226,12 @@ function convention(reading) {
     h("span", { "aria-hidden": "true" }, " ✗"), ` ${broken}`) : ""];
 }
 
+const points = (number) => `${number} ${number === 1 ? "point" : "points"}`;
+
 function headline(frame) {
   if (ui.line) return `What if, turn ${frame.turn + 1}`
-    + (frame.over ? `: over with ${frame.score} points` : `: ${frame.names[frame.to_move]} to move`);
-  if (frame.left) return `The game was left at ${frame.points} points`;
+    + (frame.over ? `: over with ${points(frame.score)}` : `: ${frame.names[frame.to_move]} to move`);
+  if (frame.left) return `The game was left at ${points(frame.points)}`;
   if (frame.over) return `Game over: ${frame.score} of ${frame.max_score} points`;
   const who = frame.names[frame.to_move];
   return `Turn ${frame.turn + 1}: ${who === "You" ? "your turn" : `${who}'s turn`}`;
