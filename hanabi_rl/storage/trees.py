@@ -18,10 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-from safetensors.numpy import save
 
-from hanabi_rl.storage.files import canonical_json, write_bytes
-from hanabi_rl.storage.tensors import read_tensors
+from hanabi_rl.storage.files import canonical_json
+from hanabi_rl.storage.tensors import read_tensors, write_tensors
 
 PyTree = Any
 Manifest = dict[
@@ -209,9 +208,8 @@ def _kind(dtype: Any, shape: Iterable[int]) -> str:
 
 
 def write_tree(path: Path, tree: PyTree) -> None:
-    """Writes dictionaries of arrays to one file of safetensors, in the place of an older one if
-    there is one."""
-    write_bytes(path, save({name: np.asarray(x) for name, x in leaf_paths(tree).items()}))
+    """Write dictionaries of arrays to one file of safetensors; replaces an older file."""
+    write_tensors(path, leaf_paths(tree))
 
 
 def read_tree(path: Path) -> dict[str, Any]:
