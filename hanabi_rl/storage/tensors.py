@@ -57,7 +57,7 @@ def write_tensors(
         if array.dtype.name not in DTYPES.values():
             known = ", ".join(DTYPES.values())
             raise ValueError(f"{path}: tensor {name!r}: expected {known}, got {array.dtype}")
-    written = memoryview(save(arrays, metadata))
+    written = memoryview(save(arrays, None if metadata is None else dict(metadata)))
     end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES], "little")
     header = canonical_json(json.loads(bytes(written[_LENGTH_BYTES:end])))
     header += b" " * (-len(header) % _LENGTH_BYTES)  # tensors begin where their dtypes align

@@ -55,8 +55,8 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 def test_parameters_of_any_layout(tmp_path: Path, layout: str, half: bool) -> None:
     """`torch_weight.numpy().T` is a view: the file, and the identity, are of its numbers."""
     change = {
-        "transposed": lambda leaf: np.array(leaf.T).T,
-        "backwards": lambda leaf: np.array(leaf[::-1])[::-1],
+        "transposed": lambda leaf: np.ascontiguousarray(leaf.T).T,
+        "backwards": lambda leaf: np.ascontiguousarray(leaf[::-1])[::-1],
         "big-endian": lambda leaf: leaf.astype(">f4"),
         "JAX": jnp.asarray,
     }[layout]

@@ -168,7 +168,11 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, array: Any) 
 def test_equal_tensors_are_equal_bytes(tmp_path: Path) -> None:
     """Whatever the order in which they come; safetensors 0.8.0 shuffles the metadata."""
     path, files = tmp_path / "a.safetensors", set()
-    tensors = {"b": NUMBERS, "a": np.arange(3, dtype=np.int8), "c": np.ones((2, 2), np.float16)}
+    tensors: dict[str, np.ndarray] = {
+        "b": NUMBERS,
+        "a": np.arange(3, dtype=np.int8),
+        "c": np.ones((2, 2), np.float16),
+    }
     metadata = {f"key {n}": f'"{n}" \\ \u00fc\U0001f600\n' for n in range(12)}
     for _ in range(4):
         for given in (tensors, dict(reversed(tensors.items()))):
