@@ -59,7 +59,8 @@ def play_games(
     idle seats included. Greedy, or with `sample` drawn from the policies' distributions.
 
     Chance depends on (`seed`, the game's number `key_index[i]`, turn, seat) alone, not on
-    `chunk_size`, the games played at once: with key = `jax.random.key(seed)`, turn t of game k is
+    `chunk_size`, the games played at once, nor on JAX's settings of random numbers. With key = the
+    threefry key (0, seed), which is `jax.random.key(seed)` by JAX's defaults, turn t of game k is
     sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat s is given
     `fold_in(fold_in(fold_in(fold_in(key, OWN_CHANCE), k), t), s)`, greedy play included.
     `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
@@ -95,7 +96,8 @@ def play_games(
     # a round number: similar numbers of games share a compiled function
     slots = min(chunk_size, -(-total // series // 8) * 8)
     size = slots * series * (_GAMES_PER_SLOT if total > slots * series and not slow else 1)
-    key = jax.random.key(seed)
+    # not `jax.random.key`, which adds JAX_RANDOM_SEED_OFFSET
+    key = jax.random.wrap_key_data(np.array([0, seed], np.uint32), impl="threefry2x32")
     own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
     with Progress("games", total=total, unit="games", shown=slow) as progress:

@@ -245,6 +245,34 @@ def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone():
     assert (seen[0] != seen[1]).any()
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_default_prng_impl", "unsafe_rbg"),
+        ("jax_threefry_partitionable", False),
+        ("jax_random_seed_offset", 5),
+    ],
+)
+def test_chance_is_the_same_under_any_setting_of_jax(setting, value):
+    """Sampled games, and what policies draw for themselves in greedy ones."""
+    rules, decks = LENIENT, evaluation_decks(LENIENT, GAMES, 5)
+    policy, gambler = recurrent_policy(rules, 1), Gambler(rules)
+
+    def play():
+        sampled = play_games((policy, policy), rules, decks, 7, sample=True)
+        return sampled, play_games((gambler, gambler), rules, decks, 7)
+
+    expected, before = play(), getattr(jax.config, setting)
+    jax.config.update(setting, value)
+    try:
+        again = play()
+    finally:
+        jax.config.update(setting, before)
+    for one, other in zip(again, expected, strict=True):
+        assert_same(one, other)
+
+
 def test_sampled_actions_follow_the_policy():
     """First moves of many games on one deck come out at the policy's own probabilities."""
     rules, policy = LENIENT, recurrent_policy(LENIENT, 1, scale=0.5)
