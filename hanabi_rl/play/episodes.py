@@ -34,6 +34,8 @@ THINKING_CHUNK = 4
 """Where somebody searches: who thinks of one game after the other."""
 # no game's number: the stream of what policies draw for themselves, apart from that of the sampling
 OWN_CHANCE = np.uint32(2**32 - 1)
+# in the place of a move; `argmax` and `categorical` take a NaN for the largest logit
+_OF_NAN = -1
 _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
 # of one compiled call, which may play fewer: calls of any number of games share it
 _GAMES_PER_SLOT = 32
@@ -71,8 +73,8 @@ def play_games(
     must be rotations of one another.
 
     Raises ValueError for a wrong number of policies, a seating that is no permutation, policies or
-    decks for other rules, a number of decks that is no multiple of `series`, and a seed that is not
-    one of 32 bits, as JAX would take it for another.
+    decks for other rules, a number of decks that is no multiple of `series`, a policy that answers
+    with NaN, and a seed that is not one of 32 bits, as JAX would take it for another.
     """
     _check_lineup(policies, rules)
     check_decks(rules, decks := np.asarray(decks))
@@ -121,6 +123,7 @@ def play_games(
                 series=series,
             )
             chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
+            _check_numbers(chunks[-1]["actions"], seating[first:], first)
             progress.update(first + count)
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return Games(
@@ -219,6 +222,7 @@ def _play_chunk(
             for position, of_position in zip(held, jnp.split(of_rows, len(held)), strict=True):
                 logits = jnp.where((seats[:, position] == player)[:, None], of_position, logits)
         action = jax.lax.cond(sample, _draw, _most_likely, logits, keys[play.game], play.turn)
+        action = jnp.where(jnp.isnan(logits).any(axis=-1), _OF_NAN, action)
         state, _, over = game.step(rules, play.state, jnp.where(playing, action, rules.noop))
         ended = playing & (over | (play.turn + 1 == rules.max_turns))
         played = play._replace(
@@ -331,6 +335,19 @@ def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
                 f"expected policies for {rules.apart_from(policy.rules)}, got policy {position} "
                 f"for {policy.rules.apart_from(rules)}"
             )
+
+
+def _check_numbers(actions: np.ndarray, seating: np.ndarray, first: int) -> None:
+    """Raise ValueError where a policy answered with a NaN. actions: int32[M, T] of the games from
+    number `first` on; seating: their rows of int32[M or more, P]."""
+    games, turns = np.nonzero(actions == _OF_NAN)
+    if len(games):
+        game, turn = games[0], turns[0]
+        position = seating[game].tolist().index(turn % seating.shape[1])
+        raise ValueError(
+            f"policy {position}: expected logits that are numbers, got NaN in game "
+            f"{first + game}, turn {turn + 1}"
+        )
 
 
 def _seat_every_game(

@@ -273,6 +273,44 @@ def test_chance_is_the_same_under_any_setting_of_jax(setting, value):
         assert_same(one, other)
 
 
+@flax.struct.dataclass
+class Lost:
+    """From turn `first` on it answers with NaN, of every legal move or of the first alone."""
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+    first: int
+    all: bool
+
+    def init_carry(self, batch):
+        return jnp.zeros(batch)
+
+    def step(self, carry, obs, legal, reset, key=None):
+        turn = jnp.where(reset, 0, carry)
+        lost = (turn >= self.first)[:, None] & (self.all | (legal.cumsum(axis=-1) == 1))
+        return turn + 1, jnp.where(legal, jnp.where(lost, jnp.nan, 0.0), -1e10)
+
+
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_policy_that_answers_with_nan_is_no_player(whole, sample):
+    """`argmax` and `categorical` would take it for the move to make, and there would be a score."""
+    rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 5)
+    sound = Lost(rules, first=1000, all=whole)
+    play = functools.partial(play_games, rules=rules, decks=decks, sample=sample)
+    play((sound, sound, sound))
+    for first, position, seating, turn in (
+        (0, 0, (0, 1, 2), 1),
+        (1, 1, (0, 1, 2), 2),
+        (4, 2, (0, 1, 2), 6),
+        (0, 2, (1, 2, 0), 1),
+    ):
+        team = [sound] * 3
+        team[position] = Lost(rules, first=first, all=whole)
+        match = rf"^policy {position}: expected .*, got NaN in game 0, turn {turn}$"
+        with pytest.raises(ValueError, match=match):
+            play(tuple(team), seating=seating)
+
+
 def test_sampled_actions_follow_the_policy():
     """First moves of many games on one deck come out at the policy's own probabilities."""
     rules, policy = LENIENT, recurrent_policy(LENIENT, 1, scale=0.5)
