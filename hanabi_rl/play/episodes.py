@@ -99,7 +99,8 @@ def play_games(
     slots = min(chunk_size, -(-total // series // 8) * 8)
     size = slots * series * (_GAMES_PER_SLOT if total > slots * series and not slow else 1)
     # not `jax.random.key`, which adds JAX_RANDOM_SEED_OFFSET
-    key = jax.random.wrap_key_data(np.array([0, seed], np.uint32), impl="threefry2x32")
+    words = jnp.asarray(np.array([0, seed], np.uint32))
+    key = jax.random.wrap_key_data(words, impl="threefry2x32")
     own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
     with Progress("games", total=total, unit="games", shown=slow) as progress:
