@@ -87,7 +87,7 @@ def write_file(
     )
     if half:
         params = {name: x.astype(np.float16) for name, x in params.items()}
-    header = {"policy": json.dumps(describe(policy)), "card": json.dumps(card or {})}
+    header = {"policy": json.dumps(describe(policy)), "card": json.dumps(to_json(card or {}))}
     header["sha256"] = _digest(params, header)
     write_tensors(path, params, header)
 
