@@ -26,6 +26,9 @@ DTYPES = {
 }
 """The format's dtypes that NumPy has, with its names: not BF16, nor any float of 8 bits."""
 
+_METADATA = "__metadata__"
+"""The header's key of the metadata, among those of tensors."""
+
 _LENGTH_BYTES = 8
 """Bytes of the header's length at a file's start; the header is padded to a multiple of it."""
 
@@ -50,13 +53,15 @@ def write_tensors(
         metadata: text by name.
 
     Raises:
-        ValueError: an array of a dtype that the format or NumPy lacks.
+        ValueError: an array of a dtype that the format or NumPy lacks, or called `__metadata__`.
     """
     arrays = {name: plain(x) for name, x in tensors.items()}
     for name, array in arrays.items():
         if array.dtype.name not in DTYPES.values():
             known = ", ".join(DTYPES.values())
             raise ValueError(f"{path}: tensor {name!r}: expected {known}, got {array.dtype}")
+    if _METADATA in arrays:
+        raise ValueError(f"{path}: expected another name than {_METADATA!r} for a tensor")
     written = memoryview(save(arrays, None if metadata is None else dict(metadata)))
     end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES], "little")
     header = canonical_json(json.loads(bytes(written[_LENGTH_BYTES:end])))

@@ -49,13 +49,16 @@ def leaf_paths(tree: PyTree) -> dict[str, Any]:
     """The leaves of `tree` by path, e.g. `actor/lstm_0/input/kernel`, in the tree's own order.
 
     Raises:
-        ValueError: naming the leaf, where one is no array (or `jax.ShapeDtypeStruct`).
+        ValueError: naming the leaf, where one is no array (or `jax.ShapeDtypeStruct`), or two have
+            one path.
     """
-    leaves = {}
+    leaves: dict[str, Any] = {}
     for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         path = jax.tree_util.keystr(keys, simple=True, separator="/")
         if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
             raise ValueError(f"leaf {path}: expected an array, got {type(leaf).__name__}")
+        if path in leaves:
+            raise ValueError(f"leaf {path}: expected a path of its own, got two (a key with a '/')")
         leaves[path] = leaf
     return leaves
 

@@ -165,6 +165,15 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, array: Any) 
     assert not path.exists()
 
 
+def test_names_that_would_lose_an_array_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(ValueError, match="expected another name than '__metadata__' for a tensor"):
+        write_tensors(path, {"__metadata__": NUMBERS}, {"a": "b"})
+    with pytest.raises(ValueError, match=r"leaf a/b: expected a path of its own, got two"):
+        write_tree(path, {"a/b": NUMBERS, "a": {"b": NUMBERS}})
+    assert not path.exists()
+
+
 def test_equal_tensors_are_equal_bytes(tmp_path: Path) -> None:
     """Whatever the order in which they come; safetensors 0.8.0 shuffles the metadata."""
     path, files = tmp_path / "a.safetensors", set()
