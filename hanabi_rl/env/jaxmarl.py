@@ -145,11 +145,6 @@ class JaxMARLHanabi(MultiAgentEnv):
         """jaxmarl's wrappers know the game by this name."""
         return "Hanabi"
 
-    @property
-    def num_actions(self) -> int:
-        """Actions, the no-op included."""
-        return self.num_moves
-
     @cached_property
     def action_encoding(self) -> dict[int, str]:
         """jaxmarl's name of each action id: `D0`, `P4`, `HR to P1 relative`, `H5 to P1 relative`,
@@ -173,6 +168,11 @@ class JaxMARLHanabi(MultiAgentEnv):
     def render(self, state: GameState) -> None:
         """Print the position of one game, as `env.render.render_state` writes it."""
         print(render_state(self.rules, jax.tree.map(lambda leaf: leaf[None], state.game)))
+
+    @property
+    def num_actions(self) -> int:
+        """Actions, the no-op included."""
+        return self.num_moves
 
     def reset(self, key: jax.Array) -> tuple[ByAgent, GameState]:  # type: ignore[override]
         """Deal a game, the one jaxmarl deals from the same key: each agent's observation
