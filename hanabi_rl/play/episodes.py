@@ -124,9 +124,9 @@ def play_games(
                 series=series,
             )
             chunks.append({name: field[:count] for name, field in jax.device_get(records).items()})
-            _check_numbers(chunks[-1]["actions"], seating[first:], first)
             progress.update(first + count)
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    _check_numbers(fields["actions"], seating)
     return Games(
         rules=rules,
         decks=decks,
@@ -338,16 +338,16 @@ def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
             )
 
 
-def _check_numbers(actions: np.ndarray, seating: np.ndarray, first: int) -> None:
-    """Raise ValueError where a policy answered with a NaN. actions: int32[M, T] of the games from
-    number `first` on; seating: their rows of int32[M or more, P]."""
+def _check_numbers(actions: np.ndarray, seating: np.ndarray) -> None:
+    """Raise ValueError where a policy answered with a NaN, naming the first of `actions` int32[N,
+    T]; `seating` int32[N, P]."""
     games, turns = np.nonzero(actions == _OF_NAN)
     if len(games):
         game, turn = games[0], turns[0]
         position = seating[game].tolist().index(turn % seating.shape[1])
         raise ValueError(
-            f"policy {position}: expected logits that are numbers, got NaN in game "
-            f"{first + game}, turn {turn + 1}"
+            f"policy {position}: expected logits that are numbers, got NaN in game {game}, "
+            f"turn {turn + 1}"
         )
 
 
