@@ -142,8 +142,9 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
             shares = figures[part]
             means = [share[measure] for share in shares.values()]
             bounds = [share[f"{measure}_ci95"] for share in shares.values()]
+            places = np.arange(len(shares))
             axes.errorbar(
-                list(shares),
+                places,
                 means,
                 yerr=error_bars(means, bounds),
                 fmt="o",
@@ -159,6 +160,11 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
                 linewidth=1.2,
                 label=f"all: {overall:.3f}",
             )
+            for place in places[np.isinf(means)]:  # Matplotlib would leave it out
+                at = axes.get_xaxis_transform()
+                axes.text(place, 0.02, "inf", transform=at, ha="center", color=_COLORS[row])
+            axes.set_xticks(places, list(shares))
+            axes.set_xlim(-0.5, len(places) - 0.5)
             axes.set_xlabel(name)
             axes.set_ylabel(unit)
             axes.set_ylim(bottom=0)

@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from hanabi_rl.show import plots
 from hanabi_rl.show.matrix import plot_matrix
 from hanabi_rl.show.parallel import Line, plot_parallel
-from hanabi_rl.show.plots import Curve, plot_bc, plot_curves, plot_ppo
+from hanabi_rl.show.plots import Curve, plot_bc, plot_curves, plot_ppo, plot_prediction
 
 
 @pytest.fixture
@@ -134,3 +134,27 @@ def test_every_figure_is_drawn_so():
             if isinstance(function, ast.FunctionDef) and "savefig" in ast.unparse(function):
                 how = [ast.unparse(decorator) for decorator in function.decorator_list]
                 assert how == ["plain_text"], f"{path.name}: {function.name}"
+
+
+def test_what_is_infinite_keeps_its_place(tmp_path, figures):
+    """Matplotlib draws no such point, and of names on an axis would leave out the place too."""
+
+    def part(nats: float) -> dict:
+        bounds = (nats - 0.1, nats + 0.1)
+        return {
+            "accuracy": 0.5,
+            "accuracy_ci95": (0.4, 0.6),
+            "cross_entropy": nats,
+            "cross_entropy_ci95": bounds,
+        }
+
+    turns = {"1-10": part(np.inf), "11-20": part(1.0), "21-30": part(np.inf)}
+    moves = {"play": part(np.inf), "discard": part(np.inf)}
+    given = part(np.inf) | {"by_turn": turns, "by_move": moves}
+    plot_prediction(given, tmp_path / "p.png", "a title")
+    shown = [
+        ([tick.get_text() for tick in axes.get_xticklabels()], [t.get_position()[0] for t in texts])
+        for axes in figures[0].axes
+        if (texts := axes.texts) is not None
+    ]
+    assert shown == [([*turns], []), ([*moves], []), ([*turns], [0, 2]), ([*moves], [0, 1])]
