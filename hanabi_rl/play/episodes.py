@@ -24,6 +24,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
+from hanabi_rl.env.streams import categorical
 from hanabi_rl.runs.progress import Progress
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def _most_likely(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Arr
 def _draw(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
     """Actions int32[n] drawn from logits [n, A], with each game's own key [n] and turn int32[n]."""
     turn_keys = jax.vmap(jax.random.fold_in)(keys, turn)
-    return jax.vmap(jax.random.categorical)(turn_keys, logits).astype(jnp.int32)
+    return categorical(turn_keys, logits)
 
 
 @jax.jit

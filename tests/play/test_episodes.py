@@ -252,6 +252,7 @@ def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone():
         ("jax_default_prng_impl", "unsafe_rbg"),
         ("jax_threefry_partitionable", False),
         ("jax_random_seed_offset", 5),
+        ("jax_high_dynamic_range_gumbel", True),
     ],
 )
 def test_chance_is_the_same_under_any_setting_of_jax(setting, value):
