@@ -29,20 +29,21 @@ def keep_compiled() -> None:
 
     Comes first in every program. JAX need not be imported yet, but may be.
     """
+    programs = cache_folder() / "compiled"
+    chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    folder = None if chosen is None else Path(chosen).expanduser()  # JAX makes a folder called `~`
     # JAX 0.10's default puts the folder's path into the key of every program, CPUs' too
     settings: dict[str, tuple[str, type]] = {
         "jax_persistent_cache_enable_xla_caches": ("none", str)
     }
-    programs = cache_folder() / "compiled"
-    chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    if chosen is None or Path(chosen).parent == programs:
-        # an inherited one may be of another machine
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = str(programs / machine())
+    if folder is None or folder.parent == programs:
+        folder = programs / machine()  # an inherited one may be of another machine
         settings |= {
-            "jax_compilation_cache_dir": (folder, str),
             "jax_compilation_cache_max_size": (str(MOST_BYTES), int),
             "jax_persistent_cache_min_compile_time_secs": (str(LEAST_COMPILE_S), float),
         }
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    settings["jax_compilation_cache_dir"] = (str(folder), str)
     for name, (value, kind) in settings.items():
         value = os.environ.setdefault(name.upper(), value)
         if "jax" in sys.modules:  # it has read its variables
