@@ -18,7 +18,11 @@ LEAST_COMPILE_S = 0.2  # what compiles sooner is not kept
 def cache_folder() -> Path:
     """`$HANABI_RL_CACHE`, else the user's cache folder for hanabi-rl."""
     chosen = os.environ.get("HANABI_RL_CACHE")
-    return Path(chosen) if chosen else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
+    return (
+        Path(chosen).expanduser()
+        if chosen
+        else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
+    )
 
 
 def keep_compiled() -> None:
