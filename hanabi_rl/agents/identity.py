@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import flax.struct
 import jax
-import numpy as np
 
 from hanabi_rl.storage.files import canonical_json, to_json
+from hanabi_rl.storage.tensors import plain
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -33,8 +33,7 @@ def digest(description: Any, params: Any = None) -> str:
     """
     flat = jax.tree_util.tree_leaves_with_path(params)
     leaves = {
-        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(jax.device_get(leaf))
-        for path, leaf in flat
+        jax.tree_util.keystr(path, simple=True, separator="/"): plain(leaf) for path, leaf in flat
     }
     total = hashlib.sha256(canonical_json(to_json(description)))
     for path in sorted(leaves):

@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors.numpy import save
 
 from hanabi_rl.agents.identity import digest
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params, played
@@ -26,9 +25,9 @@ from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.storage import trees
-from hanabi_rl.storage.files import to_json, write_bytes
+from hanabi_rl.storage.files import to_json
 from hanabi_rl.storage.records import from_dict
-from hanabi_rl.storage.tensors import read_metadata, read_tensors
+from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
 
 SUFFIX = ".safetensors"
 SHIPPED = Path(__file__).parent / "shipped"
@@ -81,14 +80,16 @@ def write_file(
     """
     if path.suffix != SUFFIX:
         raise ValueError(f"expected a file named *{SUFFIX}, got {path}")
-    params = jax.device_get(trees.leaf_paths((rounded(policy) if half else policy).params))
+    leaves = trees.leaf_paths((rounded(policy) if half else policy).params)
+    params = {name: plain(x) for name, x in leaves.items()}
     _check_leaves(
         params, params_template(policy.rules, policy.network), where="the policy to write"
     )
-    leaves = {name: np.asarray(x, np.float16 if half else None) for name, x in params.items()}
-    header = {"policy": json.dumps(describe(policy)), "card": json.dumps(card or {})}
-    header["sha256"] = _digest(leaves, header)
-    write_bytes(path, save(leaves, metadata=header))
+    if half:
+        params = {name: x.astype(np.float16) for name, x in params.items()}
+    header = {"policy": json.dumps(describe(policy)), "card": json.dumps(to_json(card or {}))}
+    header["sha256"] = _digest(params, header)
+    write_tensors(path, params, header)
 
 
 def _check_leaves(leaves: Mapping[str, np.ndarray], template: trees.PyTree, where: str) -> None:

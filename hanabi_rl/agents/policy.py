@@ -108,7 +108,7 @@ def act(
     act_key, policy_key = jax.random.split(key)
     keys = jax.random.split(policy_key, reset.shape[0])
     carry, logits = policy.step(carry, obs, legal, reset, keys)
-    return carry, jax.random.categorical(act_key, logits, axis=-1).astype(jnp.int32)
+    return carry, jax.random.categorical(act_key, logits, mode="low").astype(jnp.int32)
 
 
 def next_game(policy: Policy, carry: PyTree, met: jax.Array) -> PyTree:

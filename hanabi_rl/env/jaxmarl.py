@@ -12,25 +12,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jaxmarl.environments.hanabi.hanabi_game import DEFAULT_COLOR_MAP
 from jaxmarl.environments.multi_agent_env import MultiAgentEnv
 from jaxmarl.environments.multi_agent_env import State as JaxMARLState
 from jaxmarl.environments.spaces import Box, Discrete
 
 from hanabi_rl.env import rules as core
+from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.bits import pack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.one_game import on_all_games, table_of
+from hanabi_rl.env.render import render_state
 from hanabi_rl.env.state import select_games
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import COLORS, Table
 
 ByAgent = dict[str, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
@@ -65,8 +68,21 @@ def make_jaxmarl(num_agents: int = 2, *, validate: bool = True, **kwargs: Any) -
     """A drop-in for ``jaxmarl.make("hanabi", num_agents=..., ...)`` on legal play.
 
     Same action ids, observations, rewards, dones and spaces, and the same deck for the same key.
-    What differs is a step with an illegal action or from a finished game: inside `jax.jit` and
-    `jax.vmap` it does what `rules.step` says.
+    What differs:
+
+    - A step with an illegal action or from a finished game: inside `jax.jit` and `jax.vmap` it does
+      what `rules.step` does.
+    - The state: of jaxmarl's fields it has `done`, `step`, `terminal`, `score` and
+      `cur_player_idx`. The others are not there (`deck`, `seat_order`, `discard_pile`,
+      `fireworks`, `player_hands`, `info_tokens`, `life_tokens`, `card_knowledge`,
+      `colors_revealed`, `ranks_revealed`, `num_cards_dealt`, `num_cards_discarded`,
+      `remaining_deck_size`, `last_round_count`, `out_of_lives`, `bombed`): `GameState.game` holds
+      the game as bits.
+    - `render` prints the position in our words.
+    - The environment lacks `get_obs_str`, `render_obs`, `card_to_string`, `action_set`,
+      `agent_range`, `*_action_range`, `*_n_feats`, `color_map`, `shuffle_player_order`, and the
+      functions that jaxmarl's `reset` and `step` consist of (`reset_game*`, `step_game`,
+      `get_*_feats*`, `get_first_state`, `get_full_deck`).
 
     Args:
         num_agents: 2 to 5.
@@ -76,9 +92,9 @@ def make_jaxmarl(num_agents: int = 2, *, validate: bool = True, **kwargs: Any) -
             num_cards_of_rank`.
 
     Raises:
-        ValueError: numbers that make no game, or an option of jaxmarl's that is not supported
-            (`shuffle_player_order=True`, `color_map`, `agents`, `action_spaces`,
-            `observation_spaces`, `num_moves`).
+        ValueError: numbers that `Rules` refuses (six colours with hands of five), or an option of
+            jaxmarl's that is not supported (`shuffle_player_order=True`, `color_map`, `agents`,
+            `action_spaces`, `observation_spaces`, `num_moves`).
     """
     if kwargs.pop("shuffle_player_order", False):
         raise ValueError("shuffle_player_order=True is not supported: agent_0 always moves first")
@@ -129,6 +145,30 @@ class JaxMARLHanabi(MultiAgentEnv):
     def name(self) -> str:
         """jaxmarl's wrappers know the game by this name."""
         return "Hanabi"
+
+    @cached_property
+    def action_encoding(self) -> dict[int, str]:
+        """jaxmarl's name of each action id: `D0`, `P4`, `HR to P1 relative`, `H5 to P1 relative`,
+        `N`."""
+        names, jaxmarls = {}, len(DEFAULT_COLOR_MAP)
+        colors = DEFAULT_COLOR_MAP if self.num_colors <= jaxmarls else COLORS
+        for action in range(self.num_moves):
+            move = decode_action(self.rules, action)
+            hint = colors[move.value] if move.kind == "color" else move.value + 1
+            names[action] = {
+                "discard": f"D{move.slot}",
+                "play": f"P{move.slot}",
+                "noop": "N",
+            }.get(move.kind, f"H{hint} to P{move.offset} relative")
+        return names
+
+    def terminal(self, state: GameState) -> jax.Array:
+        """bool[...]: the game is over."""
+        return state.done
+
+    def render(self, state: GameState) -> None:
+        """Print the position of one game, as `env.render.render_state` writes it."""
+        print(render_state(self.rules, jax.tree.map(lambda leaf: leaf[None], state.game)))
 
     @property
     def num_actions(self) -> int:

@@ -4,6 +4,8 @@ and how many at once.
 That is what lets environments be sharded, and decks be dealt ahead, without changing a single game.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax.extend.random import threefry_2x32
@@ -39,6 +41,14 @@ def random_words(key: jax.Array, stream: jax.Array, size: int) -> jax.Array:
     pairs = jnp.broadcast_to(pair, (*stream.shape, 2)).reshape(-1, 2)
     flat = jax.vmap(words)(pairs, stream.reshape(-1).astype(jnp.uint32))
     return flat.reshape(*stream.shape, size)
+
+
+def categorical(keys: jax.Array, logits: jax.Array) -> jax.Array:
+    """Draw an index int32[N] from each row of `logits` [N, A] with its own key [N], as
+    `jax.random.categorical` does by JAX's defaults."""
+    # `mode`: else `jax_high_dynamic_range_gumbel` would draw others
+    draw = jax.vmap(functools.partial(jax.random.categorical, mode="low"))
+    return draw(keys, logits).astype(jnp.int32)
 
 
 def gumbel(words: jax.Array) -> jax.Array:

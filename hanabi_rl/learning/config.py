@@ -126,12 +126,14 @@ class PPOConfig(TrainingConfig):
         check_divides(
             "num_envs / num_blocks * num_players", actors, "num_minibatches", self.num_minibatches
         )
-        if self.num_updates > WORD:  # they are counted in 32 bits
-            most = (WORD + 1) * self.num_envs * self.num_steps - 1
+        # optax counts them in 32 bits and stops there: the rate would fall no further
+        minibatches = self.epochs * self.num_minibatches
+        if self.num_updates > WORD // minibatches:
+            most = (WORD // minibatches + 1) * self.num_envs * self.num_steps - 1
             raise OutOfRangeError(
                 "total_steps",
-                f"expected at most {most:,} with {self.num_envs} x {self.num_steps} in an update, "
-                f"got {self.total_steps:,}",
+                f"expected at most {most:,} with {self.num_envs} x {self.num_steps} and "
+                f"{minibatches} minibatches in an update, got {self.total_steps:,}",
             )
 
     @property

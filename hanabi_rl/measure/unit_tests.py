@@ -21,6 +21,7 @@ from hanabi_rl.env import rules as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
+from hanabi_rl.env.streams import categorical
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure import scripts, situations
 from hanabi_rl.measure.attempts import CATEGORIES, Attempt, UnitTest
@@ -241,7 +242,7 @@ def _consult(
     carry, logits = policy.step(carry, obs, legal, begins, keys)
     if sample:
         draw = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 1)
-        return carry, jax.vmap(jax.random.categorical)(draw, logits)
+        return carry, categorical(draw, logits)
     return carry, jnp.argmax(logits, axis=-1)
 
 

@@ -26,6 +26,7 @@ from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.state import select_games
+from hanabi_rl.env.streams import categorical
 from hanabi_rl.runs.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ THINKING_CHUNK = 4
 """Where somebody searches: who thinks of one game after the other."""
 # no game's number: the stream of what policies draw for themselves, apart from that of the sampling
 OWN_CHANCE = np.uint32(2**32 - 1)
+# in the place of a move; `argmax` and `categorical` take a NaN for the largest logit
+_OF_NAN = -1
 _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
 # of one compiled call, which may play fewer: calls of any number of games share it
 _GAMES_PER_SLOT = 32
@@ -65,7 +68,8 @@ def play_games(
     idle seats included. Greedy, or with `sample` drawn from the policies' distributions.
 
     Chance depends on (`seed`, the game's number `key_index[i]`, turn, seat) alone, not on
-    `chunk_size`, the games played at once: with key = `jax.random.key(seed)`, turn t of game k is
+    `chunk_size`, the games played at once, nor on JAX's settings of random numbers. With key = the
+    threefry key (0, seed), which is `jax.random.key(seed)` by JAX's defaults, turn t of game k is
     sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat s is given
     `fold_in(fold_in(fold_in(fold_in(key, OWN_CHANCE), k), t), s)`, greedy play included.
     `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
@@ -77,8 +81,8 @@ def play_games(
     must be rotations of one another.
 
     Raises ValueError for a wrong number of policies, a seating that is no permutation, policies or
-    decks for other rules, a number of decks that is no multiple of `series`, and a seed that is not
-    one of 32 bits, as JAX would take it for another.
+    decks for other rules, a number of decks that is no multiple of `series`, a policy that answers
+    with NaN, and a seed that is not one of 32 bits, as JAX would take it for another.
     """
     _check_lineup(policies, rules)
     check_decks(rules, decks := np.asarray(decks))
@@ -102,7 +106,9 @@ def play_games(
     # a round number: similar numbers of games share a compiled function
     slots = min(chunk_size, -(-total // series // 8) * 8)
     size = slots * series * (_GAMES_PER_SLOT if total > slots * series and not slow else 1)
-    key = jax.random.key(seed)
+    # not `jax.random.key`, which adds JAX_RANDOM_SEED_OFFSET
+    words = jnp.asarray(np.array([0, seed], np.uint32))
+    key = jax.random.wrap_key_data(words, impl="threefry2x32")
     own_key = jax.random.fold_in(key, OWN_CHANCE)
     chunks = []
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress:
@@ -129,6 +135,7 @@ def play_games(
             records = jax.device_get(play.records)
             chunks.append({name: field[:count] for name, field in records.items()})
     fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    _check_numbers(fields["actions"], seating)
     return Games(
         rules=rules,
         decks=decks,
@@ -263,6 +270,7 @@ def _play_chunk(
             for position, of_position in zip(held, jnp.split(of_rows, len(held)), strict=True):
                 logits = jnp.where((seats[:, position] == player)[:, None], of_position, logits)
         action = jax.lax.cond(sample, _draw, _most_likely, logits, keys[play.game], play.turn)
+        action = jnp.where(jnp.isnan(logits).any(axis=-1), _OF_NAN, action)
         state, _, over = game.step(rules, play.state, jnp.where(playing, action, rules.noop))
         ended = playing & (over | (play.turn + 1 == rules.max_turns))
         played = play._replace(
@@ -348,7 +356,7 @@ def _most_likely(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Arr
 def _draw(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
     """Actions int32[n] drawn from logits [n, A], with each game's own key [n] and turn int32[n]."""
     turn_keys = jax.vmap(jax.random.fold_in)(keys, turn)
-    return jax.vmap(jax.random.categorical)(turn_keys, logits).astype(jnp.int32)
+    return categorical(turn_keys, logits)
 
 
 @jax.jit
@@ -368,6 +376,19 @@ def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
                 f"expected policies for {rules.apart_from(policy.rules)}, got policy {position} "
                 f"for {policy.rules.apart_from(rules)}"
             )
+
+
+def _check_numbers(actions: np.ndarray, seating: np.ndarray) -> None:
+    """Raise ValueError where a policy answered with a NaN, naming the first of `actions` int32[N,
+    T]; `seating` int32[N, P]."""
+    games, turns = np.nonzero(actions == _OF_NAN)
+    if len(games):
+        game, turn = games[0], turns[0]
+        position = seating[game].tolist().index(turn % seating.shape[1])
+        raise ValueError(
+            f"policy {position}: expected logits that are numbers, got NaN in game {game}, "
+            f"turn {turn + 1}"
+        )
 
 
 def _seat_every_game(

@@ -12,7 +12,7 @@ import numpy as np
 from hanabi_rl.measure.intervals import bounds_text, mean_interval
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.papers import ah2ac2 as paper
-from hanabi_rl.show.plots import COLORS, Curve, error_bars, plot_curves
+from hanabi_rl.show.plots import COLORS, Curve, error_bars, plain_text, plot_curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,6 +117,7 @@ def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
     return f"{interval.mean:.2f} ± {interval.std_error:.2f}"
 
 
+@plain_text
 def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, path: Path) -> None:
     """Mean score, in self-play and with the clone, against accuracy on the validation games: a
     point per weight with error bars, a dot per seed, a star for the clone. Without validation games

@@ -11,7 +11,7 @@ import numpy as np
 
 from hanabi_rl.measure.br_prox import BRProx, Part, by_strength, experts, ratios
 from hanabi_rl.measure.intervals import explained
-from hanabi_rl.show.plots import COLORS, error_bars
+from hanabi_rl.show.plots import COLORS, error_bars, plain_text
 
 MANY_CLIPPED = 0.1
 _PARTS: tuple[Part, ...] = ("all", "moderate", "expert")
@@ -133,6 +133,7 @@ def _partner_lines(comparison: Comparison) -> list[str]:
     return lines
 
 
+@plain_text
 def plot_br_prox(parts: Mapping[str, Mapping[Part, BRProx]], path: Path, title: str) -> None:
     """Draws each method's BR-Prox with its interval, over all partners and by their strength."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

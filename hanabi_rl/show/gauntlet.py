@@ -10,7 +10,7 @@ import numpy as np
 
 from hanabi_rl.measure.gauntlet import VERSION, Beside, Result
 from hanabi_rl.measure.intervals import Interval, explained
-from hanabi_rl.show.plots import COLORS, MARKERS, error_bars
+from hanabi_rl.show.plots import COLORS, MARKERS, error_bars, in_legend, plain_text
 
 
 def gauntlet_table(results: Sequence[Result]) -> str:
@@ -119,6 +119,7 @@ def _interval(name: str, interval: Interval) -> dict[str, Any]:
     return {name: interval.mean, f"{name}_ci95": interval.bounds}
 
 
+@plain_text
 def plot_gauntlet(results: Sequence[Result], path: Path, title: str, max_score: int) -> None:
     """Draws every agent's mean with each family, hollow where all of its partners were met in
     training, with 95% intervals; one colour and marker an agent, families from left to right."""
@@ -148,7 +149,7 @@ def plot_gauntlet(results: Sequence[Result], path: Path, title: str, max_score: 
                 markerfacecolor=color if name in strange or name == "itself" else "white",
                 capsize=2,
                 markersize=5,
-                label=result.agent if name == "itself" else None,
+                label=in_legend(result.agent) if name == "itself" else None,
             )
     axes.set_xticks(places, ["itself", *families], rotation=20, ha="right")
     axes.set_ylim(0, max_score)

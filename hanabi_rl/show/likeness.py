@@ -14,7 +14,7 @@ from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.likeness import DISTANCE, HABITS, Likeness
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.papers import ah2ac2
-from hanabi_rl.show.plots import COLORS, MARKERS
+from hanabi_rl.show.plots import COLORS, MARKERS, in_legend, plain_text
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ def _row(who: str, width: int, accuracy: float, change: float, loss: float, more
     return f"  {who:<{width}} {accuracy:6.2f} ({change:+.2f}) {loss:8.2f} ({more:+.2f})"
 
 
+@plain_text
 def plot_likeness(found: Likeness, path: Path, title: str) -> None:
     """Draws how far each agent's figures are from the people's, in spreads, and writes a PNG to
     `path`. What is more than six spreads away stands at the edge."""
@@ -228,7 +229,7 @@ def _draw(
         s=26,
         color=COLORS[number % len(COLORS)],
         marker=MARKERS[number % len(MARKERS)],
-        label="{}: {} of {} within".format(label, *found.count_within(label)),
+        label="{}: {} of {} within".format(in_legend(label), *found.count_within(label)),
         zorder=3,
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 from hanabi_rl.measure.groups import GroupedMatrix, group_matrix
 from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.selfplay import summary_dict
+from hanabi_rl.show.plots import plain_text
 from hanabi_rl.storage.files import to_json, write_json, write_text
 from hanabi_rl.storage.words import count
 
@@ -223,6 +224,7 @@ _ANGLED_FROM = 7  # characters of the longest label from which the columns' labe
 _DARK_BELOW = 0.6  # share of the colour scale below which the text is white
 
 
+@plain_text
 def plot_matrix(
     means: np.ndarray,
     labels: Sequence[str],

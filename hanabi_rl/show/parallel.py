@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.show.plots import COLORS, MARKERS
+from hanabi_rl.show.plots import COLORS, MARKERS, in_legend, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,7 @@ class Line(NamedTuple):
     """Of a published line: the label of the line that it takes its colour from, "" for none."""
 
 
+@plain_text
 def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, title: str) -> None:
     """Draws `lines` over the axes `digits` (name -> digits of its numbers) and writes a PNG to
     `path`. Each axis runs from the least of its values to the greatest."""
@@ -43,7 +44,7 @@ def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, 
     drawn = []
     for line in (*published, *ours):  # our own on top
         heights = [_height(*of) for of in zip(line.values, ranges, strict=True)]
-        drawn += axes.plot(heights, label=line.label, **styles[line.label])
+        drawn += axes.plot(heights, label=in_legend(line.label), **styles[line.label])
     _finish(axes, digits, ranges)
     axes.legend(
         handles=[*drawn[len(published) :], *drawn[: len(published)]],

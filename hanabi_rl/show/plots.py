@@ -7,9 +7,10 @@ Matplotlib is imported when a figure is drawn.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Metrics = Sequence[Mapping[str, Any]]
+F = TypeVar("F", bound=Callable[..., None])
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette: told apart with any colour vision ..."""
@@ -30,6 +32,31 @@ _REFERENCE_COLOR = "#555555"
 _MARKERS_BELOW = 30  # points in a series: few evaluations are shown as points, many as a line
 _NOISY_POINTS = 200  # from here on a series is smoothed
 _PANEL_INCHES = (4.6, 3.4)
+
+
+def plain_text(draw: F) -> F:
+    """Decorator of what draws a figure: text is shown as it is, so that `$` in the name of a file
+    begins no formula, whatever the user's own Matplotlib settings."""
+
+    @functools.wraps(draw)
+    def drawn(*args: Any, **kwargs: Any) -> None:
+        from matplotlib import rc_context
+
+        with rc_context(
+            {
+                "text.parse_math": False,
+                "text.usetex": False,
+                "axes.formatter.use_mathtext": False,
+            }
+        ):
+            draw(*args, **kwargs)
+
+    return drawn  # type: ignore[return-value]
+
+
+def in_legend(name: str) -> str:
+    """The label of a name: Matplotlib leaves those that begin with `_` out of the legend."""
+    return f" {name}" if name.startswith("_") else name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +121,7 @@ def error_bars(means: Sequence[float], bounds: Sequence[Sequence[float]]) -> np.
     return np.where(np.isfinite(reach), reach.clip(min=0), np.nan)  # rounding may make it negative
 
 
+@plain_text
 def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
     """Draws accuracy and cross-entropy by turn and by kind of move, with 95% intervals, from
     `prediction_figures`."""
@@ -114,8 +142,9 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
             shares = figures[part]
             means = [share[measure] for share in shares.values()]
             bounds = [share[f"{measure}_ci95"] for share in shares.values()]
+            places = np.arange(len(shares))
             axes.errorbar(
-                list(shares),
+                places,
                 means,
                 yerr=error_bars(means, bounds),
                 fmt="o",
@@ -131,6 +160,11 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
                 linewidth=1.2,
                 label=f"all: {overall:.3f}",
             )
+            for place in places[np.isinf(means)]:  # Matplotlib would leave it out
+                at = axes.get_xaxis_transform()
+                axes.text(place, 0.02, "inf", transform=at, ha="center", color=_COLORS[row])
+            axes.set_xticks(places, list(shares))
+            axes.set_xlim(-0.5, len(places) - 0.5)
             axes.set_xlabel(name)
             axes.set_ylabel(unit)
             axes.set_ylim(bottom=0)
@@ -149,6 +183,7 @@ def _selfplay_panel(max_score: int, reference: tuple[float, str] | None) -> Pane
     return Panel(f"Greedy self-play (of {max_score})", "points a game", series, reference)
 
 
+@plain_text
 def draw_panels(
     metrics: Metrics, panels: Sequence[Panel], path: Path, x_key: str, x_label: str
 ) -> None:
@@ -244,6 +279,7 @@ class Curve(NamedTuple):
     y: Sequence[float]
 
 
+@plain_text
 def plot_curves(
     curves: Sequence[Curve], path: Path, title: str, x_label: str, unit: str, legend: str
 ) -> None:
@@ -264,7 +300,7 @@ def plot_curves(
             y,
             color=shades(0.92 * number / max(len(curves) - 1, 1)),
             linewidth=1.6,
-            label=curve.label,
+            label=in_legend(curve.label),
         )
     axes.set(title=title, xlabel=x_label, ylabel=unit)
     axes.set_ylim(bottom=0)

@@ -9,13 +9,14 @@ import numpy as np
 
 from hanabi_rl.measure.study_findings import Curves
 from hanabi_rl.measure.study_report import StudyReport
-from hanabi_rl.show.plots import COLORS, error_bars
+from hanabi_rl.show.plots import COLORS, error_bars, plain_text
 from hanabi_rl.show.study import too_few
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@plain_text
 def plot_report(report: StudyReport, path: Path, title: str, max_score: int) -> None:
     """Draws points and rating of every agent with 95% intervals over people, and a point for each
     person and agent with the line and, where one is found, the parabola."""

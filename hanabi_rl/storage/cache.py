@@ -26,32 +26,34 @@ def cache_folder() -> Path:
 
 
 def keep_compiled() -> None:
-    """What was compiled once is loaded the next time, by any process of this user on such a
-    machine; JAX locks the folder. Who set JAX's own variables is heard:
-    JAX_COMPILATION_CACHE_DIR names another folder, JAX_ENABLE_COMPILATION_CACHE=0 keeps nothing.
+    """Keep compiled programs on disk, for any later process of this user on such a machine.
+
+    JAX locks the folder. JAX's own variables apply: JAX_COMPILATION_CACHE_DIR names another folder,
+    JAX_ENABLE_COMPILATION_CACHE=0 keeps nothing. A copy of the folder elsewhere is as good.
 
     Comes first in every program. JAX need not be imported yet, but may be.
     """
     programs = cache_folder() / "compiled"
     chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    if chosen is not None and (folder := Path(chosen).expanduser()).parent != programs:
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)  # JAX makes a folder called `~`
-        if "jax" in sys.modules:
-            sys.modules["jax"].config.update("jax_compilation_cache_dir", str(folder))
-        return
-    # where it was inherited, the process that set it may have run on another machine
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(programs / machine())
-    os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(MOST_BYTES))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", str(LEAST_COMPILE_S))
-    if "jax" in sys.modules:  # it has read its variables
-        import jax
+    folder = None if chosen is None else Path(chosen).expanduser()  # JAX makes a folder called `~`
+    # JAX 0.10's default puts the folder's path into the key of every program, CPUs' too
+    settings: dict[str, tuple[str, type]] = {
+        "jax_persistent_cache_enable_xla_caches": ("none", str)
+    }
+    if folder is None or folder.parent == programs:
+        folder = programs / machine()  # an inherited one may be of another machine
+        settings |= {
+            "jax_compilation_cache_max_size": (str(MOST_BYTES), int),
+            "jax_persistent_cache_min_compile_time_secs": (str(LEAST_COMPILE_S), float),
+        }
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    settings["jax_compilation_cache_dir"] = (str(folder), str)
+    for name, (value, kind) in settings.items():
+        value = os.environ.setdefault(name.upper(), value)
+        if "jax" in sys.modules:  # it has read its variables
+            import jax
 
-        jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
-        for name, kind in (
-            ("jax_compilation_cache_max_size", int),
-            ("jax_persistent_cache_min_compile_time_secs", float),
-        ):
-            jax.config.update(name, kind(os.environ[name.upper()]))
+            jax.config.update(name, kind(value))
 
 
 def machine() -> str:

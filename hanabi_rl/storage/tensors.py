@@ -1,8 +1,13 @@
-"""Files of safetensors, read: one place that knows what can be wrong with one; and small trees of
-arrays, kept as such."""
+"""Files of safetensors, written and read, and small trees of arrays kept as such.
+
+No other module calls the library. It copies an array's memory, whatever the strides are, and writes
+the keys of the metadata in any order (measured on safetensors 0.8.0).
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +15,61 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from hanabi_rl.storage.files import write_bytes
+from hanabi_rl.storage.files import canonical_json, replacing
 
-DTYPES = frozenset(
-    ["BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64", "C64"]
-)
-"""What NumPy has of the format's dtypes: not BF16, and none of 8 bits or less with a fraction."""
+DTYPES = {
+    "BOOL": "bool",
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "C64": "complex64",
+}
+"""The format's dtypes that NumPy has, with its names: not BF16, nor any float of 8 bits."""
+
+_METADATA = "__metadata__"
+"""The header's key of the metadata, among those of tensors."""
+
+_LENGTH_BYTES = 8
+"""Bytes of the header's length at a file's start; the header is padded to a multiple of it."""
+
+
+def plain(array: Any) -> np.ndarray:
+    """Return `array` as NumPy, with the same shape, elements in C order and little-endian bytes.
+
+    An array that is so already is not copied. JAX arrays of any device are copied to the host.
+    """
+    array = np.asarray(array)
+    return np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Replace `path` atomically by a file of `tensors`; equal values give equal bytes.
+
+    Args:
+        path: the file to write.
+        tensors: NumPy or JAX arrays by name, with any strides and byte order.
+        metadata: text by name.
+
+    Raises:
+        ValueError: an array of a dtype that the format or NumPy lacks, or called `__metadata__`.
+    """
+    arrays = {name: plain(x) for name, x in tensors.items()}
+    for name, array in arrays.items():
+        if array.dtype.name not in DTYPES.values():
+            known = ", ".join(DTYPES.values())
+            raise ValueError(f"{path}: tensor {name!r}: expected {known}, got {array.dtype}")
+    if _METADATA in arrays:
+        raise ValueError(f"{path}: expected another name than {_METADATA!r} for a tensor")
+    written = memoryview(save(arrays, None if metadata is None else dict(metadata)))
+    end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES], "little")
+    header = canonical_json(json.loads(bytes(written[_LENGTH_BYTES:end])))
+    header += b" " * (-len(header) % _LENGTH_BYTES)  # tensors begin where their dtypes align
+    with replacing(path) as beside, beside.open("wb") as file:
+        file.write(len(header).to_bytes(_LENGTH_BYTES, "little"))
+        file.write(header)
+        file.write(written[end:])
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -34,11 +88,12 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def write_leaves(path: Path, tree: Any) -> None:
-    """Keeps the arrays of a pytree, in the place of what was there."""
+    """Replace `path` by a file of the arrays of a pytree, of any dtype that JAX has but keys."""
     import jax
 
-    leaves = {str(i): np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-    write_bytes(path, save(leaves))
+    leaves = {str(place): plain(leaf) for place, leaf in enumerate(jax.tree.leaves(tree))}
+    dtypes = {place: str(leaf.dtype) for place, leaf in leaves.items()}
+    write_tensors(path, {place: _bits(leaf) for place, leaf in leaves.items()}, dtypes)
 
 
 def read_leaves(path: Path, like: Any) -> Any:
@@ -46,15 +101,25 @@ def read_leaves(path: Path, like: Any) -> Any:
     import jax
 
     try:
-        found, _ = read_tensors(path)
+        found, dtypes = read_tensors(path)
     except ValueError:
         return None
     leaves, tree = jax.tree.flatten(like)
-    kept = [found.get(str(place)) for place in range(len(leaves))]
-    for leaf, array in zip(leaves, kept, strict=True):
-        if array is None or (array.shape, array.dtype) != (leaf.shape, leaf.dtype):
+    kept = []
+    for place, leaf in enumerate(leaves):
+        array = found.get(str(place))
+        stored = _bits(np.empty(leaf.shape, leaf.dtype))
+        if array is None or (array.shape, array.dtype) != (stored.shape, stored.dtype):
             return None
+        if dtypes.get(str(place), str(leaf.dtype)) != str(leaf.dtype):  # older files name none
+            return None
+        kept.append(array.view(leaf.dtype))
     return jax.tree.unflatten(tree, kept)
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """The array, or unsigned integers of its bits if its dtype (bfloat16) is none of NumPy's."""
+    return array.view(f"u{array.itemsize}") if array.dtype.kind == "V" else array
 
 
 def _read(path: Path, tensors: bool) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -18,10 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-from safetensors.numpy import save
 
-from hanabi_rl.storage.files import canonical_json, write_bytes
-from hanabi_rl.storage.tensors import read_tensors
+from hanabi_rl.storage.files import canonical_json
+from hanabi_rl.storage.tensors import read_tensors, write_tensors
 
 PyTree = Any
 Manifest = dict[
@@ -50,13 +49,16 @@ def leaf_paths(tree: PyTree) -> dict[str, Any]:
     """The leaves of `tree` by path, e.g. `actor/lstm_0/input/kernel`, in the tree's own order.
 
     Raises:
-        ValueError: naming the leaf, where one is no array (or `jax.ShapeDtypeStruct`).
+        ValueError: naming the leaf, where one is no array (or `jax.ShapeDtypeStruct`), or two have
+            one path.
     """
-    leaves = {}
+    leaves: dict[str, Any] = {}
     for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         path = jax.tree_util.keystr(keys, simple=True, separator="/")
         if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
             raise ValueError(f"leaf {path}: expected an array, got {type(leaf).__name__}")
+        if path in leaves:
+            raise ValueError(f"leaf {path}: expected a path of its own, got two (a key with a '/')")
         leaves[path] = leaf
     return leaves
 
@@ -209,9 +211,8 @@ def _kind(dtype: Any, shape: Iterable[int]) -> str:
 
 
 def write_tree(path: Path, tree: PyTree) -> None:
-    """Writes dictionaries of arrays to one file of safetensors, in the place of an older one if
-    there is one."""
-    write_bytes(path, save({name: np.asarray(x) for name, x in leaf_paths(tree).items()}))
+    """Write dictionaries of arrays to one file of safetensors; replaces an older file."""
+    write_tensors(path, leaf_paths(tree))
 
 
 def read_tree(path: Path) -> dict[str, Any]:

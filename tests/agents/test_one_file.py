@@ -50,6 +50,39 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert read_card(path) == {} and read_rules(path) == TINY
 
 
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("layout", ["transposed", "backwards", "big-endian", "JAX"])
+def test_parameters_of_any_layout(tmp_path: Path, layout: str, half: bool) -> None:
+    """`torch_weight.numpy().T` is a view: the file, and the identity, are of its numbers."""
+    change = {
+        "transposed": lambda leaf: np.ascontiguousarray(leaf.T).T,
+        "backwards": lambda leaf: np.ascontiguousarray(leaf[::-1])[::-1],
+        "big-endian": lambda leaf: leaf.astype(">f4"),
+        "JAX": jnp.asarray,
+    }[layout]
+    policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
+    policy = policy.replace(params=jax.tree.map(np.array, policy.params))
+    same = policy.replace(params=jax.tree.map(change, policy.params))
+    assert same.identity() == policy.identity()
+    write_file(path, same, half=half)
+    expected = rounded(policy) if half else policy
+    assert read_file(path).identity() == expected.identity()
+    if not half:
+        save_policy(tmp_path / "policy", same, algorithm="bc", steps=1, score=None)
+        assert load_policy(str(tmp_path / "policy")).identity() == policy.identity()
+
+
+def test_an_agent_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    policy, files = network_policy(TINY, 0), set()
+    card = {"about": "a test", "selfplay": {"mean": 1.5}}
+    for number in range(8):
+        write_file(path := tmp_path / f"{number}.safetensors", policy, card, half=True)
+        files.add(path.read_bytes())
+        write_file(path, read_file(path), read_card(path), half=True)  # an export of the export
+        files.add(path.read_bytes())
+    assert len(files) == 1
+
+
 @pytest.mark.parametrize("bits", [4, 9, 11])
 def test_parameters_of_fewer_digits(bits: int) -> None:
     """Against each number's own power of two; half a digit is the most that is lost."""

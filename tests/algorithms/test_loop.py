@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.games import TINY, taught_games
@@ -28,6 +29,8 @@ from hanabi_rl.learning.partners import Population, at_precision
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.runs.folder import write_config
+from hanabi_rl.runs.session import Session
+from hanabi_rl.runs.tracking import Tracker, read_metrics
 from hanabi_rl.storage.files import read_json
 from hanabi_rl.storage.records import to_dict
 
@@ -149,6 +152,42 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
     assert [step for step, _, _ in saved] == [4, 7]
     assert [host for _, host, _ in saved] == [{"best_score": 2.0}, {"best_score": 5.0}]
     assert saved[0][2] == {} and saved[1][2] == {"s": 5.0, "other": 0.0}
+
+
+def test_environment_steps_beyond_32_bits_are_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The last update of the paper's 1e10 steps: metrics, progress, the policies' folders and what
+    they say of themselves."""
+    for name in ("replicate", "shard", "fetch"):
+        monkeypatch.setattr(parallel, name, lambda tree: tree)
+    config = IPPOConfig(game=TINY, keep_evaluated=True)
+    done, steps = config.num_updates, 9_999_876_096
+    assert (done, done * config.num_envs * config.num_steps) == (76_293, steps)
+    policy, none, shown = network_policy(TINY, 0), None, []
+    start: Any = Learner(np.int32(done), {"actor": policy.params})
+    plan: Any = SimpleNamespace(
+        selected_by="s", shown=None, temperature=None, evaluate=lambda *_: {"s": 1.0}
+    )
+    progress: Any = SimpleNamespace(update=lambda steps, score: shown.append(steps))
+    checkpoints: Any = "there"
+    with Tracker(tmp_path) as tracker:
+        session: Any = Session(
+            tmp_path,
+            tracker,
+            checkpoints,
+            none,
+            none,
+            "environment steps",  # type: ignore[arg-type]
+        )
+        trainer = _Trainer("ippo", session, config, plan, start, none, policy)  # type: ignore[arg-type]
+        trainer.last_log = (0.0, done - 1)
+        trainer.evaluate(done)
+        trainer.log(done, {"train_score": jnp.float32(1)}, {}, progress)
+    assert read_metrics(tmp_path / "metrics.jsonl")[0]["env_steps"] == shown[0] == steps
+    for name in ("policy", f"policies/{steps}"):
+        kept = load_policy(tmp_path / name)
+        assert isinstance(kept, NetworkPolicy) and kept.info.steps == steps
 
 
 def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.MonkeyPatch) -> None:

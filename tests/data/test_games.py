@@ -103,6 +103,25 @@ def test_round_trip(games, tmp_path, suffix):
     assert sorted(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("suffix", [".safetensors", ".json", ".jsonl"])
+def test_games_of_any_layout_are_the_same_bytes_each_time(games, tmp_path, suffix):
+    """Views and other byte orders too; a game that is not the standard one has metadata."""
+    whole = games if suffix != ".safetensors" else random_games(TINY, 8)
+    arrays = {name: getattr(whole, name) for name in ("actions", "decks", "scores", "game_ids")}
+    other = dataclasses.replace(
+        whole,
+        **{name: np.asfortranarray(array) for name, array in arrays.items()},
+        num_actions=whole.num_actions[::-1].copy()[::-1],
+    )
+    swapped = {name: array.astype(array.dtype.newbyteorder(">")) for name, array in arrays.items()}
+    files = set()
+    for each in (whole, other, dataclasses.replace(whole, **swapped), whole):
+        save_games(path := tmp_path / f"games{suffix}", each)
+        files.add(path.read_bytes())
+        assert_equal(load_games(path), whole)
+    assert len(files) == 1
+
+
 def test_one_game_is_the_sites_own_json(games, tmp_path):
     save_games(tmp_path / "one.json", games.select([1]))
     assert json.loads((tmp_path / "one.json").read_text())["id"] == 101

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from fnmatch import fnmatch
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -463,6 +464,31 @@ def test_names_and_spaces(players: int) -> None:
             == ours.observation_spaces[agent].shape
             == theirs.obs_size
         )
+
+
+def test_what_is_left_out_of_jaxmarls_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the environment and of its state: the docstring has every name, or a pattern for it."""
+    ours, theirs = small(), small_jaxmarl()
+    states = [env.reset(jax.random.key(0))[1] for env in (ours, theirs)]
+    named = re.findall(r"`([a-z_0-9*]+)`", hanabi_rl.make_jaxmarl.__doc__ or "")
+
+    def missing(one: Any, other: Any) -> set[str]:
+        return {name for name in {*dir(other)} - {*dir(one)} if not name.startswith("_")}
+
+    left_out = missing(ours, theirs) | missing(*states)
+    assert [name for name in left_out if not any(map(partial(fnmatch, name), named))] == []
+    assert {"get_obs_str", "play_action_range", "bombed"} <= left_out
+    assert left_out.isdisjoint({"action_encoding", "terminal", "render"})
+    assert not ours.terminal(states[0])
+    ours.render(states[0])
+    assert "Alice" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("players", "colors"), [(2, 5), (4, 6), (5, 4)])
+def test_actions_have_jaxmarls_names(players: int, colors: int) -> None:
+    ours = hanabi_rl.make_jaxmarl(players, num_colors=colors)
+    theirs = jaxmarls_own(players, num_colors=colors)
+    assert ours.action_encoding == theirs.action_encoding  # type: ignore[attr-defined]
 
 
 def test_options_that_are_not_supported() -> None:

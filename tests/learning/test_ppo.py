@@ -228,6 +228,28 @@ def test_a_linear_rate_keeps_its_last_value_after_its_schedule() -> None:
     np.testing.assert_allclose(steps, expected, rtol=1e-3)
 
 
+def test_a_linear_rate_falls_to_the_end_of_the_longest_run() -> None:
+    """optax 0.2 counts minibatches in int32 and stays at its largest number."""
+    minibatches = {"epochs": 8, "num_minibatches": 8, "lr": 0.01, "lr_schedule": "linear"}
+    updates = (2**31 - 1) // 64
+    ppo = make_ppo(total_steps=32 * 13 * updates, **minibatches)
+    assert ppo.config.num_updates == updates
+    with pytest.raises(ValueError, match=r"--total-steps: expected at most 13,958,643,711 with .*"):
+        make_ppo(total_steps=32 * 13 * (updates + 1), **minibatches)
+    optimizer = ppo.optimizer()
+    state = optimizer.init({"w": jnp.zeros(3)})
+
+    @jax.jit
+    def rate(count: jax.Array) -> jax.Array:  # Adam's step on its first gradient of this size
+        counted = jax.tree.map(lambda x: count if x.dtype == jnp.int32 else x, state)
+        return optimizer.update({"w": jnp.full(3, 100.0)}, counted, None)[0]["w"][0]
+
+    quarter = rate(jnp.int32(updates // 4 * 64)) / rate(jnp.int32(updates // 2 * 64))
+    assert float(quarter) == pytest.approx(0.75 / 0.5, rel=1e-4)
+    last = rate(jnp.int32(updates * 64 - 1)) / rate(jnp.int32(updates // 2 * 64))
+    assert float(last) == pytest.approx(0.0, abs=1e-6)
+
+
 def test_the_share_of_training_that_is_done_of_the_papers_budget() -> None:
     """1e10 timesteps are more than 32 bits hold."""
     config = PPOConfig()

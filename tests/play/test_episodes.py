@@ -247,6 +247,78 @@ def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone():
     assert (seen[0] != seen[1]).any()
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_default_prng_impl", "unsafe_rbg"),
+        ("jax_threefry_partitionable", False),
+        ("jax_random_seed_offset", 5),
+        ("jax_high_dynamic_range_gumbel", True),
+    ],
+)
+def test_chance_is_the_same_under_any_setting_of_jax(setting, value):
+    """Sampled games, and what policies draw for themselves in greedy ones."""
+    rules, decks = LENIENT, evaluation_decks(LENIENT, GAMES, 5)
+    policy, gambler = recurrent_policy(rules, 1), Gambler(rules)
+
+    def play():
+        sampled = play_games((policy, policy), rules, decks, 7, sample=True)
+        return sampled, play_games((gambler, gambler), rules, decks, 7)
+
+    expected, before = play(), getattr(jax.config, setting)
+    stale = setting == "jax_high_dynamic_range_gumbel"  # no part of JAX's key of a function
+    jax.config.update(setting, value)
+    try:
+        if stale:
+            jax.clear_caches()
+        again = play()
+    finally:
+        jax.config.update(setting, before)
+        if stale:
+            jax.clear_caches()
+    for one, other in zip(again, expected, strict=True):
+        assert_same(one, other)
+
+
+@flax.struct.dataclass
+class Lost:
+    """From turn `first` on it answers with NaN, of every legal move or of the first alone."""
+
+    rules: Rules = flax.struct.field(pytree_node=False)
+    first: int
+    all: bool
+
+    def init_carry(self, batch):
+        return jnp.zeros(batch)
+
+    def step(self, carry, obs, legal, reset, key=None):
+        turn = jnp.where(reset, 0, carry)
+        lost = (turn >= self.first)[:, None] & (self.all | (legal.cumsum(axis=-1) == 1))
+        return turn + 1, jnp.where(legal, jnp.where(lost, jnp.nan, 0.0), -1e10)
+
+
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_policy_that_answers_with_nan_is_no_player(whole, sample):
+    """`argmax` and `categorical` would take it for the move to make, and there would be a score."""
+    rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 5)
+    sound = Lost(rules, first=1000, all=whole)
+    play = functools.partial(play_games, rules=rules, decks=decks, sample=sample)
+    play((sound, sound, sound))
+    for first, position, seating, turn in (
+        (0, 0, (0, 1, 2), 1),
+        (1, 1, (0, 1, 2), 2),
+        (4, 2, (0, 1, 2), 6),
+        (0, 2, (1, 2, 0), 1),
+    ):
+        team = [sound] * 3
+        team[position] = Lost(rules, first=first, all=whole)
+        match = rf"^policy {position}: expected .*, got NaN in game 0, turn {turn}$"
+        with pytest.raises(ValueError, match=match):
+            play(tuple(team), seating=seating)
+
+
 def test_sampled_actions_follow_the_policy():
     """First moves of many games on one deck come out at the policy's own probabilities."""
     rules, policy = LENIENT, recurrent_policy(LENIENT, 1, scale=0.5)

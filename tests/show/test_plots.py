@@ -1,12 +1,20 @@
 """Learning curves: what is drawn, what is left out."""
 
+import ast
+import inspect
+from pathlib import Path
+
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from hanabi_rl.show.plots import plot_bc, plot_ppo
+from hanabi_rl.show import plots
+from hanabi_rl.show.matrix import plot_matrix
+from hanabi_rl.show.parallel import Line, plot_parallel
+from hanabi_rl.show.plots import Curve, plot_bc, plot_curves, plot_ppo, plot_prediction
 
 
 @pytest.fixture
@@ -90,3 +98,65 @@ def test_nothing_to_draw_is_an_error_that_names_the_metrics(tmp_path):
         match="expected metrics with 'epoch' and one of train_loss, .*, found none in 1 lines",
     ):
         plot_bc([{"epoch": 1, "val_loss": None}], tmp_path / "bc.png")
+
+
+NAMES = (r"runs/a$\b$", "lr$_1$", "_mine", "5$ and 6$")
+"""Of agents, as folders and files are called."""
+
+
+@pytest.mark.parametrize("settings", [{}, {"text.parse_math": True, "text.usetex": True}])
+def test_names_are_drawn_as_they_are(tmp_path, figures, settings):
+    """Matplotlib 3.11 takes what is between two `$` for a formula, and a name that begins with `_`
+    out of a legend."""
+    means = np.zeros((4, 4))
+    with rc_context(settings):
+        plot_matrix(
+            means, NAMES, tmp_path / "m.png", medians=means, title=NAMES[0], max_score=25,
+            column_label="x",
+        )  # fmt: skip
+        lines = [Line(name, (1.0, float(place))) for place, name in enumerate(NAMES)]
+        plot_parallel({"a": 1, "b": 1}, lines, tmp_path / "p.png", NAMES[0])
+        curves = [Curve(name, range(3), range(3)) for name in NAMES]
+        plot_curves(curves, tmp_path / "c.png", NAMES[0], "x", "y", "agents")
+    matrix, parallel, curves = (figure.axes[0] for figure in figures)
+    assert [tick.get_text() for tick in matrix.get_xticklabels()] == [*NAMES]
+    for axes in (parallel, curves):
+        texts = axes.get_legend().get_texts()
+        assert [text.get_text().strip() for text in texts] == [*NAMES]
+        assert axes.get_title() == NAMES[0]
+        for text in (*texts, axes.title):
+            assert not text.get_parse_math() and not text.get_usetex()
+
+
+def test_every_figure_is_drawn_so():
+    for path in Path(inspect.getfile(plots)).parent.glob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and "savefig" in ast.unparse(function):
+                how = [ast.unparse(decorator) for decorator in function.decorator_list]
+                assert how == ["plain_text"], f"{path.name}: {function.name}"
+
+
+def test_what_is_infinite_keeps_its_place(tmp_path, figures):
+    """Matplotlib draws no such point, and of names on an axis would leave out the place too."""
+
+    def part(nats: float) -> dict:
+        bounds = (nats - 0.1, nats + 0.1)
+        return {
+            "accuracy": 0.5,
+            "accuracy_ci95": (0.4, 0.6),
+            "cross_entropy": nats,
+            "cross_entropy_ci95": bounds,
+        }
+
+    turns = {"1-10": part(np.inf), "11-20": part(1.0), "21-30": part(np.inf)}
+    moves = {"play": part(np.inf), "discard": part(np.inf)}
+    given = part(np.inf) | {"by_turn": turns, "by_move": moves}
+    plot_prediction(given, tmp_path / "p.png", "a title")
+    shown = [
+        (
+            [tick.get_text() for tick in axes.get_xticklabels()],
+            [text.get_position()[0] for text in axes.texts],
+        )
+        for axes in figures[0].axes
+    ]
+    assert shown == [([*turns], []), ([*moves], []), ([*turns], [0, 2]), ([*moves], [0, 1])]

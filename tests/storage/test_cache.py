@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,11 @@ print(sum("cache hit" in line for line in said), jax.config.jax_compilation_cach
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Of a user who has set nothing, but that short programs are kept too."""
-    names = ("JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE")
+    names = (
+        "JAX_COMPILATION_CACHE_DIR",
+        "JAX_COMPILATION_CACHE_MAX_SIZE",
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",  # the tests' own
+    )
     own = {name: value for name, value in os.environ.items() if name not in names}
     return own | {
         "HANABI_RL_CACHE": str(tmp_path),
@@ -72,6 +77,25 @@ def test_processes_share_it_at_the_same_time_and_the_next_loads_what_they_compil
     assert again == one and int(hits) > 0
 
 
+@pytest.mark.parametrize("before", ["", "import jax"])
+def test_a_copy_of_the_folder_is_as_good(environment, tmp_path, before):
+    """An image or a shared cluster brings it to another place: JAX 0.10 by default has the folder's
+    path in its keys."""
+    first = said(start(environment, 7))
+    copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name} copied"))
+    again, hits, _ = said(start(environment | {"HANABI_RL_CACHE": str(copy)}, 7, before))
+    assert again == first[0] and first[1] == "0" and int(hits) > 0
+
+
+@pytest.mark.slow  # processes of their own
+def test_a_copy_of_a_folder_that_jax_s_own_variable_names(environment, tmp_path):
+    folder = tmp_path / "own"
+    said(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(folder)}, 7))
+    copy = shutil.copytree(folder, tmp_path / "copied")
+    _, hits, _ = said(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(copy)}, 7))
+    assert int(hits) > 0
+
+
 @pytest.mark.slow  # processes of their own
 def test_jax_s_own_variables_are_heard(environment, tmp_path):
     other = tmp_path / "other"
@@ -84,7 +108,12 @@ def test_jax_s_own_variables_are_heard(environment, tmp_path):
 
 def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, monkeypatch):
     """A job inherits the variables of the machine that sent it."""
-    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE"):
+    for name in (
+        "JAX_COMPILATION_CACHE_DIR",
+        "JAX_COMPILATION_CACHE_MAX_SIZE",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",
+    ):
         monkeypatch.setenv(name, "")  # or what is set below stays for later tests
         monkeypatch.delenv(name)
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.processes import run_python
 from support.states import make_state, raw
 
 from hanabi_rl.storage.checkpoint import Checkpointer, Restored
@@ -198,6 +199,35 @@ def test_the_latest_and_the_best_are_kept_and_nan_does_not_evict(tmp_path: Path)
     with Checkpointer(tmp_path) as checkpointer:
         assert checkpointer.steps() == [2, 5, 6]
     assert restore(tmp_path, step=5).metrics == {"score": None}
+
+
+@pytest.mark.parametrize("keep_latest", [1, 2])
+def test_the_newest_is_kept_where_the_score_falls(tmp_path: Path, keep_latest: int) -> None:
+    """Orbax 0.12 with `best_fn` would delete it at once: a run would resume from the best."""
+    with Checkpointer(tmp_path, keep_latest=keep_latest) as checkpointer:
+        for step, score in enumerate([9.0, 5.0, 4.0, 3.0]):
+            checkpointer.save(step, make_state(step), metrics={"score": score})
+            assert checkpointer.latest_step() == step
+        assert checkpointer.steps() == [0, *range(4 - keep_latest, 4)]
+    assert restore(tmp_path).step == 3
+
+
+def test_what_was_saved_is_there_however_the_process_ends(tmp_path: Path) -> None:
+    """Orbax 0.12 saves in the background by default, and what is not finished when Python exits is
+    lost, with exit code 0."""
+    run_python(
+        f"""
+import os, pathlib
+from support.states import make_state
+from hanabi_rl.storage.checkpoint import Checkpointer
+checkpointer = Checkpointer(pathlib.Path({str(tmp_path)!r}))
+checkpointer.save(1, make_state(1), metrics={{"score": 1.0}})
+os._exit(0)  # nothing is waited for
+"""
+    )
+    restored = restore(tmp_path)
+    assert restored.step == 1
+    assert_same(restored.state, make_state(1))
 
 
 def test_saving_a_step_twice_does_nothing(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
-"""Files of safetensors that hold something else: one line, wherever they are named."""
+"""Files of safetensors: arrays of any layout, equal bytes, and one line for a file that holds
+something else."""
 
 from __future__ import annotations
 
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load, save_file
 from support.games import TINY
 from support.policies import network_policy
 
@@ -16,7 +19,16 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.one_file import write_file
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
-from hanabi_rl.storage.tensors import DTYPES, read_metadata, read_tensors
+from hanabi_rl.storage import tensors as tensors_module
+from hanabi_rl.storage.tensors import (
+    DTYPES,
+    read_leaves,
+    read_metadata,
+    read_tensors,
+    write_leaves,
+    write_tensors,
+)
+from hanabi_rl.storage.trees import read_tree, write_tree
 
 BITS = {"F4": 4, "F6_E2M3": 6, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "BF16": 16, "X9": 8}
 
@@ -80,3 +92,119 @@ def test_what_is_no_such_file(tmp_path: Path, content: bytes) -> None:
         load_games(path)
     with pytest.raises(ValueError, match="."):
         read_tensors(tmp_path / "none.safetensors")
+
+
+NUMBERS = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
+READ_ONLY = np.frombuffer(NUMBERS.tobytes(), np.float32)
+LAYOUTS: dict[str, Any] = {
+    "as it is": NUMBERS,
+    "transposed": NUMBERS.T,
+    "two axes swapped": NUMBERS.swapaxes(0, 1),
+    "Fortran": np.asfortranarray(NUMBERS),
+    "backwards": NUMBERS[:, ::-1],
+    "every second": NUMBERS[..., ::2],
+    "a diagonal": np.diagonal(NUMBERS, axis1=1, axis2=2),
+    "broadcast": np.broadcast_to(np.float32(7), (5, 6)),
+    "a column repeated": np.broadcast_to(NUMBERS[0, 0][:, None], (4, 9)),
+    "big-endian": NUMBERS.astype(">f4"),
+    "big-endian transposed": NUMBERS.astype(">i8").T,
+    "a field of records": np.array([(1, 2.5), (3, 4.5)], [("a", "i1"), ("b", "<f4")])["b"],
+    "read-only": READ_ONLY[::-3],
+    "bools": (NUMBERS > 5).T,
+    "halves": NUMBERS.astype(np.float16).T,
+    "complex": (NUMBERS + 1j * NUMBERS).astype(np.complex64).T,
+    "no axes": NUMBERS[1, 2, 3].reshape(()),
+    "a number": np.float32(0.1),
+    "no elements": np.zeros((0, 3), np.int8).T,
+    "of JAX": jnp.asarray(NUMBERS).T,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_array_of_any_layout(tmp_path: Path, layout: str) -> None:
+    """safetensors 0.8.0 copies the memory, whatever the strides."""
+    array, path = LAYOUTS[layout], tmp_path / "a.safetensors"
+    expected = np.array(np.asarray(array).tolist(), np.asarray(array).dtype.newbyteorder("="))
+    write_tensors(path, {"x": array, "y": np.int32(1)})
+    tensors = read_tensors(path)[0]
+    write_tree(path, {"in": {"x": array}})
+    tree = read_tree(path)
+    write_leaves(path, (array, np.ones(2)))
+    leaves = read_leaves(path, (expected, np.ones(2)))
+    for found in (tensors["x"], tree["in"]["x"], leaves[0]):
+        assert (found.dtype, found.shape) == (expected.dtype, array.shape)
+        np.testing.assert_array_equal(found, expected.reshape(array.shape))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_leaves_of_a_dtype_that_numpy_lacks(tmp_path: Path, dtype: str) -> None:
+    """An agent may remember such; it must not forget for that."""
+    path, leaf = tmp_path / "a.safetensors", np.asarray(NUMBERS.T % 5, jnp.dtype(dtype))
+    write_leaves(path, (leaf, jnp.asarray(leaf)))
+    back = read_leaves(path, (leaf, leaf))
+    for found in back:
+        assert found.dtype == leaf.dtype
+        np.testing.assert_array_equal(found.astype(np.float32), NUMBERS.T % 5)
+    bits = leaf.view(f"u{leaf.itemsize}")
+    assert read_leaves(path, (bits, bits)) is None  # other numbers
+
+
+def test_leaves_of_an_older_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"0": NUMBERS, "1": np.ones(2)}, path)
+    back = read_leaves(path, (jnp.asarray(NUMBERS), np.ones(2)))
+    np.testing.assert_array_equal(back[0], NUMBERS)
+    assert read_leaves(path, (NUMBERS.astype(np.int32), np.ones(2))) is None
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.ones(2, complex), jnp.ones(2, jnp.bfloat16)])
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, array: Any) -> None:
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(ValueError, match=f"tensor 'b': expected bool, .*, got {array.dtype}$"):
+        write_tensors(path, {"a": np.ones(2), "b": array})
+    assert not path.exists()
+
+
+def test_names_that_would_lose_an_array_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(ValueError, match="expected another name than '__metadata__' for a tensor"):
+        write_tensors(path, {"__metadata__": NUMBERS}, {"a": "b"})
+    with pytest.raises(ValueError, match=r"leaf a/b: expected a path of its own, got two"):
+        write_tree(path, {"a/b": NUMBERS, "a": {"b": NUMBERS}})
+    assert not path.exists()
+
+
+def test_equal_tensors_are_equal_bytes(tmp_path: Path) -> None:
+    """Whatever the order in which they come; safetensors 0.8.0 shuffles the metadata."""
+    path, files = tmp_path / "a.safetensors", set()
+    tensors: dict[str, np.ndarray] = {
+        "b": NUMBERS,
+        "a": np.arange(3, dtype=np.int8),
+        "c": np.ones((2, 2), np.float16),
+    }
+    metadata = {f"key {n}": f'"{n}" \\ \u00fc\U0001f600\n' for n in range(12)}
+    for _ in range(4):
+        for given in (tensors, dict(reversed(tensors.items()))):
+            write_tensors(path, given, dict(reversed(metadata.items())))
+            files.add(path.read_bytes())
+    (file,) = files
+    length = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8 : 8 + length])
+    assert length % 8 == 0 and [*header] == sorted(header)
+    assert [*header["__metadata__"]] == sorted(metadata)
+    for name, tensor in tensors.items():  # each begins at a multiple of its own size
+        assert (8 + length + header[name]["data_offsets"][0]) % tensor.itemsize == 0
+    assert read_metadata(path) == metadata
+    for name, tensor in load(file).items():  # the library's own reader
+        np.testing.assert_array_equal(tensor, tensors[name])
+    save_file(tensors, path, metadata)
+    found, same = read_tensors(path)
+    assert same == metadata
+    for name, tensor in found.items():
+        np.testing.assert_array_equal(tensor, tensors[name])
+
+
+def test_one_module_calls_the_library() -> None:
+    package = Path(tensors_module.__file__).parents[1]
+    users = [path for path in package.rglob("*.py") if "from safetensors" in path.read_text()]
+    assert users == [Path(tensors_module.__file__)]

@@ -50,6 +50,7 @@ def shared_compilations(
     options = {
         "jax_compilation_cache_dir": os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(kept),
         "jax_persistent_cache_min_compile_time_secs": 0.0,  # small ones are thousands
+        "jax_persistent_cache_enable_xla_caches": "none",  # as `keep_compiled`, or keys differ
     }
     before = {name: getattr(jax.config, name) for name in options}
     with pytest.MonkeyPatch.context() as patch:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.base import Bot
+from hanabi_rl.env.streams import categorical
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
@@ -40,5 +41,5 @@ class RandomBot(Bot):
         ).astype(jnp.float32)
         if key is None:
             return carry, uniform
-        drawn = jax.vmap(jax.random.categorical)(key, uniform)
+        drawn = categorical(key, uniform)
         return carry, jnp.where(jnp.arange(legal.shape[-1]) == drawn[:, None], 0.0, ILLEGAL_LOGIT)

@@ -37,6 +37,7 @@ from hanabi_rl.agents.bots.rules import (
 )
 from hanabi_rl.agents.bots.turns import think_in_turn
 from hanabi_rl.env.game import Rules
+from hanabi_rl.env.streams import categorical
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
@@ -90,8 +91,8 @@ class RuleBot(Bot):
         weights = jnp.where(legal[:, rules.noop, None], legal, weights)
         chances = self.chances(weights, legal)
         if key is not None:
-            drawn = jax.vmap(jax.random.categorical)(key, jnp.log(chances))
-            return plausible, smoothed(drawn.astype(jnp.int32), legal, self.smoothing)
+            drawn = categorical(key, jnp.log(chances))
+            return plausible, smoothed(drawn, legal, self.smoothing)
         spread = self.smoothing / jnp.sum(legal, axis=-1, keepdims=True)
         mixed = jnp.log(spread + (1 - self.smoothing) * chances)
         return plausible, jnp.where(legal, mixed, ILLEGAL_LOGIT)

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save
 
 from hanabi_rl.data.games import GameDataError, Games, OnBad, refuse
 from hanabi_rl.env.game import Rules
-from hanabi_rl.storage.files import write_bytes
-from hanabi_rl.storage.tensors import read_tensors
+from hanabi_rl.storage.tensors import read_tensors, write_tensors
 
 DIMENSIONS = {
     "actions": 3,
@@ -84,7 +82,7 @@ def read_each(
 
 
 def write(path: Path, games: Games) -> None:
-    """Write the file atomically: beside its place, flushed, then renamed."""
+    """Write the file atomically; equal games give equal bytes."""
     rules, (num_games, num_turns) = games.rules, games.actions.shape
     turns = np.arange(num_turns)
     actions = np.full((num_games, num_turns, rules.num_players), rules.noop, np.int32)
@@ -102,8 +100,7 @@ def write(path: Path, games: Games) -> None:
     if games.players is not None:
         tensors["players"] = games.players
     metadata = None if rules.is_standard else {"rules": json.dumps(dataclasses.asdict(rules))}
-    rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
-    write_bytes(path, save(rows, metadata))  # `save_file` would let nobody else read it
+    write_tensors(path, tensors, metadata)
 
 
 def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
