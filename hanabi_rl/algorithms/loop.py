@@ -188,7 +188,8 @@ class PPOAlgorithm(Algorithm):
         sessions of a resumed run included."""
         check_devices(config, training.partners)
         parallel.on_first_host(lambda: note_given(run_dir, given_by_name(config, starts)))
-        ppo, reference = on_schedule(self.name, training.ppo, config, run_dir), training.reference
+        reference = training.reference
+        ppo = on_schedule(self.name, training.ppo, config, run_dir)
         given = Given(
             reference=at_precision(reference, config.precision),
             partners=at_precision(training.partners, config.precision),
@@ -213,8 +214,7 @@ class PPOAlgorithm(Algorithm):
             trainer = _Trainer(self.name, session, config, training, learner, actors, policy)
             print(
                 f"{count(config.num_updates, 'update')} of {config.num_envs} x {config.num_steps} "
-                "environment steps "
-                f"on {parallel.num_devices()} x {jax.devices()[0].device_kind}",
+                f"environment steps on {parallel.num_devices()} x {jax.devices()[0].device_kind}",
                 file=sys.stderr,
             )
             total, done = config.num_updates * steps, int(trainer.learner.update) * steps

@@ -80,32 +80,26 @@ def ppo_loss(
     Returns:
         The loss, and its terms (`max_log_ratio` is a maximum, the others are weighted sums).
     """
-    chex.assert_equal_shape(
-        [value, batch.action, batch.advantage, batch.actor_weight, batch.value_weight]
-    )
+    weight = batch.actor_weight
+    chex.assert_equal_shape([value, batch.action, batch.advantage, weight, batch.value_weight])
     chex.assert_equal_shape_prefix([logits, value], value.ndim)
     policy = distrax.Categorical(logits=logits)
     # A partner's action can be one that the learner would never take: where nothing is learnt from
     # it, its ratio would be infinite and infinity times 0 no number.
-    log_ratio = jnp.where(
-        batch.actor_weight > 0, policy.log_prob(batch.action) - batch.log_prob, 0.0
-    )
-    actor_loss = jnp.sum(
-        batch.actor_weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps)
-    )
+    log_ratio = jnp.where(weight > 0, policy.log_prob(batch.action) - batch.log_prob, 0.0)
+    actor_loss = jnp.sum(weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps))
     reach = clip_eps if clip_value else jnp.inf
-    value_loss = jnp.sum(
-        batch.value_weight * clipped_value_error(value, batch.value, batch.target, reach)
-    )
-    entropy = jnp.sum(batch.actor_weight * policy.entropy())
+    value_error = clipped_value_error(value, batch.value, batch.target, reach)
+    value_loss = jnp.sum(batch.value_weight * value_error)
+    entropy = jnp.sum(weight * policy.entropy())
     loss = actor_loss + value_coef * value_loss - entropy_coef * entropy
     clipped = jnp.abs(jnp.exp(log_ratio) - 1) > clip_eps
     return loss, {
         "actor_loss": actor_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "clip_fraction": jnp.sum(batch.actor_weight * clipped),
-        "approx_kl": jnp.sum(batch.actor_weight * (jnp.expm1(log_ratio) - log_ratio)),
+        "clip_fraction": jnp.sum(weight * clipped),
+        "approx_kl": jnp.sum(weight * (jnp.expm1(log_ratio) - log_ratio)),
         "max_log_ratio": jnp.max(jnp.abs(log_ratio)),
     }
 

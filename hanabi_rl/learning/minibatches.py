@@ -55,7 +55,6 @@ def shuffled(
     env, item = first_env[:, None] + order // items, order % items
 
     def split(x: jax.Array) -> jax.Array:
-        """Every minibatch takes its share of every block."""
         shares = x.reshape(*x.shape[:2], num_minibatches, -1)
         return shares.swapaxes(1, 2).reshape(epochs * num_minibatches, -1)
 

@@ -190,15 +190,16 @@ def _carry_of_one(policy: Policy, view: View, num_envs: int) -> PyTree:
 
 def _consult_one(view: View, policy: Policy, carry: PyTree, seen: Seen) -> tuple[PyTree, jax.Array]:
     """One that cannot read the rows' inputs watches every seat, and answers for the rows'."""
-    num_envs = seen.reset.shape[0]
+    num_envs, flat = seen.reset.shape[0], rows
     if _reads_inputs(policy, view):
-        out = policy.step_inputs(rows(carry), rows(seen.inputs), rows(seen.legal), seen.reset)
+        out = policy.step_inputs(flat(carry), flat(seen.inputs), flat(seen.legal), seen.reset)
         return seats(out, num_envs)
     watched = seen
     if isinstance(view, Mover):
-        _, watched = View(view.rules).look(None, seen.state, seen.reset, seen.colors)
+        every_seat = View(view.rules)
+        _, watched = every_seat.look(None, seen.state, seen.reset, seen.colors)
     reset = jnp.repeat(seen.reset, view.rules.num_players)
-    out = policy.step(rows(carry), rows(watched.inputs), rows(watched.legal), reset)
+    out = policy.step(flat(carry), flat(watched.inputs), flat(watched.legal), reset)
     carry, logits = seats(out, num_envs)
     return carry, view.of_rows(logits, seen.state)
 

@@ -271,8 +271,8 @@ class PPO:
         self, rollout: Rollout, timesteps: jax.Array, preference: Preference | None = None
     ) -> jax.Array:
         """What is learnt from, float32 [T, N], after so many environment timesteps of training."""
-        progress = self.progress(timesteps)
-        return training_reward(self.config, rollout, self.moves(rollout), progress, preference)
+        actions, progress = self.moves(rollout), self.progress(timesteps)
+        return training_reward(self.config, rollout, actions, progress, preference)
 
     def progress(self, timesteps: jax.Array) -> jax.Array:
         """The share of training that is done after so many environment timesteps, float32 []."""
@@ -418,8 +418,7 @@ class PPO:
     def batch(
         self, experience: Experience, decision: jax.Array, env: jax.Array, item: jax.Array
     ) -> losses.PPOBatch:
-        """One minibatch with its weights (see `losses`) and normalised advantages, over the
-        learner's rows of the global minibatch."""
+        """One minibatch: weights (see `losses`) and advantages over all rows of the learner."""
         rollout = experience.rollout
         at = self.view.at(env, item)
 

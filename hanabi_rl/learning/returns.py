@@ -43,16 +43,13 @@ def gae(
     gae_lambda: float,
     difference: Difference = temporal_difference,
 ) -> tuple[jax.Array, jax.Array]:
-    """Generalised advantage estimation (Schulman et al. 2016, eq. 16) over one chunk of one seat's
-    experience.
-
-    Every environment timestep counts, idle turns included.
+    """Generalised advantage estimation (Schulman et al. 2016, eq. 16), a chunk of one seat: every
+    environment timestep counts, idle turns included.
 
     Args:
         reward: float32 [T], received after the action at t.
         value: float32 [T], the critic's estimate before the action at t.
-        done: bool [T], the game ended with the action at t: nothing after it is credited to what
-            came before.
+        done: bool [T], the game ended with the action at t; no credit crosses its end.
         last_value: float32 [], the estimate after the last action.
         gamma: discount per environment timestep.
         gae_lambda: the trace decay.

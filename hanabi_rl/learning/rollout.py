@@ -150,16 +150,14 @@ class Collector:
         num_steps: int,
         timesteps: jax.Array | float = 0.0,
     ) -> tuple[ActorState, Rollout, jax.Array]:
-        """Plays `num_steps` timesteps in every environment, every seat sampling from the network
-        that holds it.
+        """Play `num_steps` timesteps per environment; each seat samples from its network.
 
         Args:
             key: environment e's random numbers depend on (key, e) alone.
             timesteps: those of training so far, for `draw_episode`.
 
         Returns:
-            The actors' state afterwards, the rollout, and the value of what comes after it,
-            float32 [N, R].
+            The actors' state afterwards, the rollout, and the next value, float32 [N, R].
         """
         rules, view, num_envs = self.env.rules, self.view, actors.reset.shape[0]
         timesteps = jnp.asarray(timesteps, jnp.float32)
@@ -220,8 +218,7 @@ class Collector:
             )
             if drawn.again is not None:
                 after = with_rematches(view, given, after, game, episode, drawn)
-            # The step after the last only looks. (Looking outside the loop would compile
-            # observation and network again.)
+            # The step after the last only encodes: outside the loop that would compile again.
             return jax.lax.cond(t < num_steps, lambda: after, lambda: actors), record
 
         actors, records = jax.lax.scan(

@@ -241,7 +241,7 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     assert shown["name"] == "bot:simple" and shown["scores"]
     with pytest.raises(SystemExit):
         main(["agents", str(tmp_path)])
-    assert f"or hf:OWNER/NAME[/FILE][@REVISION]; got {tmp_path} (" in capsys.readouterr().err
+    assert f"{tmp_path}: expected one run, got a folder of" in capsys.readouterr().err
     # how well it predicts is said of the same parameters alone
     write_file(copy, read_file(path), {**card, "prediction": {"file": "people"}}, half=True)
     for bits, kept in (("11", {"file": "people"}), ("4", None)):

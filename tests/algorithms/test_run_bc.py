@@ -21,7 +21,7 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms import bc
-from hanabi_rl.algorithms.bc import LEAST_GAMES, run_bc, training_games
+from hanabi_rl.algorithms.bc import LEAST_GAMES, announce_pool, run_bc, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.start_from import first_params
@@ -366,6 +366,7 @@ def test_without_data_the_games_of_everybody_named_are_cloned(
 ) -> None:
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
     config = BCTraining(demos=("random", "bot:rules?seed=0..1"), demo_games=10)
+    announce_pool(config)
     games = training_games(config, TINY, seed=0)
     played = {content for part in games for content in part.contents()}
     each = [

@@ -92,7 +92,7 @@ def test_intervals_take_rotations_as_one():
     )
     games = dataclasses.replace(games, unfinished=np.zeros(6, bool))
     figures = measure_figures(Record(games), measures_of("scores"))
-    expected = mean_interval(np.array([11.0, 19, 7]))
+    expected = mean_interval(np.array([11.0, 19, 7]), least=0.0, most=25.0)
     assert figures["score"] == pytest.approx(expected.mean)
     assert figures["score_ci95"] == pytest.approx(expected.bounds)
 

@@ -109,6 +109,7 @@ def test_who_searches_plays_one_series_with_everybody_after_the_other_and_says_h
     expected = evaluate_beside(*met, 6, seed=3, series=3)
     assert not capsys.readouterr().err
     monkeypatch.setattr("hanabi_rl.measure.crossplay.thinks", lambda policy: policy is met[0])
+    monkeypatch.setattr("hanabi_rl.measure.crossplay.SOON_S", 0.0)
     np.testing.assert_array_equal(evaluate_beside(*met, 6, seed=3, series=3), expected)
     assert "games: 6/6 decks" in capsys.readouterr().err
 

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import re
 import sys
 import types
 from pathlib import Path
@@ -18,6 +19,7 @@ from hanabi_rl.launch.sweep import run_seeds, run_sweep
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.runs.folder import write_summary
 from hanabi_rl.runs.session import Stopped, open_run_dir
+from hanabi_rl.storage.extras import install_command
 
 
 def fails(config: BCConfig, error: BaseException, *places: str, line: str = "") -> None:
@@ -49,7 +51,7 @@ def test_without_wandb_nothing_is_begun(
 ) -> None:
     """A folder `wandb`, which W&B itself writes where it runs, is imported as an empty package."""
     monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb") if stray else None)
-    said = r"^--wandb needs the wandb package: pip install 'hanabi-rl\[wandb\]'$"
+    said = f"^--wandb needs the wandb package: {re.escape(install_command('wandb'))}$"
     run_dir = tmp_path / "new" / "run"
     with (
         pytest.raises(ValueError, match=said),
