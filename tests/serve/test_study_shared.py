@@ -283,6 +283,15 @@ def test_a_form_sent_from_a_second_tab_is_not_lost_without_a_word(play, visit):
     assert play.folder.everyone()[0].answers == {"before": {"played": "y"}}
 
 
+def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
+    client = visit(play)
+    agree(client)
+    play_here(client, post(client, "/answer", step="before"))
+    lines = [str(number % 10) for number in range(1000)]  # 1,999 characters
+    post(client, "/answer", step="game 1", q_remarks="\r\n".join(lines))
+    assert play.folder.everyone()[0].answers["game 1"] == {"remarks": "\n".join(lines)}
+
+
 def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
     client = visit(play)
     agree(client)
