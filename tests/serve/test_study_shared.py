@@ -247,13 +247,19 @@ def test_a_study_is_stopped_by_the_second_click_alone(play, visit):
     assert play.folder.everyone()[0].stopped
 
 
-def test_who_has_played_everything_is_not_noted_as_one_who_stopped(play, visit):
-    client = visit(play)
+def after_both_games(client):
+    """A new participant plays both games and leaves their questions out; the last questions."""
     agree(client)
     page = post(client, "/answer", step="before")
     for step in ("game 1", "game 2"):
         play_here(client, page)
         page = post(client, "/answer", step=step)
+    return page
+
+
+def test_who_has_played_everything_is_not_noted_as_one_who_stopped(play, visit):
+    client = visit(play)
+    after_both_games(client)
     assert "Before you go" in post(client, "/stop").text  # of a tab that was opened before
     assert "Before you go" in client.get("/stop").text
     assert not play.folder.everyone()[0].stopped
@@ -294,11 +300,7 @@ def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
 
 def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
     client = visit(play)
-    agree(client)
-    page = post(client, "/answer", step="before")
-    for step in ("game 1", "game 2"):
-        play_here(client, page)
-        page = post(client, "/answer", step=step)
+    page = after_both_games(client)
     tab = fields_of(page)
     post(client, "/answer", **tab, rank_0="1", rank_1="2")
     lost = post(client, "/answer", **tab, rank_0="2", rank_1="1")
@@ -307,11 +309,7 @@ def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
 
 def test_a_ranking_alone_that_is_sent_after_a_withdrawal_is_told(play, visit):
     client = visit(play)
-    agree(client)
-    page = post(client, "/answer", step="before")
-    for step in ("game 1", "game 2"):
-        play_here(client, page)
-        page = post(client, "/answer", step=step)
+    page = after_both_games(client)
     post(client, "/withdraw", code=client.cookies[cookie_of(play)])
     lost = post(client, "/answer", **fields_of(page), rank_0="", rank_1="2")
     assert lost.status_code == 409 and "does not recognise" in lost.text
