@@ -154,7 +154,8 @@ def model_page(
         before: README.md of the repository; None if it is missing.
 
     Raises:
-        ValueError: `before` is not UTF-8, its front matter is not YAML, or one marker is missing.
+        ValueError: `before` is not UTF-8, its front matter is open, not YAML or not as the Hub has
+            it, or one marker is missing.
     """
     where = f"README.md of {repository}"
     try:
@@ -162,11 +163,13 @@ def model_page(
     except UnicodeDecodeError as error:
         raise ValueError(f"{where}: expected UTF-8: {error}") from error
     found = _FRONT.match(page)
+    if found is None and re.match(r"---[ \t]*\r?\n", page):
+        raise ValueError(f"{where}: expected a second line --- below the fields, got none")
     front, text = (found[1], page[found.end() :]) if found else ("", page)
     fields = _fields_of(front, where)
     about = _fields(repository, card)
     changed = {name: value for name, value in about.items() if name not in fields}
-    changed["model-index"] = _results(fields.get("model-index"), about["model-index"])
+    changed["model-index"] = _results(fields.get("model-index"), about["model-index"], where)
     if licence is not None or "license" not in fields:
         changed["license"] = licence or "unknown"
     name = repository.partition("/")[2]
@@ -227,7 +230,7 @@ def _with_fields(front: str, fields: Mapping[str, Any], changed: Mapping[str, An
 
     parts = re.split(r"(?m)^(?=[^\s#-])", front)  # each but the first begins with a field's name
     for name, value in changed.items():
-        field = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True)
+        field = _yaml({name: value})
         for place, part in enumerate(parts):
             if part.partition(":")[0].strip(" '\"") == name:
                 comments = [line for line in part.splitlines(True) if line.startswith("#")]
@@ -242,16 +245,29 @@ def _with_fields(front: str, fields: Mapping[str, Any], changed: Mapping[str, An
         same = yaml.safe_load(written) == {**fields, **changed}
     except yaml.YAMLError:
         same = False
-    return written if same else yaml.safe_dump({**fields, **changed}, sort_keys=False)
+    return written if same else _yaml({**fields, **changed})
 
 
-def _results(before: Any, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _yaml(fields: Mapping[str, Any]) -> str:
+    import yaml
+
+    written: str = yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)
+    return written
+
+
+def _results(before: Any, ours: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:
     """The field `model-index` of a page, with our results in the place of our earlier ones."""
     if not isinstance(before, list) or not before:
         return ours
-    entries = [dict(entry) for entry in before]
-    for entry in entries:
-        entry["results"] = [each for each in entry.get("results") or [] if not _is_ours(each)]
+    try:
+        entries = [dict(entry) for entry in before]
+        for entry in entries:
+            entry["results"] = [each for each in entry.get("results") or [] if not _is_ours(each)]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{where}: expected model-index to list models, their results and metrics by name, got "
+            f"{str(before)[:100]}"
+        ) from error
     entries[0]["results"] = [*ours[0]["results"], *entries[0]["results"]]
     return entries
 

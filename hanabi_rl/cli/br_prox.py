@@ -93,7 +93,7 @@ def br_prox(
     print(title, file=sys.stderr if json else sys.stdout)
     if len(unknown) < len(others) and (chosen.games, chosen.seed) != (games, seed):
         print(
-            f"J_BR is the file's: {chosen.games} decks, seed {chosen.seed}",
+            f"J_BR is the file's: {count(chosen.games or 0, 'deck')}, seed {chosen.seed}",
             file=sys.stderr,
         )
     for unit in ("scores", "points") if points else ("scores",):

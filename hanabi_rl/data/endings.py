@@ -11,6 +11,7 @@ import numpy as np
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
+from hanabi_rl.storage.words import count
 
 Ending = Literal["perfect", "bombed", "played out", "unfinished", "failed speedrun"]
 """`bombed`: the last life was lost; `played out`: no more points could be scored; `failed
@@ -90,5 +91,5 @@ def surplus_text(source: str, dropped: int, games: int) -> str:
     """A line that tells of the moves that `without_surplus` dropped."""
     return (
         f"{source}: dropped the move after a last life lost, which jaxmarl before 0.2 records, "
-        f"from {dropped:,} of {games:,} games"
+        f"from {dropped:,} of {count(games, 'game')}"
     )

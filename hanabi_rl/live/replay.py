@@ -15,6 +15,8 @@ from hanabi_rl.live.protocol import is_bot
 
 STAY_S = 600.0
 """The bot leaves a shared replay after this time."""
+GONE_S = 30.0
+"""People who played have left if none of them came back in this time: pages are reloaded."""
 MOST_HANDOVERS = 3
 """Times that the lead is given away in one replay: another program may keep giving it back."""
 
@@ -30,6 +32,7 @@ class Replay:
         self._heir: str | None = None  # was given the lead; the server has not confirmed it
         self._handovers = 0
         self._present: tuple[str, ...] | None = None
+        self._empty_since: float | None = None  # without a person who played
 
     def watched_by(self, names: Sequence[str]) -> list[Send]:
         """`spectators` or `table`: the accounts that are in the replay."""
@@ -46,10 +49,13 @@ class Replay:
         return self._hand_over()
 
     def is_over(self, now: float) -> bool:
-        """True once no person who played is left, or after `STAY_S`."""
-        if now - self._since > STAY_S:
-            return True
-        return self._present is not None and not any(n in self._players for n in self._people())
+        """True once all people who played have been away for `GONE_S`, or after `STAY_S`."""
+        if self._present is None or any(name in self._players for name in self._people()):
+            self._empty_since = None
+        elif self._empty_since is None:
+            self._empty_since = now
+        gone = self._empty_since is not None and now - self._empty_since > GONE_S
+        return gone or now - self._since > STAY_S
 
     def leave(self) -> list[Send]:
         """Leave, after giving the lead away."""

@@ -52,7 +52,8 @@ class Question:
     def read(self, given: str) -> str | int | None:
         """The answer that a form's field holds; None where it was skipped, or is none."""
         if self.kind == "text":
-            return given.strip()[:MAX_TEXT] or None
+            # browsers count a line's end as one character, and send two
+            return given.replace("\r\n", "\n").strip()[:MAX_TEXT] or None
         if self.kind == "choice":
             return given if given in self.choices else None
         return int(given) if given in map(str, range(1, SCALE + 1)) else None

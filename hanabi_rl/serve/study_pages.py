@@ -96,9 +96,13 @@ class Pages:
             return self._page(request, "study_text.html", text=NO_COOKIE)
         try:
             self.guard.check_opening(address_of(request.client))
-            _, code = self.folder.join(secret)
+            person, code = self.folder.join(secret)
         except RefusedError as error:
             response = self._page(request, "study_text.html", text=f"{error}.")
+            self._cookie.delete(response, request)
+            return response
+        if self.folder.clock() - person.consented_at > _MINUTES:  # the form of one before
+            response = RedirectResponse("./", 303)
             self._cookie.delete(response, request)
             return response
         return self._known_by(request, code, "next")
@@ -116,12 +120,8 @@ class Pages:
         person, form = self._known(request), await read_form(request)
         response = RedirectResponse("./", 303)
         if _is_owner(person, form):
-            self.play.waits_no_more(person.number)
             self._cookie.delete(response, request, self._cookie.code(request))
-            for played in person.games:  # in a tab that the one before has left open
-                await self.lobby.disconnect(
-                    played.game.game_id, "another participant begins in this browser"
-                )
+            await self._make_way(person)
         return response
 
     async def ask_code(self, request: Request) -> Response:
@@ -130,11 +130,21 @@ class Pages:
 
     async def take_code(self, request: Request) -> Response:
         """The participant who has this code goes on in this browser."""
-        form = await read_form(request)
+        form, before = await read_form(request), self._person(request)
         found = self._find(request, _typed(form))
         if isinstance(found, str):
             return self._page(request, "study_code.html", code="", problem=found)
+        if before is not None and before.number != found.number:
+            await self._make_way(before)
         return self._known_by(request, _typed(form), "begin")
+
+    async def _make_way(self, person: Participant) -> None:
+        """Close what a participant has left open, as another one begins in this browser."""
+        self.play.waits_no_more(person.number)
+        for played in person.games:
+            await self.lobby.disconnect(
+                played.game.game_id, "another participant begins in this browser"
+            )
 
     async def refuse(self, request: Request) -> Response:
         """The person does not agree."""
@@ -181,12 +191,14 @@ class Pages:
         form, person = await read_form(request), self._person(request)
         step = step_named(form.get("step", ""))
         answers = self._given(form, step, person)
-        problem = self._keep(form, step, person, answers)
-        if problem and answers:
+        if problem := self._keep(form, step, person, answers):
             mine = problem in (ANSWERED, NOT_ASKED)
-            shown = {"problem": problem, "mine": mine} | ({} if mine else {"code": ""})
-            shown["answers"] = self._in_words(step, answers, person if mine else None)
-            return self._page(request, "study_lost.html", status=409, **shown)
+            words = self._in_words(step, answers, person if mine else None)
+            words += [] if mine else _places(form)
+            shown = {"problem": problem, "mine": mine, "answers": words}
+            shown |= {} if mine else {"code": ""}
+            if words:
+                return self._page(request, "study_lost.html", status=409, **shown)
         if form.get("then") == "stop":
             return RedirectResponse("stop", 303)
         return RedirectResponse("checked" if step.kind == "check" else "next", 303)
@@ -411,6 +423,12 @@ def _base(connection: HTTPConnection) -> str:
 def _typed(form: dict[str, str]) -> str:
     """The code in a form, as it is written in a cookie."""
     return form.get("code", "").strip().upper()
+
+
+def _places(form: dict[str, str]) -> list[tuple[str, str | int]]:
+    """Pairs of partner and place in a form whose participant is not known any more."""
+    given = [(name.removeprefix("rank_"), form[name]) for name in form if name.startswith("rank_")]
+    return [(f"Partner {int(n) + 1}", place) for n, place in given if n.isdecimal() and place]
 
 
 def _owner(person: Participant) -> str:

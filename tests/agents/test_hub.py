@@ -330,7 +330,7 @@ def test_a_second_push_keeps_what_its_owner_wrote(
         ("---\nlicense: mit\n---\n", []),  # as the Hub's form for a new repository makes it
         ("---\r\nlicense: mit\r\n---\r\n# Mine\r\n\r\nText.\r\n", ["# Mine\r\n\r\nText."]),
         ("\ufeff---\nlicense: mit\n---\nText with | and ---\n---\n", ["with | and ---\n---"]),
-        ("---\n{license: mit, tags: [x]}\n---\n", []),
+        ("---\n{license: mit, tags: [x], by: Zoë}\n---\n", ["by: Zoë\n"]),
         ("---\n# why\nlicense: mit\ntags: [x]\n# last\n---", ["# why\n", "# last\n"]),
     ],
 )
@@ -378,6 +378,9 @@ def test_results_of_others_stay_on_a_page_and_ours_are_replaced() -> None:
         (b"\xff\xfe-", "README.md of me/a: expected UTF-8"),
         (b"---\na: [\n---\n", "README.md of me/a: expected YAML between the two lines ---"),
         (b"---\n- a\n---\n", "README.md of me/a: expected fields between"),
+        (b"---\nlicense: mit\n", "README.md of me/a: expected a second line ---"),
+        (b"---\nmodel-index: [a]\n---\n", "README.md of me/a: expected model-index to list models"),
+        (b"---\nmodel-index: [{results: [a]}]\n---\n", "me/a: expected model-index to list models"),
         (START.encode(), "expected <!-- .* and below it .*, got 1 and 0: correct the page"),
         (f"{END}\n{START}".encode(), "once each or not at all, got 1 and 1"),
         (f"{START}\n{END}\n{START}\n{END}".encode(), "got 2 and 2"),

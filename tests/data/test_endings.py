@@ -13,7 +13,7 @@ import pytest
 from support.games import random_games
 
 from hanabi_rl.cli import main
-from hanabi_rl.data.endings import ending_of, without_surplus
+from hanabi_rl.data.endings import ending_of, surplus_text, without_surplus
 from hanabi_rl.data.files import load_games, load_some_games, save_games
 from hanabi_rl.data.formats.hanab_live import SiteGameError, game_from_json, game_to_json
 from hanabi_rl.data.games import GameDataError, Games
@@ -250,3 +250,7 @@ def test_other_speedruns_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "game 0 (game_id 7): option speedrun: turn 9 lost" in capsys.readouterr().err
     main(["data", "info", str(path), "--skip-bad"])
     assert "left out; how they ended: 1 failed speedrun" in capsys.readouterr().err
+
+
+def test_one_game_without_its_surplus_move_is_counted_in_the_singular() -> None:
+    assert surplus_text("the link", 1, 1).endswith("from 1 of 1 game")

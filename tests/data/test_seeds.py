@@ -103,3 +103,8 @@ def test_peoples_games_are_numbered_deals():
     for one, other in ((102953, 128874), (107527, 114915), (120821, 134957)):
         assert of_id[one].name == of_id[other].name and numbers[one] == numbers[other]
     assert games.num_decks == 218
+
+
+def test_one_game_is_counted_in_the_singular():
+    games = dealt(3, ["p3v0s4"], [0])
+    assert describe_seeds(games, find_seeds(games, 9)).startswith("1 game: hanab.live seeds named")

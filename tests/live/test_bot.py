@@ -77,6 +77,11 @@ class Talk:
         self.now += seconds
         return self.bot.tick(self.now)
 
+    def gone(self):
+        """Time passes until people who are not in the replay are taken to have left."""
+        assert sent(self.after(1)) == []
+        return self.after(31)
+
     def think(self, effects, action=6, chances=None):
         (asked,) = [effect for effect in effects if isinstance(effect, Think)]
         weights = np.zeros(asked.game.rules.num_moves, np.float32)
@@ -278,7 +283,7 @@ def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
         (over,) = talk.say(order[1][0], **order[1][1])
         assert isinstance(over, Ended) and over.partners == ("Zoe",)
         assert talk.watched("Zoe", "Bot-ann") == [] and talk.bot.seats  # who may press Restart
-        assert sent(talk.watched("Bot-ann")) == [] and sent(talk.after(1)) == [LEAVES]
+        assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
         assert over.game.game_id == 9001 and over.game.end_reason == "left"
         assert over.game.people == frozenset({0}) and over.seen is None
         assert talk.bot.seats == {}
@@ -307,7 +312,7 @@ def test_the_lead_goes_to_a_spectator_where_nobody_who_played_is_left():
     finish(talk, "Bot-ann")
     leads = ("tableSetLeader", HERE | {"name": "Yan"})
     assert sent(talk.watched("Bot-ann", "Bot-x", "Yan")) == [leads]
-    assert sent(talk.after(1)) == [LEAVES] and talk.bot.seats == {}
+    assert sent(talk.gone()) == [LEAVES] and talk.bot.seats == {}
 
 
 def test_a_lead_that_was_refused_or_comes_back_is_given_again():
@@ -318,7 +323,7 @@ def test_a_lead_that_was_refused_or_comes_back_is_given_again():
     assert sent(talk.watched("Bot-ann", "Zoe")) == leads
     yan = ("tableSetLeader", HERE | {"name": "Yan"})
     assert sent(talk.watched("Bot-ann", "Yan")) == [yan]  # Zoe left before the lead came
-    assert sent(talk.after(0)) == [LEAVES]  # Yan did not play
+    assert sent(talk.gone()) == [LEAVES]  # Yan did not play
     talk = Talk()
     talk.play()
     finish(talk, "Zoe")
@@ -341,6 +346,17 @@ def test_a_replay_that_is_closed_is_over_without_a_word():
     assert talk.bot.seats == {} and talk.after(700) == []
 
 
+def test_a_person_who_reloads_the_replay_finds_the_bot_there():
+    talk = Talk()
+    talk.play([*DEAL, *HINT])
+    finish(talk)
+    for _ in range(3):
+        assert sent(talk.watched("Bot-ann")) == [] and talk.after(1) == talk.after(20) == []
+        assert sent(talk.watched("Zoe", "Bot-ann")) == [] and talk.after(60) == []
+    talk.watched("Bot-ann")
+    assert sent(talk.gone()) == [LEAVES]
+
+
 def test_that_the_game_is_gone_may_be_told_after_its_replay():
     talk = Talk()
     talk.play()
@@ -348,7 +364,7 @@ def test_that_the_game_is_gone_may_be_told_after_its_replay():
     talk.watched("Bot-ann", "Zoe")
     assert talk.say("tableGone", tableID=TABLE) == [] and TABLE in talk.bot.seats
     talk.watched("Bot-ann")
-    assert sent(talk.after(1)) == [LEAVES]
+    assert sent(talk.gone()) == [LEAVES]
 
 
 def test_a_restarted_game_is_played():
@@ -452,7 +468,7 @@ def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
     talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
     effects = talk.after(11)
     assert sent(effects) == [] and "its end was not told" in effects[0].text
-    assert sent(talk.watched("Bot-ann")) == [] and sent(talk.after(1)) == [LEAVES]
+    assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
 
 
 def test_back_after_a_lost_connection():

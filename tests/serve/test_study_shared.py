@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from http.cookiejar import DefaultCookiePolicy
 from urllib.parse import urljoin, urlsplit
@@ -184,6 +185,22 @@ def test_a_table_that_the_one_before_left_open_takes_no_moves_of_the_next_person
     assert game.status == "active"  # the one before goes on with the code
 
 
+def test_a_table_left_open_takes_no_moves_of_one_who_comes_with_a_code(play, visit):
+    client, code = visit(play), play.folder.join()[1]
+    agree(client)
+    page = post(client, "/answer", step="before")
+    with client.websocket_connect(f"ws://{HOST}{page.url.path}/ws") as socket:
+        post(client, "/code", code=code)
+        socket.send_text(json.dumps({"leave": True}))
+        seen = socket.receive()
+        while seen["type"] == "websocket.send" and '"left":true' not in seen["text"]:
+            seen = socket.receive()
+    assert seen["type"] == "websocket.close"
+    (game,) = [played.game for person in play.folder.everyone() for played in person.games]
+    assert game.status == "active"
+    assert client.cookies[cookie_of(play)] == code
+
+
 def test_where_a_study_is_complete_the_next_person_is_told_and_nothing_changes(tmp_path, visit):
     play = make_study_play(tmp_path, participants=1)
     client = visit(play)
@@ -230,13 +247,19 @@ def test_a_study_is_stopped_by_the_second_click_alone(play, visit):
     assert play.folder.everyone()[0].stopped
 
 
-def test_who_has_played_everything_is_not_noted_as_one_who_stopped(play, visit):
-    client = visit(play)
+def after_both_games(client):
+    """A new participant plays both games and leaves their questions out; the last questions."""
     agree(client)
     page = post(client, "/answer", step="before")
     for step in ("game 1", "game 2"):
         play_here(client, page)
         page = post(client, "/answer", step=step)
+    return page
+
+
+def test_who_has_played_everything_is_not_noted_as_one_who_stopped(play, visit):
+    client = visit(play)
+    after_both_games(client)
     assert "Before you go" in post(client, "/stop").text  # of a tab that was opened before
     assert "Before you go" in client.get("/stop").text
     assert not play.folder.everyone()[0].stopped
@@ -266,17 +289,43 @@ def test_a_form_sent_from_a_second_tab_is_not_lost_without_a_word(play, visit):
     assert play.folder.everyone()[0].answers == {"before": {"played": "y"}}
 
 
-def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
+def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
     client = visit(play)
     agree(client)
-    page = post(client, "/answer", step="before")
-    for step in ("game 1", "game 2"):
-        play_here(client, page)
-        page = post(client, "/answer", step=step)
+    play_here(client, post(client, "/answer", step="before"))
+    lines = [str(number % 10) for number in range(1000)]  # 1,999 characters
+    post(client, "/answer", step="game 1", q_remarks="\r\n".join(lines))
+    assert play.folder.everyone()[0].answers["game 1"] == {"remarks": "\n".join(lines)}
+
+
+def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
+    client = visit(play)
+    page = after_both_games(client)
     tab = fields_of(page)
     post(client, "/answer", **tab, rank_0="1", rank_1="2")
     lost = post(client, "/answer", **tab, rank_0="2", rank_1="1")
     assert "<dt>The partner of game 1</dt><dd>2</dd>" in lost.text and "bot:" not in lost.text
+
+
+def test_a_ranking_alone_that_is_sent_after_a_withdrawal_is_told(play, visit):
+    client = visit(play)
+    page = after_both_games(client)
+    post(client, "/withdraw", code=client.cookies[cookie_of(play)])
+    lost = post(client, "/answer", **fields_of(page), rank_0="", rank_1="2")
+    assert lost.status_code == 409 and "does not recognise" in lost.text
+    assert "<dt>Partner 2</dt><dd>2</dd>" in lost.text and "Partner 1" not in lost.text
+
+
+def test_a_consent_form_of_the_one_before_makes_nobody_that_person(play, visit):
+    client = visit(play)
+    form = consent(client)
+    post(client, "/agree", **form)
+    first, now = client.cookies[cookie_of(play)], play.folder.clock()
+    post(client, "/different")
+    play.folder.clock = lambda: now + 3600
+    page = post(client, "/agree", **form)
+    assert "We record moves." in page.text and first not in page.text
+    assert not client.cookies
 
 
 def test_a_form_of_the_one_before_is_not_taken_as_the_next_ones(play, visit):
