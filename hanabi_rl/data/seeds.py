@@ -9,6 +9,7 @@ import numpy as np
 
 from hanabi_rl.data.formats.hanab_live_decks import decks_from_seeds, parse_seed_names
 from hanabi_rl.data.games import Games, rotated_decks
+from hanabi_rl.storage.words import count
 
 MAX_NUMBER = 20_000
 """Highest number searched by default. A table gets the lowest number that is new to its players."""
@@ -53,8 +54,8 @@ def describe_seeds(games: Games, found: Sequence[SiteSeed | None], listed: bool 
     seeds = [seed for seed in found if seed is not None]
     rotated = sum(seed.rotation > 0 for seed in seeds)
     lines = [
-        f"{len(games):,} games: hanab.live seeds named for {len(seeds):,}, {rotated:,} of them "
-        "begun by another seat than the site's first"
+        f"{count(len(games), 'game')}: hanab.live seeds named for {len(seeds):,}, {rotated:,} of "
+        "them begun by another seat than the site's first"
     ]
     if listed:
         lines.append(f"{'game_id':>10}  {'seed':<12}  rotation")
