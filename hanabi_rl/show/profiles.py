@@ -42,7 +42,11 @@ PUBLISHED = {  # the columns of which Table 3 has one, and what it calls them
 }
 _OURS = {"HolmesBot": "bot:holmes", "SmartBot": "bot:smart", "RandomBot": "bot:random"}
 _WIDTH = 15
-_ONE_SIDED = " (+ or -: all of one that begins or ends at the mean)"
+_ONE_SIDED = (
+    " (+ or -: all of one that begins or ends at the mean; [low, high]: one that is lopsided)"
+)
+_LOPSIDED = 2.0
+"""Times that one side of an interval is longer than the other, from which both ends are printed."""
 _RATING_NAMES = {"selfplay": "self-play points", "inter": "points with partners"}
 
 
@@ -169,9 +173,14 @@ def _cell(
     digits = _digits(name)
     around = "" if spread is None else f" ± {spread:.{digits}f}"
     if bounds is not None and np.isfinite(width := bounds[1] - bounds[0]):
-        # around the mean an interval that ends there would reach what the figure cannot be
-        sign = "±" if mean not in bounds or not width else "+" if mean == bounds[0] else "-"
-        around = f" {sign} {width / (2 if sign == '±' else 1):.{digits}f}"
+        # an interval is cut to what the figure can be: half of its width would reach beyond
+        below, above = mean - bounds[0], bounds[1] - mean
+        if not width or max(below, above) < _LOPSIDED * min(below, above):
+            around = f" ± {width / 2:.{digits}f}"
+        elif mean in bounds:
+            around = f" {'+' if above else '-'} {width:.{digits}f}"
+        else:
+            around = f" [{bounds[0]:.{digits}f}, {bounds[1]:.{digits}f}]"
     return f"{mean:.{digits}f}{around}" + "*" * small
 
 

@@ -159,6 +159,9 @@ def test_around_a_figure_stands_half_of_its_interval_or_all_where_it_is_an_end()
     best = {"g3_hints": 1.0, "g3_hints_ci95": [0.75, 1.0]}
     text = profiles_text([ObjectiveProfile("a", figures | best)], SMALL, recorded=True)
     assert "1.0000 - 0.2500" in text and "+ or -: all of one that begins or ends at" in text
+    cut = {"points": 22.5, "points_ci95": [3.44, 25.0]}  # 22.5 ± 10.78 goes beyond 25
+    text = profiles_text([ObjectiveProfile("a", figures | cut)], SMALL, recorded=True)
+    assert "22.50 [3.44, 25.00]" in text
 
 
 def test_figures_of_small_samples_are_marked_wherever_they_stand():
