@@ -88,6 +88,7 @@ def _selfplay_text(
     counts = result.histogram()
     bars = "".join(_BARS[-(-count * (len(_BARS) - 1) // max(counts))] for count in counts)
     games = sum(counts)
+    rate = games / wall_s
     return "\n".join(
         [
             title,
@@ -95,8 +96,7 @@ def _selfplay_text(
             efficiency_line(efficiency, result.rules),
             f"scores 0 to {len(counts) - 1}: |{bars}|",
             f"{count(games, 'game')} in {wall_s:.1f} s, compilation included "
-            f"({games / wall_s:,.0f} "
-            "games/s)",
+            f"({rate:{',.0f' if rate >= 10 else '.2g'}} games/s)",
             *link_lines(result),
         ]
     )

@@ -79,6 +79,7 @@ def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
             figures = summary_dict(cell)
             points_low, points_high = to_json(figures.pop("points_ci95"))  # None: no bounds
             low, high = to_json(figures.pop("ci95"))
+            figures["std_error"] = to_json(figures["std_error"])
             rows.append(
                 {
                     "row": single.label,

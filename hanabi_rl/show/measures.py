@@ -55,7 +55,9 @@ def measure_table(
 def efficiency_line(figures: Mapping[str, Any], rules: Rules) -> str:
     """`efficiency_figures` as a line: the mean, its interval, and what a perfect game needs."""
     mean, bounds = figures["efficiency"], figures["efficiency_ci95"]
-    found = "none" if mean is None else f"{mean:.3f} {bounds_text(bounds, '.3f')}"
+    if mean is None:
+        return f"efficiency: no finished game with a clue; {required_text(rules)}"
+    found = f"{mean:.3f} {bounds_text(bounds, '.3f')}"
     return f"efficiency {found} cards per clue; {required_text(rules)}"
 
 

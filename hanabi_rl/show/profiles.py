@@ -42,6 +42,11 @@ PUBLISHED = {  # the columns of which Table 3 has one, and what it calls them
 }
 _OURS = {"HolmesBot": "bot:holmes", "SmartBot": "bot:smart", "RandomBot": "bot:random"}
 _WIDTH = 15
+_ONE_SIDED = (
+    " (+ or -: all of one that begins or ends at the mean; [low, high]: one that is lopsided)"
+)
+_LOPSIDED = 2.0
+"""Times that one side of an interval is longer than the other, from which both ends are printed."""
 _RATING_NAMES = {"selfplay": "self-play points", "inter": "points with partners"}
 
 
@@ -95,7 +100,7 @@ def _published_lines(width: int) -> list[str]:
 
 def _alone_table(profiles: Sequence[ObjectiveProfile], recorded: bool) -> str:
     title = "Recorded games" if recorded else "Self-play"
-    lines = [f"{title}: mean ± half of the 95% interval over games"]
+    lines = [f"{title}: mean ± half of the 95% interval over games{_ONE_SIDED}"]
     lines += _figure_lines([(profile.label, profile.alone) for profile in profiles])
     return "\n".join(lines)
 
@@ -106,7 +111,10 @@ def _pair_table(profiles: Sequence[ObjectiveProfile]) -> str:
         for profile in profiles
         for partner, figures in profile.pairs.items()
     ]
-    lines = ["Agent / partner: mean ± half of the 95% interval over games", *_figure_lines(rows)]
+    lines = [
+        f"Agent / partner: mean ± half of the 95% interval over games{_ONE_SIDED}",
+        *_figure_lines(rows),
+    ]
     return "\n".join(lines)
 
 
@@ -116,7 +124,7 @@ def _figure_lines(rows: Sequence[tuple[str, Figures]]) -> list[str]:
     for label, figures in rows:
         small = small_sample(figures)
         cells = [
-            _cell(name, figures[name], _half(figures[name], figures[f"{name}_ci95"]), name in small)
+            _cell(name, figures[name], None, name in small, figures[f"{name}_ci95"])
             for name in SHORT
         ]
         spread = _cell("points", figures["points_sd"], None)
@@ -152,23 +160,32 @@ def _line(label: str, width: int, cells: Sequence[str]) -> str:
     return f"{label:<{width}}" + "".join(f" {cell:>{_WIDTH}}" for cell in cells)
 
 
-def _cell(name: str, mean: float | None, spread: float | None, small: bool = False) -> str:
+def _cell(
+    name: str,
+    mean: float | None,
+    spread: float | None,
+    small: bool = False,
+    bounds: Sequence[float] | None = None,
+) -> str:
+    """A mean with `spread` or, of an interval, half of its width around it."""
     if mean is None:
         return "none"
     digits = _digits(name)
     around = "" if spread is None else f" ± {spread:.{digits}f}"
+    if bounds is not None and np.isfinite(width := bounds[1] - bounds[0]):
+        # an interval is cut to what the figure can be: half of its width would reach beyond
+        below, above = mean - bounds[0], bounds[1] - mean
+        if not width or max(below, above) < _LOPSIDED * min(below, above):
+            around = f" ± {width / 2:.{digits}f}"
+        elif mean in bounds:
+            around = f" {'+' if above else '-'} {width:.{digits}f}"
+        else:
+            around = f" [{bounds[0]:.{digits}f}, {bounds[1]:.{digits}f}]"
     return f"{mean:.{digits}f}{around}" + "*" * small
 
 
 def _digits(name: str) -> int:
     return 2 if name == "points" else 4 if name.startswith("g") else 3
-
-
-def _half(mean: float | None, bounds: Sequence[float] | None) -> float | None:
-    """Half of an interval, all of one that ends at the mean; None of one without bounds too."""
-    if bounds is None or not np.isfinite(bounds[1] - bounds[0]):
-        return None
-    return (bounds[1] - bounds[0]) / (1 if mean in bounds else 2)
 
 
 def ratings_table(profiles: Sequence[ObjectiveProfile]) -> str:

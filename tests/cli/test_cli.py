@@ -13,8 +13,12 @@ from support.processes import run_python
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
+from hanabi_rl.cli.evaluate import _selfplay_text
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
+from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.registry import efficiency_figures
+from hanabi_rl.measure.selfplay import evaluate_selfplay
 
 COMMANDS = [
     "train",
@@ -104,6 +108,13 @@ def test_evaluate_plays_the_deals_that_are_named(capsys):
     assert "2 players, hanab.live deals p2v0s1..31 p2v0s40" in err
     named = {deck_from_seed(f"p2v0s{number}").tobytes() for number in (*range(1, 32), 40)}
     assert {decode_link(link).deck.tobytes() for link in record["links"].values()} <= named
+
+
+@pytest.mark.parametrize(("wall_s", "rate"), [(12.3, "0.41"), (0.5, "10"), (0.002, "2,500")])
+def test_evaluate_prints_no_rate_of_0(wall_s, rate):
+    result = evaluate_selfplay(load_policy("bot:random"), 5, 0)
+    figures = efficiency_figures(Record(result.records))
+    assert f"compilation included ({rate} games/s)" in _selfplay_text("", result, figures, wall_s)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,8 @@ def test_the_table_names_every_game():
         "       100  p3v0s4               2",
         "       101  -                    -",
     ]
+    alone = games.select([1])
+    assert describe_seeds(alone, find_seeds(alone, 9)).startswith("1 game: hanab.live seeds named")
 
 
 def test_peoples_games_are_numbered_deals():

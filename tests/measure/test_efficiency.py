@@ -13,6 +13,8 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import Table
 from hanabi_rl.measure.efficiency import efficiency, read_clues, required_efficiency
 from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.registry import efficiency_figures
+from hanabi_rl.show.measures import efficiency_line
 
 
 def counted(games, game):
@@ -104,6 +106,9 @@ def test_a_five_at_eight_tokens_is_a_clue_lost():
 def test_games_without_a_clue_are_left_out():
     games = one_game(deck_of("R1 R3 R5 G4 G3  R2 R4 Y4 B4 G2"), [5])
     assert not efficiency(Record(games)).defined
+    assert efficiency_line(efficiency_figures(Record(games)), games.rules).startswith(
+        "efficiency: no finished game with a clue; a perfect game with 2 players needs"
+    )
 
 
 @pytest.mark.parametrize(

@@ -284,6 +284,13 @@ def test_files_hold_every_cell(agents, matrix):
         assert line.split()[2:] == [f"{cell.median:.1f}" for cell in cells]
 
 
+def test_without_bounds_the_fields_of_a_cell_are_empty(agents):
+    """One deck has no standard error; `inf` in the file would be a number to who averages it."""
+    matrix = play_matrix(agents[:1], Setting(1, seed=3))
+    (row,) = csv.DictReader(io.StringIO(matrix_csv(matrix)))
+    assert (row["ci95_low"], row["ci95_high"], row["std_error"]) == ("", "", "")
+
+
 def test_the_plot_has_the_median_under_each_mean(tmp_path, monkeypatch):
     """AH2AC2's Figure 3 has both."""
     drawn = []

@@ -155,7 +155,13 @@ def test_around_a_figure_stands_half_of_its_interval_or_all_where_it_is_an_end()
     figures = {**standard("a").alone, "g2_hints": 0.0, "g2_hints_ci95": [0.0, 0.0018]}
     figures |= {"g3_hints": 0.08, "g3_hints_ci95": [0.07, 0.095]}
     text = profiles_text([ObjectiveProfile("a", figures)], SMALL, recorded=True)
-    assert "0.0000 ± 0.0018" in text and "0.0800 ± 0.0125" in text
+    assert "0.0000 + 0.0018" in text and "0.0800 ± 0.0125" in text  # 0 ± 0.0018 goes below 0
+    best = {"g3_hints": 1.0, "g3_hints_ci95": [0.75, 1.0]}
+    text = profiles_text([ObjectiveProfile("a", figures | best)], SMALL, recorded=True)
+    assert "1.0000 - 0.2500" in text and "+ or -: all of one that begins or ends at" in text
+    cut = {"points": 22.5, "points_ci95": [3.44, 25.0]}  # 22.5 ± 10.78 goes beyond 25
+    text = profiles_text([ObjectiveProfile("a", figures | cut)], SMALL, recorded=True)
+    assert "22.50 [3.44, 25.00]" in text
 
 
 def test_figures_of_small_samples_are_marked_wherever_they_stand():
