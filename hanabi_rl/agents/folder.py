@@ -26,7 +26,7 @@ from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
 from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
-from hanabi_rl.storage.files import fsync_path, read_json, to_json
+from hanabi_rl.storage.files import fsync_path, home_path, read_json, to_json
 
 FILE = "policy.safetensors"
 REFERENCE = "bc-policy"
@@ -65,7 +65,7 @@ def save_policy(
             f"expected a trained policy, a NetworkPolicy, got {type(policy).__name__}: a bot or a "
             "wrapper is made by its name again"
         )
-    folder = Path(folder)
+    folder = home_path(folder)
     info = PolicyInfo(algorithm, int(steps), unit, None if score is None else float(score), greedy)
     new = not folder.exists()
     place = folder.with_name(f".{folder.name}.{os.getpid()}.tmp") if new else folder

@@ -24,6 +24,7 @@ from hanabi_rl.data.validation import (
     replay_outcomes,
     stops_early,
 )
+from hanabi_rl.storage.files import home_path
 
 
 def _warn(text: str) -> None:
@@ -58,7 +59,7 @@ def load_games(
             on_change(surplus_text("the link", 1, 1))
         games = hanab_live_files.games_of([linked])
         return dataclasses.replace(games, unfinished=stops_early(games, replay_outcomes(games)))
-    path = Path(path)
+    path = home_path(path)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "which does not exist"
         raise FileNotFoundError(f"expected a file of games, got {path}, {what}")
@@ -121,7 +122,7 @@ def save_games(path: str | Path, games: Games) -> None:
 
     Raises ValueError where the format cannot hold them, or they are no record of games.
     """
-    path = Path(path)
+    path = home_path(path)
     write = ah2ac2.write if _is_safetensors(path) else hanab_live_files.write
     check_arrays(games, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)

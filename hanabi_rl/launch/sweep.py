@@ -20,8 +20,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
+from hanabi_rl.algorithms.start_from import first_params
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
@@ -112,7 +114,22 @@ def _with_games(
             if not configs:
                 of_first = dataclasses.replace(base, game=game)
         configs.append(config)
+    _check_starts(configs)
     return of_first, configs
+
+
+def _check_starts(configs: Sequence[RunConfig]) -> None:
+    """Raises ValueError if a config names an agent to begin with that it cannot begin with."""
+    checked = set[str]()
+    for config in configs:
+        start, below = (getattr(config, name, None) for name in ("start_from", "previous"))
+        if (key := repr((start, below, getattr(config, "network", None), config.game))) in checked:
+            continue
+        checked.add(key)
+        if start is not None:
+            first_params(start, config.network, config.game)  # type: ignore[attr-defined]
+        if below is not None:
+            load_policy(below, config.game)
 
 
 def _has_text(value: Any) -> bool:

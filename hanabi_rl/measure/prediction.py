@@ -146,7 +146,8 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
     """Accuracy and cross-entropy of `policy` on `games`, sums for each deck of theirs; only the
     `human_seats` count where the games name them.
 
-    Raises ValueError when the games are of other rules than the policy's.
+    Raises ValueError when the games are of other rules than the policy's, or the policy answers
+    with NaN.
     """
     of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_numbers
     return Prediction(*(group_sums(column, decks) for column in of_games))
@@ -167,6 +168,7 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
             progress.update(min(len(parts) * chunk_size, num_games))
     guess, nll = join_chunks(parts, num_games)
     played = np.arange(num_turns) < games.num_actions[:, None]
+    _check_numbers(np.where(played, nll, 0.0).sum(axis=1))
     return Decisions(
         action=games.actions,
         guess=guess,
@@ -251,7 +253,16 @@ def _kl(
             parts.append(jax.device_get(sums))
             progress.update(min(len(parts) * chunk_size, len(decks)))
     kl, infinite = join_chunks(parts, len(decks))
-    return np.where(infinite[:, None], np.inf, kl), np.asarray(actions != rules.noop).sum(axis=1)
+    kl = np.where(infinite[:, None], np.inf, kl)
+    _check_numbers(kl.sum(axis=1))
+    return kl, np.asarray(actions != rules.noop).sum(axis=1)
+
+
+def _check_numbers(nats: np.ndarray) -> None:
+    """Raises ValueError if a sum over a game, of `nats` [N], is NaN, whose largest logit would
+    count as a guess."""
+    if len(games := np.flatnonzero(np.isnan(nats))):
+        raise ValueError(f"expected logits that are numbers, got NaN in game {games[0]}")
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))

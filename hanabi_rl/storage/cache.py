@@ -19,7 +19,7 @@ def cache_folder() -> Path:
     """`$HANABI_RL_CACHE`, else the user's cache folder for hanabi-rl."""
     chosen = os.environ.get("HANABI_RL_CACHE")
     return (
-        Path(chosen).expanduser()
+        Path(os.path.expanduser(chosen))  # not Path.expanduser: it refuses ~UNKNOWN
         if chosen
         else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
     )
@@ -35,7 +35,8 @@ def keep_compiled() -> None:
     """
     programs = cache_folder() / "compiled"
     chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    folder = None if chosen is None else Path(chosen).expanduser()  # JAX makes a folder called `~`
+    # JAX makes a folder called `~`
+    folder = None if chosen is None else Path(os.path.expanduser(chosen))
     # JAX 0.10's default puts the folder's path into the key of every program, CPUs' too
     settings: dict[str, tuple[str, type]] = {
         "jax_persistent_cache_enable_xla_caches": ("none", str)

@@ -123,6 +123,12 @@ def expand_home(value: Any) -> Any:
     return _HOME.sub(lambda at: os.path.expanduser(at[0]), value)
 
 
+def home_path(path: str | Path) -> Path:
+    """The path with `~` and `~USER` at its start as that home folder; of an unknown user as it
+    is."""
+    return Path(os.path.expanduser(path))
+
+
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one,
     never half of one."""

@@ -93,6 +93,17 @@ def test_a_policy_folder_round_trips(run: Path) -> None:
     assert [path.name for path in (run / "policy").iterdir()] == ["policy.safetensors"]
 
 
+def test_a_policy_is_saved_in_the_home_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python expands no `~`, which would be a folder of that name."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    save_policy("~/mine", load_policy(run), algorithm="ippo", steps=1, score=None)
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert load_policy("~/mine").identity() == load_policy(run).identity()
+
+
 def test_a_run_a_string_and_a_file_name_its_policy(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

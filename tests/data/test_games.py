@@ -3,6 +3,7 @@ one."""
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -528,3 +529,14 @@ def test_games_that_are_saved_are_as_readable_as_any_file(tmp_path):
     for name in ("games.safetensors", "games.json"):
         save_games(tmp_path / name, random_games(Rules(), 2))
         assert (tmp_path / name).stat().st_mode == (tmp_path / "any").stat().st_mode
+
+
+@pytest.mark.parametrize("path", ["~/games.json", Path("~/a/games.safetensors")])
+def test_games_are_saved_in_the_home_folder(path, tmp_path, monkeypatch):
+    """Python expands no `~`, which would be a folder of that name."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    games = random_games(Rules(), 2, seed=0)
+    save_games(path, games)
+    assert [found.name for found in tmp_path.iterdir()] == ["home"]
+    assert len(load_games(path)) == 2

@@ -156,6 +156,24 @@ def test_a_point_with_another_number_of_players_than_the_presets_is_refused_firs
 
 
 @pytest.mark.parametrize(
+    ("algorithm", "grid", "message"),
+    [
+        ("bc", ('start_from=["agent:clone-2p", "gone"]',), "^start-from gone: expected an agent"),
+        ("bc", ("lr=[1]", 'start_from=["agent:human-3p"]'), "expected an agent for 2 players"),
+        ("obl", ('previous=["agent:obl-2p", "gone"]',), "expected an agent.*got gone"),
+    ],
+)
+def test_an_agent_that_a_point_cannot_begin_with_is_refused_first(
+    algorithm: str, grid: tuple[str, ...], message: str, planned: list[Any], tmp_path: Path
+) -> None:
+    preset = "2p-human" if algorithm == "bc" else "quick"
+    chosen = ("--algorithm", algorithm, "--preset", preset, "--run-dir", str(tmp_path))
+    with pytest.raises(ValueError, match=message):
+        run_sweep(*parse_sweep(CONFIGS, "quick", (*chosen, "--grid", *grid)))
+    assert planned == []
+
+
+@pytest.mark.parametrize(
     ("flags", "folder"),
     [
         (("--preset", "2p", "--grid", "lr=[1]"), "sweep-ippo-2p"),

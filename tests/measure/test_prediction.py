@@ -228,3 +228,16 @@ def test_errors_name_both_games(rules, records):
         ValueError, match="expected a reference for 5 colours, .*, got one for 2 colours"
     ):
         kl_on_games(recurrent_policy(rules, 1), policy, records.decks, records.actions)
+
+
+def test_a_policy_that_answers_with_nan_is_refused(rules, records):
+    """Not measured by guesses that are none."""
+    policy = recurrent_policy(rules, 0)
+    broken = dataclasses.replace(
+        policy, weights=jax.tree.map(lambda leaf: leaf * np.nan, policy.weights)
+    )
+    with pytest.raises(ValueError, match="expected logits that are numbers, got NaN in game 0"):
+        predict(broken, records)
+    for pair in ((broken, policy), (policy, broken)):
+        with pytest.raises(ValueError, match="expected logits that are numbers, got NaN in game"):
+            kl_on_games(*pair, records.decks, records.actions)

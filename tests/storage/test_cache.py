@@ -139,6 +139,19 @@ def test_where_the_cache_is(tmp_path, monkeypatch):
     assert cache_folder().name == "hanabi-rl"
 
 
+def test_the_home_of_an_unknown_user_is_a_name(tmp_path, monkeypatch):
+    """As in a shell."""
+    for name in ("HANABI_RL_CACHE", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.setenv(name, "~no-such-user/cache")
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        keep_compiled()
+        assert jax.config.jax_compilation_cache_dir == "~no-such-user/cache"
+        assert cache_folder() == Path("~no-such-user/cache")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
 def test_a_home_in_jax_s_own_variable_is_that_folder(tmp_path, monkeypatch):
     """JAX makes a folder called `~`."""
     monkeypatch.setenv("HOME", str(tmp_path))
