@@ -11,7 +11,8 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.rewards import dominated_moves, event_metrics
-from hanabi_rl.measure.dominance import KINDS, moves
+from hanabi_rl.measure.dominance import KINDS
+from hanabi_rl.measure.dominance import moves as moves_of
 from hanabi_rl.measure.record import Record
 
 
@@ -28,7 +29,7 @@ def test_what_is_paid_is_what_the_measures_count(games):
 
     paid = np.asarray(read(games.decks, games.actions)).transpose(1, 2, 0)
     for kind, found in zip(KINDS, paid, strict=True):
-        np.testing.assert_array_equal(found != 0, moves(Record(games), kind, "hints"))
+        np.testing.assert_array_equal(found != 0, moves_of(Record(games), kind, "hints"))
     assert paid.sum() > 0
 
 

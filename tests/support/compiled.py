@@ -11,7 +11,8 @@ import numpy as np
 
 from hanabi_rl.agents.one_file import params_template
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env import decks, legal, rules, symmetry
+from hanabi_rl.env import decks, rules, symmetry
+from hanabi_rl.env import legal as legality
 from hanabi_rl.env import observe as observing
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn import networks
@@ -50,7 +51,7 @@ observe, observe_seat = (
     jax.jit(of, static_argnums=0) for of in (observing.observe, observing.observe_seat)
 )
 legal_actions, legal_for_mover = (
-    jax.jit(of, static_argnums=0) for of in (legal.legal_actions, legal.legal_for_mover)
+    jax.jit(of, static_argnums=0) for of in (legality.legal_actions, legality.legal_for_mover)
 )
 permute_actions, permute_decks, permute_legal, permute_state = (
     jax.jit(of, static_argnums=0)

@@ -55,7 +55,7 @@ def from_state(rules: Rules, state: State) -> Sight:
         slots = jnp.arange(hand, dtype=jnp.uint32)[:, None] + group * hand
         return (hands[:, None] >> slots) & 1 != 0
 
-    def union(hands: jax.Array, groups: tuple[int, ...]) -> jax.Array:
+    def slot_union(hands: jax.Array, groups: tuple[int, ...]) -> jax.Array:
         return any_of(
             [jnp.where(slots_of(hands, g), jnp.uint32(s), 0) for g, s in enumerate(groups)]
         )
@@ -64,8 +64,8 @@ def from_state(rules: Rules, state: State) -> Sight:
     maybe_colors, maybe_ranks = mover_first(state.maybe_colors), mover_first(state.maybe_ranks)
     discards = state.discards.T
     gone = _gone_for_good(rules, state.fireworks, discards)
-    cards = union(colors, rules.color_cards) & union(ranks, rules.rank_cards)
-    maybe = union(maybe_colors, rules.color_cards) & union(maybe_ranks, rules.rank_cards)
+    cards = slot_union(colors, rules.color_cards) & slot_union(ranks, rules.rank_cards)
+    maybe = slot_union(maybe_colors, rules.color_cards) & slot_union(maybe_ranks, rules.rank_cards)
     color_named = slots_of(maybe_colors, rules.num_colors)
     rank_named = slots_of(maybe_ranks, rules.num_ranks)
     is_mover = np.arange(players)[:, None, None] == 0
